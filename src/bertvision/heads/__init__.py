@@ -1,0 +1,1 @@
+"""Heads: small networks on all layers' states. One idea a file, found by discovery."""

@@ -1,0 +1,167 @@
+"""What a head is, how one is built from a spec, and the losses: once, for all of them.
+
+A head file holds one *body*, an ``nn.Module`` registered under a name. Pointwise bodies map
+(..., layers, width) to (..., outputs) and so serve every token of a span task, or the one vector
+per text that a label is read from. Sequence bodies get (batch, tokens, layers, width) and the mask.
+Which layers are seen, what is read and whether the pooled CLS joins as one more layer is common to
+all heads and lives here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.errors import BadInput, shorten
+from bertvision.records import Kind, Shape
+from bertvision.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
+
+COMMON: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
+"""Options that every head has: which states, which vector stands for a text, the pooled CLS in front."""
+
+READS = ("cls", "mean", "pooled")
+
+
+class Body(nn.Module):
+    """Base of all bodies; subclasses take ``shape`` and their own options as keywords with defaults."""
+
+    pointwise: ClassVar[bool] = True
+    variants: ClassVar[tuple[str, ...]] = ("",)
+    shown: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
+    source: ClassVar[str] = ""
+
+    def layer_weights(self) -> Tensor | None:
+        """How much each layer counts (layers,), if the head learns such a thing."""
+        return None
+
+
+HEADS: Registry[type[Body]] = Registry("head", "bertvision.heads")
+
+
+class Head(nn.Module):
+    """A body with the states it sees."""
+
+    def __init__(self, spec: Spec, shape: Shape) -> None:
+        super().__init__()
+        body = HEADS[spec.name]
+        options = _resolved(spec, body)
+        self.spec = _canonical(spec.name, options, body)
+        self.shape = shape
+        self.layer_ids = choose_layers(str(options["layers"]), shape.layers)
+        self.read, self.with_pooled = str(options["read"]), bool(options["pooled"])
+        self._check_reading(body)
+        seen = 1 if self.read == "pooled" else len(self.layer_ids) + self.with_pooled
+        own = {key: value for key, value in options.items() if key not in COMMON}
+        self.body = body(replace(shape, layers=seen), **own)
+
+    def _check_reading(self, body: type[Body]) -> None:
+        if self.read not in READS:
+            raise BadInput(f"head {self.spec}: read={self.read}, expected one of {', '.join(READS)}")
+        if self.shape.kind == "span" and (self.read != "cls" or self.with_pooled):
+            raise BadInput(f"head {self.spec}: read= and pooled= are for labels and values; spans read every token")
+        if self.read == "pooled" and self.with_pooled:
+            raise BadInput(f"head {self.spec}: read=pooled is the pooled CLS already; leave pooled= out")
+
+    @property
+    def needs_pooled(self) -> bool:
+        return self.with_pooled or self.read == "pooled"
+
+    @property
+    def parameters_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def forward(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
+        """All layers' states (batch, tokens, layers, width) to (batch, tokens, 2) or (batch, outputs)."""
+        if len(self.layer_ids) < hidden.shape[2]:
+            first, last = self.layer_ids[0], self.layer_ids[-1]
+            run = last - first + 1 == len(self.layer_ids)
+            # A run of layers is a view; anything else must be gathered.
+            hidden = hidden[:, :, first : last + 1] if run else hidden[:, :, list(self.layer_ids)]
+        return self.on_chosen(hidden, mask, pooled)
+
+    def on_chosen(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
+        """The same for states that hold the chosen layers only."""
+        if self.needs_pooled and pooled is None:
+            raise BadInput(f"head {self.spec} needs the pooled CLS, which this encoder does not have")
+        if not self.body.pointwise:
+            return cast(Tensor, self.body(hidden, mask))
+        if self.shape.kind == "span":
+            return cast(Tensor, self.body(hidden))  # (batch, tokens, 2)
+        return cast(Tensor, self.body(self._one_vector(hidden, mask, pooled)))  # (batch, outputs)
+
+    def _one_vector(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None) -> Tensor:
+        """What stands for the text, per layer: the CLS token, the mean over tokens, or the pooled CLS."""
+        if self.read == "pooled":
+            return cast(Tensor, pooled)[:, None]  # (batch, 1, width)
+        if self.read == "cls":
+            one = hidden[:, 0]  # (batch, layers, width)
+        else:
+            share = mask.to(hidden.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
+            one = torch.einsum("bt,btlw->blw", share, hidden)  # (batch, layers, width)
+        if self.with_pooled:
+            one = torch.cat([cast(Tensor, pooled)[:, None], one], dim=1)  # (batch, 1 + layers, width)
+        return one
+
+
+def build_head(spec: str | Spec, shape: Shape) -> Head:
+    """A fresh head; seed torch first for a reproducible start."""
+    return Head(parse_spec(spec) if isinstance(spec, str) else spec, shape)
+
+
+def canonical_spec(spec: str) -> str:
+    """The one way to write a spec: defaults left out, options in the order they are declared."""
+    parsed = parse_spec(spec)
+    body = HEADS[parsed.name]
+    return _canonical(parsed.name, _resolved(parsed, body), body)
+
+
+def _declared(body: type[Body]) -> dict[str, Any]:
+    """A body's own options and their defaults, read off its constructor."""
+    parameters = list(inspect.signature(body.__init__).parameters.values())[2:]
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def _resolved(spec: Spec, body: type[Body]) -> dict[str, Value]:
+    """Defaults overlaid with the spec's options, each checked for name and type."""
+    known = {**_declared(body), **COMMON}
+    for key, value in spec.options.items():
+        if key not in known:
+            raise BadInput(f"head {spec}: {unknown('option', key, known)}")
+        if key != "layers" and type(value) is not type(known[key]):
+            if not (isinstance(known[key], float) and type(value) is int):
+                raise BadInput(f"head {spec}: {key}={shorten(value)}, expected {type(known[key]).__name__}")
+    return {key: spec.options.get(key, default) for key, default in known.items()}
+
+
+def _canonical(name: str, options: Mapping[str, Value], body: type[Body]) -> str:
+    defaults = {**_declared(body), **COMMON}
+    told = {key: value for key, value in options.items() if value != defaults[key] or key in body.shown}
+    return str(Spec(name, told))
+
+
+def glorot(linear: nn.Linear) -> nn.Linear:
+    """Glorot-uniform weights and zero bias: how the papers' closing dense layers start."""
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+def head_loss(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Spans: mean cross-entropy of start and end over real tokens; labels: cross-entropy; values: MSE."""
+    if kind == "span":
+        over_tokens = masked(logits, mask).transpose(1, 2)  # (batch, 2, tokens)
+        return F.cross_entropy(over_tokens.flatten(0, 1), targets.long().flatten())
+    if kind == "classify":
+        return F.cross_entropy(logits, targets.long())
+    return F.mse_loss(logits.squeeze(-1), targets)
+
+
+def masked(logits: Tensor, mask: Tensor) -> Tensor:
+    """Span logits with padding at minus infinity."""
+    return logits.masked_fill(~mask[..., None], float("-inf"))

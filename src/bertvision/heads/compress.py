@@ -1,0 +1,53 @@
+"""Down-projection of every layer's state, then one linear layer over all of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.records import Shape
+
+
+@HEADS.register("compress")
+class Compress(Body):
+    """W [gelu(D h_1 + d); ...; gelu(D h_L + d)] (+ skip: V h_L) + b.
+
+    D is one projection H -> size for all layers, or with ``shared=false`` one per layer. Skip puts
+    the last layer's state beside the compressed ones. With size a, outputs o:
+    shared H*a + a + o*a*L + o, per layer L*(H*a + a) + o*a*L + o, skip + o*H parameters.
+    """
+
+    variants = tuple(
+        f"size={size}{shared}{skip}"
+        for size in (16, 64, 386)
+        for shared in ("", ",shared=false")
+        for skip in ("", ",skip=true")
+    )
+    shown = ("size",)
+    source = "seed 001, adapter on stored states"
+
+    def __init__(self, shape: Shape, size: int = 64, shared: bool = True, skip: bool = False) -> None:
+        super().__init__()
+        kernels = 1 if shared else shape.layers
+        self.down = nn.Parameter(torch.empty(kernels, shape.width, size))
+        self.bias = nn.Parameter(torch.zeros(kernels, 1, size))
+        nn.init.trunc_normal_(self.down, std=1e-3, a=-2e-3, b=2e-3)
+        self.skip = skip
+        features = size * shape.layers + shape.width * skip
+        self.dense = glorot(nn.Linear(features, shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        flat = F.gelu(self._project(states), approximate="tanh").flatten(-2)  # (..., layers * size)
+        if not self.skip:
+            return F.linear(flat, self.dense.weight, self.dense.bias)
+        # W [flat; last] as two products: the wide concatenation is never made.
+        on_flat, on_last = self.dense.weight.split([flat.shape[-1], states.shape[-1]], dim=1)
+        return F.linear(flat, on_flat, self.dense.bias) + states[..., -1, :] @ on_last.T
+
+    def _project(self, states: Tensor) -> Tensor:
+        """(..., layers, width) -> (..., layers, size)."""
+        if len(self.down) == 1:
+            return states @ self.down[0] + self.bias[0]
+        return torch.einsum("...lw,lws->...ls", states, self.down) + self.bias[:, 0]

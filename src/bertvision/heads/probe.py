@@ -1,0 +1,29 @@
+"""One linear layer on the chosen layers side by side: the control that every gain is held against."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.records import Shape
+
+
+@HEADS.register("probe")
+class Probe(Body):
+    """W [h_l1; h_l2; ...] + b; outputs * (layers * H + 1) parameters.
+
+    ``probe:layers=last1`` refits the encoder's own sort of head on its last layer, so what it gains
+    comes from refitting and not from the other layers.
+    """
+
+    variants = ("layers=last1", "layers=last4", "")
+    source = "control"
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.dense = glorot(nn.Linear(shape.layers * shape.width, shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return cast(Tensor, self.dense(states.flatten(-2)))  # (..., layers * width) -> (..., outputs)

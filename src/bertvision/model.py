@@ -1,0 +1,289 @@
+"""A model: an encoder, one predictor or several combined, and what is needed to ask it.
+
+Saved as ``config.json``, ``heads.safetensors`` and ``encoder/``; no pickle anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.heads.base import Head, build_head
+from bertvision.records import Example, Kind, Shape, Window, WindowTable
+from bertvision.runtime import choose_device, write_json
+from bertvision.steps.ensemble import How, combine_rows, softmax_rows
+from bertvision.steps.fitted import FittedHead
+from bertvision.steps.inputs import own_head
+from bertvision.steps.judge import Logits, example_outputs
+from bertvision.tasks.base import BadRows, Task
+from bertvision.tasks.spans import Decoded, decode, n_best
+from bertvision.tasks.windows import make_windows
+
+FORMAT = 1
+BATCH_TOKENS = 4096
+CHUNK = 256
+SETTINGS = ("name", "kind", "metric", "labels", "no_answer", "max_length", "overlap", "center", "spread")
+
+Member = FittedHead | Head | str
+
+
+class Model:
+    """Encoder + predictor(s) + task settings; ``"encoder"`` as a member is the encoder's own head."""
+
+    kinds: ClassVar[tuple[Kind, ...]] = ("span", "classify", "regress")
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        heads: Member | Sequence[Member],
+        task: Task,
+        combine: How | None = None,
+        weights: Sequence[float] | None = None,
+        threshold: float | None = None,
+        device: str = "auto",
+    ) -> None:
+        members = [heads] if isinstance(heads, FittedHead | Head | str) else list(heads)
+        if (combine is None) != (len(members) == 1):
+            raise BadInput(f"a model of {len(members)} predictor(s) with combine={combine}: one needs none, several need one")
+        self._check_kind(task.kind)
+        self.encoder, self.task, self.combine = encoder, replace(task, splits={}, skipped={}), combine
+        self.names = [_member_name(member) for member in members]
+        self.heads = [_module(member, encoder) for member in members]
+        self.weights = np.asarray(weights if weights is not None else [1 / len(members)] * len(members))
+        self.threshold = _threshold(members, task, threshold)
+        self.device = choose_device(device)
+        self.encoder.model.eval().to(self.device)
+        for head in self.heads:
+            head.eval().to(self.device)
+
+    @classmethod
+    def _check_kind(cls, kind: Kind) -> None:
+        if kind not in cls.kinds:
+            raise BadInput(f"{cls.__name__} is for {' and '.join(cls.kinds)} tasks; this model's task is {kind}")
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config, heads and encoder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.encoder.save_pretrained(folder / "encoder")
+        tensors = {f"{i}.{key}": value for i, head in enumerate(self.heads) for key, value in head.state_dict().items()}
+        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, folder / "heads.safetensors")
+        members = [
+            {"name": name, "spec": head.spec, "shape": asdict(head.shape)}
+            for name, head in zip(self.names, self.heads, strict=True)
+        ]
+        config = {
+            "format": FORMAT,
+            "task": {key: getattr(self.task, key) for key in SETTINGS},
+            "members": members,
+            "combine": self.combine,
+            "weights": self.weights.tolist(),
+            "threshold": self.threshold,
+        }
+        write_json(folder / "config.json", config)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, device: str = "auto") -> Self:
+        """Load what :meth:`save_pretrained` wrote."""
+        folder = Path(folder)
+        config = _read_config(folder)
+        task = Task(**{**config["task"], "labels": tuple(config["task"]["labels"]), "splits": {}})
+        cls._check_kind(task.kind)
+        tensors = load_file(folder / "heads.safetensors")
+        heads = [_load_head(i, member, tensors) for i, member in enumerate(config["members"])]
+        encoder = load_encoder(str(folder / "encoder"))
+        model = cls(encoder, heads, task, config["combine"], config["weights"], config["threshold"], device)
+        model.names = [member["name"] for member in config["members"]]
+        return model
+
+    def outputs(self, examples: Sequence[Example]) -> tuple[Logits, WindowTable]:
+        """Combined outputs for new examples, in window order."""
+        windows = make_windows(
+            examples, self.encoder.tokenizer, self.task.kind, self.task.max_length, self.task.overlap, BadRows(False)
+        )
+        outputs: list[Any] = [None] * len(windows)
+        for batch in _length_batches(windows):
+            for number, row in zip(batch, self._run([windows[i] for i in batch]), strict=True):
+                outputs[number] = row
+        return outputs, _table(windows)
+
+    @torch.inference_mode()
+    def _run(self, windows: Sequence[Window]) -> list[np.ndarray]:
+        tokens = collate(windows, self.encoder.tokenizer.pad_token_id, self.device)
+        states = hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
+        per_head = [self._head_rows(head, states, tokens, windows) for head in self.heads]
+        if self.combine is None:
+            return per_head[0]
+        values = self.task.kind == "regress"
+        return [combine_rows(rows, self.combine, self.weights, values) for rows in zip(*per_head, strict=True)]
+
+    def _head_rows(
+        self, head: Head, states: States, tokens: TokenBatch, windows: Sequence[Window]
+    ) -> list[np.ndarray]:
+        # Only the layers a head sees are put side by side.
+        chosen = torch.stack([states.layers[i] for i in head.layer_ids], dim=2)  # (batch, tokens, layers, width)
+        rows = head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
+        return [row[: len(w)] if self.task.kind == "span" else row for row, w in zip(rows, windows, strict=True)]
+
+
+class QuestionAnswerer(Model):
+    """Answers questions from a context, or says that the context does not hold the answer."""
+
+    kinds = ("span",)
+
+    def __call__(
+        self,
+        question: str | Sequence[str],
+        context: str | Sequence[str],
+        top_k: int = 1,
+        handle_impossible_answer: bool | None = None,
+    ) -> Any:
+        """``{"answer", "score", "start", "end", "no_answer_probability"}``; lists in, lists out.
+
+        An empty answer means that there is none; ``handle_impossible_answer=False`` always gives a
+        span. ``start`` and ``end`` are characters of the context.
+        """
+        if isinstance(question, str) and isinstance(context, str):
+            return next(self.answers([(question, context)], top_k, handle_impossible_answer))
+        pairs = list(zip(_listed(question, context), _listed(context, question), strict=True))
+        return list(self.answers(pairs, top_k, handle_impossible_answer))
+
+    def answers(
+        self, pairs: Sequence[tuple[str, str]], top_k: int = 1, handle_impossible: bool | None = None
+    ) -> Iterator[Any]:
+        """Answers to (question, context) pairs, a few hundred at a time."""
+        wanted = self.task.no_answer if handle_impossible is None else handle_impossible
+        threshold = (self.threshold or 0.0) if wanted else None
+        for first in range(0, len(pairs), CHUNK):
+            examples = [_question(i, q, c) for i, (q, c) in enumerate(pairs[first : first + CHUNK], first)]
+            logits, table = self.outputs(examples)
+            for example, found in zip(examples, decode(logits, table, len(examples)), strict=True):
+                best = self._entries(found, example.pair or "", threshold, top_k)
+                yield best[0] if top_k == 1 else best
+
+    def _entries(self, found: Decoded, context: str, threshold: float | None, top_k: int) -> list[dict[str, object]]:
+        chance = 1 / (1 + np.exp(np.clip((threshold or 0.0) - found.no_answer_score, -700, 700)))
+        return [{**entry, "no_answer_probability": float(chance)} for entry in n_best(found, context, threshold, top_k)]
+
+
+class TextClassifier(Model):
+    """Labels, or for a regression task a number, for texts and pairs of texts."""
+
+    kinds = ("classify", "regress")
+
+    def __call__(self, text: str | Sequence[str], pair: str | Sequence[str] | None = None) -> Any:
+        """``{"label", "score", "scores"}`` or ``{"value"}``; lists in, lists out."""
+        if isinstance(text, str):
+            return next(self.labels([(text, pair if isinstance(pair, str) else None)]))
+        pairs: Sequence[str | None] = [None] * len(text) if pair is None else _listed(pair, text)
+        return list(self.labels(list(zip(text, pairs, strict=True))))
+
+    def labels(self, texts: Sequence[tuple[str, str | None]]) -> Iterator[dict[str, Any]]:
+        """Labels for (text, pair or None), a few hundred at a time."""
+        for first in range(0, len(texts), CHUNK):
+            chunk = texts[first : first + CHUNK]
+            logits, table = self.outputs([Example(str(i), text, pair) for i, (text, pair) in enumerate(chunk)])
+            for row in example_outputs(logits, table, len(chunk)):
+                yield self._entry(row)
+
+    def _entry(self, row: np.ndarray) -> dict[str, Any]:
+        if self.task.kind == "regress":
+            return {"value": float(row[0]) * self.task.spread + self.task.center}
+        scores = softmax_rows(row)
+        best = int(scores.argmax())
+        named = {label: float(score) for label, score in zip(self.task.labels, scores, strict=True)}
+        return {"label": self.task.labels[best], "score": float(scores[best]), "scores": named}
+
+
+def load_model(folder: str | Path, device: str = "auto") -> QuestionAnswerer | TextClassifier:
+    """A saved model as what it is for."""
+    kind = _read_config(Path(folder))["task"]["kind"]
+    return (QuestionAnswerer if kind == "span" else TextClassifier).from_pretrained(folder, device)
+
+
+def _question(number: int, question: str, context: str) -> Example:
+    if not context.strip() or not question.strip():
+        raise BadInput(f"question {number + 1}: the {'context' if question.strip() else 'question'} is empty")
+    return Example(str(number), question.strip(), context)
+
+
+def _listed(given: str | Sequence[str], other: str | Sequence[str]) -> list[str]:
+    """One context for many questions, or many for one, or as many as the other."""
+    listed = [given] * len(other) if isinstance(given, str) else list(given)
+    if not isinstance(other, str) and len(listed) != len(other):
+        raise BadInput(f"got {len(listed)} and {len(other)} texts; expected as many of the one as of the other")
+    return listed
+
+
+def _length_batches(windows: Sequence[Window]) -> Iterator[list[int]]:
+    """Window numbers by length, cut under a token budget."""
+    batch: list[int] = []
+    for number in sorted(range(len(windows)), key=lambda i: len(windows[i])):
+        if batch and (len(batch) + 1) * len(windows[number]) > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def _table(windows: Sequence[Window]) -> WindowTable:
+    return WindowTable(
+        np.array([window.example for window in windows], np.int64),
+        np.array([window.cls for window in windows], np.int64),
+        [window.offsets for window in windows],
+        np.array([window.target for window in windows]),
+    )
+
+
+def _member_name(member: Member) -> str:
+    if isinstance(member, str):
+        return member
+    return f"{member.spec}@{member.seed}" if isinstance(member, FittedHead) else member.spec
+
+
+def _module(member: Member, encoder: Encoder) -> Head:
+    if isinstance(member, Head):
+        return member
+    if isinstance(member, FittedHead):
+        return member.head
+    own = own_head(encoder)
+    if member != "encoder" or own is None:
+        raise BadInput(f"{member!r} is no predictor of encoder {encoder.name}; give fitted heads, or 'encoder' if it was tuned")
+    return own
+
+
+def _threshold(members: Sequence[Member], task: Task, given: float | None) -> float | None:
+    """A single fitted head brings its own threshold; any other model must be told the one fitted for it."""
+    if given is not None or not task.no_answer:
+        return given
+    if len(members) == 1 and isinstance(members[0], FittedHead):
+        return members[0].threshold
+    raise BadInput("this model can say 'no answer' and so needs threshold=, fitted on inner (its board row has it)")
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    try:
+        config = dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        if config.get("format") != FORMAT or "members" not in config:
+            raise BadInput(f"{folder / 'config.json'} is not a BERTVision model of format {FORMAT}")
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"no model at {folder} (config.json cannot be read); a run keeps its model in RUN/model") from error
+    return config
+
+
+def _load_head(number: int, member: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Head:
+    head = build_head(member["spec"], Shape(**member["shape"]))
+    prefix = f"{number}."
+    head.load_state_dict({key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)})
+    return head

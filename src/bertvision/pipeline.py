@@ -1,0 +1,155 @@
+"""A recipe from text to a scored, saved, explained model; what is done already is not done again.
+
+The run folder: recipe.toml log.jsonl encoder/ store/ heads/<spec>/seed0/ predictions/
+leaderboard.json report.html model/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from bertvision.analyse.advice import CONTROL
+from bertvision.conclude import SOURCE, RunResult, conclude
+from bertvision.config import FitConfig, Recipe, read_recipe, to_mapping, write_recipe
+from bertvision.encoder.load import RECORD, Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.heads.base import canonical_spec
+from bertvision.runtime import RunLog, Timer, folder_bytes, say, write_json
+from bertvision.steps.extract import extract
+from bertvision.steps.fit import fit
+from bertvision.steps.fitted import FittedHead, load_fitted, save_fitted
+from bertvision.steps.inputs import data_hash, encoder_hash
+from bertvision.steps.tune import tune
+from bertvision.store.fingerprint import hash_json
+from bertvision.store.store import MANIFEST, Store
+from bertvision.tasks.base import Task, load_task
+
+
+def run(recipe: Recipe, out: str | Path) -> RunResult:
+    """Tune, extract, fit, predict, ensemble, evaluate, report and save, each only if not done yet."""
+    folder = Path(out)
+    task = load_recipe_task(recipe)
+    _claim(recipe, folder)
+    log = RunLog(folder)
+    say(_task_line(task))
+    encoder = _tuned(recipe, task, folder, log)
+    store = _extracted(recipe, encoder, task, folder, log)
+    heads = [CONTROL, *recipe.heads]
+    fitted = fit_into(folder, store, heads, recipe.seeds, recipe.fit)
+    result = conclude(folder, fitted)
+    log.write("run", advice=result.advice)
+    return result
+
+
+def load_recipe_task(recipe: Recipe) -> Task:
+    """The task that a recipe names, with its data options."""
+    if not recipe.data.train:
+        raise BadInput(f"task {recipe.task} needs --train FILE (and, to report on, --dev FILE)")
+    options = {key: value for key, value in asdict(recipe.data).items() if value not in (None, (), False)}
+    return load_task(recipe.task, **options)
+
+
+def _task_line(task: Task) -> str:
+    sizes = ", ".join(f"{split} {len(task[split]):,}" for split in task.splits)
+    skipped = f"; bad rows left out: {dict(task.skipped)}" if task.skipped else ""
+    labels = f"; labels {', '.join(task.labels[:8])}{'...' if len(task.labels) > 8 else ''}" if task.labels else ""
+    return f"task {task.name}: {sizes}{labels}{skipped}"
+
+
+def _claim(recipe: Recipe, folder: Path) -> None:
+    """Write the recipe into the run; heads, seeds and fit settings may change, what lies below may not."""
+    path = folder / "recipe.toml"
+    if path.exists():
+        old = read_recipe(path)
+        for part in ("task", "encoder", "data", "tune", "extract"):
+            before, now = getattr(old, part), getattr(recipe, part)
+            if before != now:
+                raise BadInput(f"{folder} holds another run: {_difference(part, before, now)}; choose another --out")
+    elif folder.exists() and any(child.name != "data" for child in folder.iterdir()):
+        raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
+    try:
+        write_recipe(recipe, path)
+    except OSError as error:
+        raise BadInput(f"cannot write into {folder}: {error.strerror or error}; choose another --out") from error
+
+
+def _difference(part: str, before: Any, now: Any) -> str:
+    if isinstance(before, str):
+        return f"{part} is {before} there and {now} here"
+    old, new = to_mapping(before), to_mapping(now)
+    key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
+    return f"{part}.{key} is {old.get(key)} there and {new.get(key)} here"
+
+
+def _tuned(recipe: Recipe, task: Task, folder: Path, log: RunLog) -> Encoder:
+    target = folder / "encoder"
+    base = load_encoder(recipe.encoder)
+    made_from = hash_json([encoder_hash(base), data_hash(task), asdict(recipe.tune), task.max_length, task.overlap])
+    if (target / RECORD).exists():
+        tuned = load_encoder(str(target))
+        if tuned.record.get("made_from") == made_from:
+            say(f"tune: done before ({target})")
+            return tuned
+    say(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
+    tuned = tune(base, task, recipe.tune)
+    tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
+    tuned.save_pretrained(target)
+    cost = tuned.record["cost"]
+    log.write("tune", **cost, parameters=tuned.parameters, bytes=folder_bytes(target))
+    say(f"tune: {cost['seconds']:.0f} s" + ("" if cost["loss"] is None else f", last loss {cost['loss']:.3f}"))
+    return tuned
+
+
+def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: RunLog) -> Store:
+    target, timer = folder / "store", Timer()
+    there = (target / MANIFEST).exists()
+    store = extract(encoder, task, target, recipe.extract)
+    if there:
+        say(f"extract: done before ({target})")
+        return store
+    splits = store.manifest["splits"].values()
+    facts = {key: sum(split[key] for split in splits) for key in ("windows", "tokens", "bytes")}
+    log.write("extract", seconds=timer.seconds, **facts)
+    say(f"extract: {timer.seconds:.0f} s, {facts['windows']:,} windows, {facts['bytes'] / 1e9:.2f} GB")
+    return store
+
+
+def fit_into(
+    folder: Path, store: Store, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
+) -> list[FittedHead]:
+    """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
+    made_from = hash_json([store.id, asdict(config)])
+    specs = list(dict.fromkeys(canonical_spec(spec) for spec in heads))
+    places = {(spec, seed): folder / "heads" / spec / f"seed{seed}" for spec in specs for seed in seeds}
+    done = {pair: head for pair, place in places.items() if (head := _loaded(place, made_from)) is not None}
+    missing = [spec for spec in specs if any((spec, seed) not in done for seed in seeds)]
+    if not missing:
+        say("fit: done before")
+    else:
+        done.update(_fit_missing(folder, store, missing, seeds, config, made_from))
+    if store.folder.resolve() != (folder / "store").resolve():
+        write_json(folder / SOURCE, {"store": str(store.folder.resolve())})
+    return [done[pair] for pair in places if pair in done]
+
+
+def _fit_missing(
+    folder: Path, store: Store, specs: Sequence[str], seeds: Sequence[int], config: FitConfig, made_from: str
+) -> dict[tuple[str, int], FittedHead]:
+    timer = Timer()
+    say(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
+    fitted = fit(specs, store, seeds, config)
+    for head in fitted:
+        save_fitted(head, folder / "heads" / head.spec / f"seed{head.seed}", made_from)
+    RunLog(folder).write("fit", seconds=timer.seconds, heads=list(specs), seeds=list(seeds))
+    say(f"fit: {timer.seconds:.0f} s")
+    return {(head.spec, head.seed): head for head in fitted}
+
+
+def _loaded(place: Path, made_from: str) -> FittedHead | None:
+    if not (place / "head.json").exists():
+        return None
+    head, origin = load_fitted(place)
+    return head if origin == made_from else None

@@ -1,0 +1,177 @@
+"""The records that the parts pass to each other: plain data, no behaviour beyond shape checks.
+
+torch is named for type checking only, so that scoring a file never waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Kind = Literal["span", "classify", "regress"]
+"""What a task asks for: a stretch of the context, one of several labels, or a number."""
+
+SPLITS = ("train", "inner", "dev")
+
+NO_OFFSET = -1
+"""Character offset of a token that is not part of the text an answer may come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A gold answer: its text, and where it starts in the context (characters)."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled text, pair of texts, or question with its context.
+
+    Spans: ``text`` is the question, ``pair`` the context, ``answers`` the gold answers (none =
+    unanswerable). Labels and values: ``text``, perhaps ``pair``, and ``label`` (an index into the
+    task's labels, or a number). ``group`` names what must stay on one side of a split: the article
+    or the context.
+    """
+
+    id: str
+    text: str
+    pair: str | None = None
+    answers: tuple[Answer, ...] = ()
+    label: float | None = None
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One encoder input: the tokens of an example, or of a part of its context.
+
+    ``offsets[t]`` are the characters of the context (spans) that token t covers, NO_OFFSET for the
+    question, special tokens and everything else that cannot be answered with. ``target`` is
+    (start token, end token) for spans and (label,) otherwise.
+    """
+
+    example: int
+    input_ids: NDArray[np.int32]  # (tokens,)
+    token_types: NDArray[np.uint8]  # (tokens,)
+    offsets: NDArray[np.int32]  # (tokens, 2)
+    cls: int
+    target: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a head is built for: states per token, their width, tokens, outputs and kind."""
+
+    layers: int
+    width: int
+    tokens: int
+    outputs: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class LayerBatch:
+    """All layers' states of a few windows, with everything a head may be trained on."""
+
+    hidden: Tensor  # (batch, tokens, layers, width)
+    mask: Tensor  # (batch, tokens), true where there is a token
+    targets: Tensor  # (batch, 2) start and end token, or (batch,) label or value
+    windows: Tensor  # (batch,) window number within the split
+    pooled: Tensor | None = None  # (batch, width)
+    logits: Tensor | None = None  # the encoder's own: (batch, tokens, 2) or (batch, outputs)
+
+
+@dataclass(frozen=True)
+class WindowTable:
+    """What decoding needs to know of each window of a split, in window order."""
+
+    example: NDArray[np.int64]  # (windows,) index into the split's examples
+    cls: NDArray[np.int64]  # (windows,) position of the CLS token
+    offsets: Sequence[NDArray[np.int32]]  # per window (tokens, 2)
+    targets: NDArray[np.float64]  # (windows, 2) or (windows, 1)
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Raw outputs of one predictor over one split, in window order.
+
+    ``logits``: per window (tokens, 2) for spans, (outputs,) otherwise. ``inner`` holds the same
+    predictor's outputs on the inner split; whatever is fitted after training (no-answer threshold,
+    ensemble weights) is fitted there and nowhere else.
+    """
+
+    name: str
+    spec: str
+    kind: Literal["encoder", "head", "ensemble"]
+    split: str
+    logits: Sequence[NDArray[np.float32]]
+    table: WindowTable
+    seed: int | None = None
+    parameters: int = 0
+    encoder_parameters: int = 0
+    seconds: float = 0.0
+    inner: Predictions | None = None
+    members: tuple[str, ...] = ()  # an ensemble's: "encoder" or spec@seed
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a leaderboard."""
+
+    name: str
+    spec: str
+    kind: Literal["encoder", "head", "ensemble"]
+    seed: int | None
+    parameters: int
+    percent: float
+    scores: Mapping[str, float]
+    inner: Mapping[str, float]
+    seconds: float
+    threshold: float | None = None
+    members: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard: every predictor's scores on one split of one task."""
+
+    task: str
+    split: str
+    metric: str
+    rows: tuple[Row, ...] = field(default_factory=tuple)
+
+    def __str__(self) -> str:
+        names = [name for name in self.rows[0].scores if not name.endswith("total")] if self.rows else []
+        head = ["predictor", "seed", "parameters", "% of encoder", *names, f"inner {self.metric}"]
+        lines = [[*_row_cells(row, names), f"{row.inner.get(self.metric, float('nan')):.2f}"] for row in self.rows]
+        widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+        return "\n".join(_aligned(line, widths) for line in [head, *lines])
+
+
+def _row_cells(row: Row, names: Sequence[str]) -> list[str]:
+    seed = "" if row.seed is None else str(row.seed)
+    scores = [f"{row.scores[name]:.2f}" for name in names]
+    return [row.name, seed, f"{row.parameters:,}", f"{row.percent:.3f}", *scores]
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """First cell to the left, numbers to the right."""
+    first = cells[0].ljust(widths[0])
+    return "  ".join([first, *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))])

@@ -1,0 +1,1 @@
+"""Results as tables and pictures in one self-contained HTML file."""

@@ -1,0 +1,134 @@
+"""What every step needs of the machine: seeds, device, threads, time, progress and the run log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from bertvision.errors import BadInput
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """``auto`` is the first of cuda, mps, cpu that is there."""
+    import torch
+
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Run a block under its own torch seed and leave the caller's random state as it was."""
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "batch") -> Iterable[T]:
+    """A bar with time left on stderr; silent when stderr is no terminal and when asked to be.
+
+    BERTVISION_PROGRESS=0 switches it off, 1 on.
+    """
+    from tqdm.auto import tqdm
+
+    wanted = os.environ.get("BERTVISION_PROGRESS")
+    hidden = wanted == "0" or (wanted is None and not sys.stderr.isatty())
+    bar: Iterable[T] = tqdm(items, desc=what, total=total, unit=unit, disable=hidden, leave=False, file=sys.stderr)
+    return bar
+
+
+def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
+    """Share of the peak rate: linear rise over the warm-up, then linear to zero, or constant."""
+    rise = max(1, round(warmup * steps))
+    if step < rise:
+        return (step + 1) / rise
+    return 1.0 if decay == "constant" else max(0.0, (steps - step) / max(1, steps - rise))
+
+
+class Timer:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+
+class RunLog:
+    """One JSON line per finished step, appended to ``log.jsonl`` and echoed for the person watching."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.path = None if folder is None else folder / "log.jsonl"
+
+    def write(self, step: str, **facts: object) -> None:
+        """Append a line; ``facts`` are what was done and what it cost."""
+        line = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), **facts}
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line) + "\n")
+
+    def read(self) -> list[dict[str, object]]:
+        """All lines so far, oldest first."""
+        if self.path is None or not self.path.exists():
+            return []
+        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+def say(text: str) -> None:
+    """A line for the person watching: stderr, never stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def file_sha256(path: Path) -> str:
+    """Hash of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def written_whole(path: Path, mode: str = "w") -> Iterator[IO[str]]:
+    """Write to a temporary neighbour, sync, then rename: the file is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    try:
+        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: object) -> None:
+    """A JSON document, written whole."""
+    with written_whole(path) as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,24 @@
+"""What a predictor must beat that never looks at the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bertvision.scoring.classification import classification_scores
+from bertvision.scoring.regression import regression_scores
+from bertvision.scoring.squad import squad_scores
+from bertvision.tasks.base import Task
+
+
+def baseline(task: Task, split: str) -> tuple[str, dict[str, float]]:
+    """(what it does, its scores): always "no answer", the commonest label, or the mean value of train."""
+    examples = task[split]
+    if task.kind == "span":
+        golds = {example.id: [answer.text for answer in example.answers] for example in examples}
+        return "always no answer", dict(squad_scores(golds, dict.fromkeys(golds, "")))
+    gold = [float(example.label or 0.0) for example in examples]
+    if task.kind == "regress":
+        return "always the mean", regression_scores(gold, [task.center] * len(gold))
+    commonest = Counter(int(example.label or 0) for example in task["train"]).most_common(1)[0][0]
+    scores = classification_scores([int(label) for label in gold], [commonest] * len(gold), len(task.labels))
+    return f"always {task.labels[commonest]}", scores

@@ -1,0 +1,123 @@
+"""Several predictors into one: the largest, the mean, or a mean whose weights are fitted on inner.
+
+Labels and spans are combined as probabilities (spans: start and end each over the tokens of a
+window), renormalised, and handed on as logarithms. Values are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertvision.errors import BadInput
+from bertvision.records import Predictions, WindowTable
+
+How = Literal["max", "mean", "fitted"]
+Array = NDArray[np.float64]
+
+EM_STEPS = 200
+TINY = 1e-12
+
+
+def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | None = None) -> Predictions:
+    """Combine predictors of one split; weights are fitted on their inner outputs, thresholds can be."""
+    if len(predictions) < 2:
+        raise BadInput(f"an ensemble needs at least 2 members, got {len(predictions)}")
+    if len({member.split for member in predictions}) > 1:
+        raise BadInput("an ensemble's members must predict the same split")
+    regress = _is_values(predictions[0])
+    if regress and how == "max":
+        raise BadInput("how='max' is for labels and spans; numbers are combined by 'mean' or 'fitted'")
+    weights = _weights(predictions, how, regress)
+    inner = None
+    if all(member.inner is not None for member in predictions):
+        inner = _combined([member.inner for member in predictions if member.inner], how, weights, regress)
+    combined = replace(_combined(predictions, how, weights, regress), inner=inner)
+    return combined if name is None else replace(combined, name=name)
+
+
+def _combined(members: Sequence[Predictions], how: How, weights: Array, regress: bool) -> Predictions:
+    outputs = [combine_rows([m.logits[w] for m in members], how, weights, regress) for w in range(len(members[0].logits))]
+    names = tuple(member.name if member.seed is None else f"{member.name}@{member.seed}" for member in members)
+    return Predictions(
+        name=f"{how}({' + '.join(names)})",
+        spec=how,
+        kind="ensemble",
+        split=members[0].split,
+        logits=outputs,
+        table=members[0].table,
+        parameters=sum(member.parameters for member in members),
+        encoder_parameters=members[0].encoder_parameters,
+        seconds=sum(member.seconds for member in members),
+        members=names,
+        weights=tuple(weights.tolist()),
+    )
+
+
+def combine_rows(rows: Sequence[NDArray[np.float32]], how: How, weights: Array, regress: bool) -> NDArray[np.float32]:
+    """One window: (members, tokens, 2) or (members, outputs) into one row of the same sort."""
+    if regress:
+        return np.tensordot(weights, np.stack(rows), 1).astype(np.float32)
+    probabilities = np.stack([softmax_rows(row) for row in rows])  # (members, ...)
+    mixed = probabilities.max(0) if how == "max" else np.tensordot(weights, probabilities, 1)
+    mixed = mixed / mixed.sum(0, keepdims=True)  # over tokens, or over classes
+    return np.log(np.maximum(mixed, TINY)).astype(np.float32)
+
+
+def softmax_rows(logits: NDArray[np.float32]) -> Array:
+    """Over the first axis: tokens of a window, or classes."""
+    scores = np.exp(np.asarray(logits, np.float64) - logits.max(0, keepdims=True))
+    return np.asarray(scores / scores.sum(0, keepdims=True))
+
+
+def _weights(members: Sequence[Predictions], how: How, regress: bool) -> Array:
+    equal = np.full(len(members), 1 / len(members))
+    if how != "fitted":
+        return equal
+    inner = [member.inner for member in members if member.inner is not None]
+    if len(inner) != len(members):
+        raise BadInput("how='fitted' needs every member's outputs on inner")
+    return _least_squares(inner) if regress else _mixture_weights(inner, equal)
+
+
+def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
+    """Weights of the mixture that gives the inner targets the largest likelihood, by EM (it is convex)."""
+    likelihood = np.stack([_target_probabilities(member) for member in inner], 1)  # (targets, members)
+    weights = start
+    for _ in range(EM_STEPS):
+        shares = weights * likelihood
+        weights = (shares / np.maximum(shares.sum(1, keepdims=True), TINY)).mean(0)
+    return weights
+
+
+def _target_probabilities(member: Predictions) -> Array:
+    """Probability given to each target: the label, or start and end token."""
+    found = []
+    for window, logits in enumerate(member.logits):
+        probabilities = softmax_rows(logits)
+        target = member.table.targets[window].astype(int)
+        found.extend(probabilities[t, side] for side, t in enumerate(target)) if logits.ndim == 2 else found.append(
+            probabilities[target[0]]
+        )
+    return np.asarray(found)
+
+
+def _least_squares(inner: Sequence[Predictions]) -> Array:
+    """Non-negative weights with the smallest squared error on inner."""
+    from scipy.optimize import nnls
+
+    columns = np.stack([np.stack(list(member.logits))[:, 0] for member in inner], 1).astype(np.float64)
+    weights, _ = nnls(columns, targets_of(inner[0].table))
+    return np.asarray(weights) if weights.sum() > 0 else np.full(len(inner), 1 / len(inner))
+
+
+def targets_of(table: WindowTable) -> Array:
+    return np.asarray(table.targets[:, 0], np.float64)
+
+
+def _is_values(predictions: Predictions) -> bool:
+    return predictions.logits[0].ndim == 1 and len(predictions.logits[0]) == 1

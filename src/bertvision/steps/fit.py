@@ -1,0 +1,183 @@
+"""Fit any number of heads x seeds from one read of the states an epoch.
+
+Each head has its own optimiser, history and best epoch, chosen by its score on ``inner``. Seeds vary
+a head's start; the order of batches is common to all, because all share the read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertvision.config import FitConfig, updated
+from bertvision.errors import BadInput
+from bertvision.heads.base import build_head, canonical_spec, head_loss
+from bertvision.records import LayerBatch, Shape, WindowTable
+from bertvision.runtime import Timer, choose_device, progress, rate_at, say, seeded
+from bertvision.steps.fitted import FittedHead, place_outputs
+from bertvision.steps.judge import Verdict, judge_inner
+from bertvision.store.store import Store
+from bertvision.tasks.base import Task, read_task
+
+
+class Split(Protocol):
+    """A re-iterable of batches: a stored split, or anything that gives the same."""
+
+    shape: Shape
+
+    def __len__(self) -> int: ...
+    def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]: ...
+    def batch_count(self, batch: int) -> int: ...
+    def table(self) -> WindowTable: ...
+
+
+class Source(Protocol):
+    """Splits of states by name."""
+
+    shape: Shape
+
+    def __getitem__(self, split: str) -> Split: ...
+
+
+def fit(
+    heads: Sequence[str],
+    store: Source,
+    seeds: Sequence[int] = (0,),
+    config: FitConfig | None = None,
+    task: Task | None = None,
+    **settings: Any,
+) -> list[FittedHead]:
+    """Heads by spec x seeds, fitted on ``train`` and chosen on ``inner``, in the order given."""
+    config = updated(config or FitConfig(), **settings)
+    if not heads or not seeds:
+        raise BadInput("fit needs at least one head and one seed, e.g. --head learned-pool --seeds 0,1")
+    task = task or _stored_task(store)
+    device = choose_device(config.device)
+    train, inner, table = store["train"], store["inner"], store["inner"].table()
+    specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
+    steps = config.epochs * train.batch_count(config.batch)
+    runners = [_Runner(spec, seed, store.shape, config, steps, device) for spec in specs for seed in seeds]
+    for epoch in range(1, config.epochs + 1):
+        live = [runner for runner in runners if not runner.failed]
+        _train_epoch(live, train, config, epoch)
+        outputs = _outputs(live, inner, config.batch)
+        for runner, logits in zip(live, outputs, strict=True):
+            runner.finish_epoch(epoch, logits, judge_inner(task, logits, table), task.metric)
+    return _results(runners)
+
+
+def _train_epoch(runners: Sequence[_Runner], train: Split, config: FitConfig, epoch: int) -> None:
+    batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
+    what = f"fit {len(runners)} heads, epoch {epoch}/{config.epochs}"
+    for batch in progress(batches, what, total=train.batch_count(config.batch)):
+        for runner in runners:
+            runner.step(batch)
+
+
+@torch.inference_mode()
+def _outputs(runners: Sequence[_Runner], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
+    """Every head's outputs on a split, in window order, from one read."""
+    outputs: list[list[Any]] = [[None] * len(split) for _ in runners]
+    for states in split.batches(batch):
+        for runner, found in zip(runners, outputs, strict=True):
+            place_outputs(runner.apply(states), states, split.shape.kind, found)
+    return outputs
+
+
+@dataclass
+class _Runner:
+    """One head on its way: module, optimiser, schedule, history and best state."""
+
+    spec: str
+    seed: int
+    shape: Shape
+    config: FitConfig
+    steps: int
+    device: torch.device
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_epoch: int = 0
+    best_score: float = -math.inf
+    best_outputs: list[NDArray[np.float32]] = field(default_factory=list)
+    threshold: float | None = None
+    seconds: float = 0.0
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        with seeded(self.seed):
+            self.head = build_head(self.spec, self.shape).to(self.device)
+        self.optimizer = torch.optim.AdamW(
+            self.head.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay, fused=True
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: rate_at(step, self.steps, self.config.warmup)
+        )
+        self.losses: list[float] = []
+
+    def apply(self, batch: LayerBatch) -> Tensor:
+        pooled = None if batch.pooled is None else batch.pooled.to(self.device)
+        return self.head.eval()(batch.hidden.to(self.device), batch.mask.to(self.device), pooled)  # type: ignore[no-any-return]
+
+    def step(self, batch: LayerBatch) -> None:
+        """One optimiser step; a loss that is no number ends this head only."""
+        if self.failed:
+            return
+        timer = Timer()
+        hidden, mask, targets = (x.to(self.device) for x in (batch.hidden, batch.mask, batch.targets))
+        pooled = None if batch.pooled is None else batch.pooled.to(self.device)
+        logits = self.head.train()(hidden, mask, pooled)
+        loss = head_loss(self.shape.kind, logits, targets, mask)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)
+        self.optimizer.step()
+        self.schedule.step()
+        self.losses.append(float(loss.detach()))
+        self.failed = not math.isfinite(self.losses[-1])
+        self.seconds += timer.seconds
+
+    def finish_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: Verdict, metric: str) -> None:
+        """Write down the epoch; keep the state if it is the best on inner so far."""
+        score = verdict.scores[metric]
+        self.history.append({"epoch": epoch, "loss": float(np.mean(self.losses)), "inner": score})
+        self.losses = []
+        if score > self.best_score:
+            self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
+            self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
+            self.threshold = verdict.threshold
+
+    def result(self) -> FittedHead:
+        self.head.load_state_dict(self.best)
+        return FittedHead(
+            spec=self.spec,
+            seed=self.seed,
+            head=self.head.cpu().eval(),
+            history=tuple(self.history),
+            best_epoch=self.best_epoch,
+            seconds=self.seconds,
+            inner=tuple(self.best_outputs),
+            threshold=self.threshold,
+        )
+
+
+def _results(runners: Sequence[_Runner]) -> list[FittedHead]:
+    """What was fitted; a head that diverged before its first epoch ended is reported and left out."""
+    for runner in runners:
+        if runner.failed:
+            say(f"head {runner.spec} seed {runner.seed} diverged (loss not finite); lower --set fit.lr")
+    good = [runner.result() for runner in runners if runner.best]
+    if not good:
+        raise ArithmeticError("every head diverged: lower the learning rate, e.g. --set fit.lr=1e-4")
+    return good
+
+
+def _stored_task(store: Source) -> Task:
+    assert isinstance(store, Store), "states that are not from a store need task="
+    return read_task(store.folder / "task")

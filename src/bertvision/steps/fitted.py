@@ -1,0 +1,99 @@
+"""A fitted head as a record, and as files; outputs of many windows as one tensor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bertvision.heads.base import Head, build_head
+from bertvision.records import LayerBatch, Shape
+from bertvision.runtime import write_json
+
+
+@dataclass(frozen=True)
+class FittedHead:
+    """A head at its best epoch, with what led there."""
+
+    spec: str
+    seed: int
+    head: Head
+    history: tuple[dict[str, float], ...]
+    best_epoch: int
+    seconds: float
+    inner: tuple[NDArray[np.float32], ...]  # outputs on inner at the best epoch, in window order
+    threshold: float | None = None  # no-answer threshold, fitted on inner
+
+    @property
+    def parameters(self) -> int:
+        return self.head.parameters_count
+
+
+def place_outputs(logits: Tensor, batch: LayerBatch, kind: str, found: list[Any]) -> None:
+    """Put a batch's outputs where their windows belong, padding cut off."""
+    rows, sizes = logits.float().cpu().numpy(), batch.mask.sum(1).tolist()
+    for row, size, window in zip(rows, sizes, batch.windows.tolist(), strict=True):
+        found[window] = row[:size].copy() if kind == "span" else row.copy()
+
+
+def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
+    """``head.safetensors``, ``inner.safetensors`` (outputs on inner) and, last, ``head.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = fitted.head.body.layer_weights()
+    save_file({key: value.contiguous() for key, value in fitted.head.state_dict().items()}, folder / "head.safetensors")
+    save_outputs(fitted.inner, folder / "inner.safetensors")
+    facts = {
+        "spec": fitted.spec,
+        "seed": fitted.seed,
+        "shape": asdict(fitted.head.shape),
+        "parameters": fitted.parameters,
+        "best_epoch": fitted.best_epoch,
+        "history": list(fitted.history),
+        "seconds": fitted.seconds,
+        "threshold": fitted.threshold,
+        "layers": list(fitted.head.layer_ids),
+        "layer_weights": None if weights is None else weights.tolist(),
+        "made_from": made_from,
+    }
+    write_json(folder / "head.json", facts)
+
+
+def load_fitted(folder: Path) -> tuple[FittedHead, str]:
+    """A saved head and what it was made from."""
+    facts = json.loads((folder / "head.json").read_text(encoding="utf-8"))
+    head = build_head(facts["spec"], Shape(**facts["shape"]))
+    head.load_state_dict(load_file(folder / "head.safetensors"))
+    fitted = FittedHead(
+        spec=facts["spec"],
+        seed=facts["seed"],
+        head=head.eval(),
+        history=tuple(facts["history"]),
+        best_epoch=facts["best_epoch"],
+        seconds=facts["seconds"],
+        inner=tuple(load_outputs(folder / "inner.safetensors")),
+        threshold=facts["threshold"],
+    )
+    return fitted, facts["made_from"]
+
+
+def save_outputs(outputs: Sequence[NDArray[np.float32]], path: Path) -> None:
+    """Ragged outputs as one flat tensor and the lengths."""
+    flat = torch.from_numpy(np.concatenate([np.atleast_2d(row) for row in outputs]))
+    lengths = torch.tensor([len(np.atleast_2d(row)) for row in outputs], dtype=torch.int32)
+    ragged = torch.tensor([outputs[0].ndim == 2])
+    save_file({"flat": flat, "lengths": lengths, "ragged": ragged}, path)
+
+
+def load_outputs(path: Path) -> list[NDArray[np.float32]]:
+    """The inverse of :func:`save_outputs`."""
+    saved = load_file(path)
+    rows = saved["flat"].split(saved["lengths"].tolist())
+    return [row.numpy() if bool(saved["ragged"]) else row[0].numpy() for row in rows]

@@ -1,0 +1,67 @@
+"""Fitted heads, or the encoder's own head, over a split: outputs in window order, inner's beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from bertvision.errors import BadInput
+from bertvision.heads.base import build_head
+from bertvision.records import Predictions
+from bertvision.runtime import progress
+from bertvision.steps.fitted import FittedHead, place_outputs
+from bertvision.store.store import StoredSplit
+
+BATCH = 32
+
+
+def predict(heads: FittedHead | Sequence[FittedHead], split: StoredSplit) -> list[Predictions]:
+    """Outputs of every head on a split, from one read of it."""
+    heads = [heads] if isinstance(heads, FittedHead) else list(heads)
+    outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
+    with torch.inference_mode():
+        for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
+            for fitted, found in zip(heads, outputs, strict=True):
+                logits = fitted.head(batch.hidden, batch.mask, batch.pooled)
+                place_outputs(logits, batch, split.shape.kind, found)
+    return [_predictions(fitted, split, found) for fitted, found in zip(heads, outputs, strict=True)]
+
+
+def _predictions(fitted: FittedHead, split: StoredSplit, outputs: list[Any]) -> Predictions:
+    inner = Predictions(
+        name=fitted.spec,
+        spec=fitted.spec,
+        kind="head",
+        split="inner",
+        logits=fitted.inner,
+        table=split.store["inner"].table(),
+        seed=fitted.seed,
+        parameters=fitted.parameters,
+        encoder_parameters=int(split.store.manifest["encoder"]["parameters"]),
+        seconds=fitted.seconds,
+    )
+    return replace(inner, split=split.name, logits=outputs, table=split.table(), inner=inner)
+
+
+def predict_own(split: StoredSplit) -> Predictions:
+    """The tuned encoder's own predictions, which were stored beside its states."""
+    manifest = split.store.manifest
+    logits, inner_logits = split.own_logits(), split.store["inner"].own_logits()
+    if logits is None or inner_logits is None:
+        raise BadInput("this encoder was not tuned with a head, so it has no predictions of its own")
+    encoder = manifest["encoder"]
+    inner = Predictions(
+        name="encoder",
+        spec=manifest["own"],
+        kind="encoder",
+        split="inner",
+        logits=inner_logits,
+        table=split.store["inner"].table(),
+        parameters=build_head(manifest["own"], split.shape).parameters_count + int(encoder["parameters"]),
+        encoder_parameters=int(encoder["parameters"]),
+        seconds=float(encoder["record"].get("cost", {}).get("seconds", 0.0)),
+    )
+    return replace(inner, split=split.name, logits=logits, table=split.table(), inner=inner)

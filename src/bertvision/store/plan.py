@@ -1,0 +1,65 @@
+"""Which windows share a batch and which batches share a shard: a pure function of lengths and settings.
+
+Seeded shuffle, pools of 4,096 windows, each sorted by length and cut under a token budget, batches
+shuffled, shards filled with whole batches. Because nothing else enters, a run that is resumed,
+repaired or spread over machines makes the same shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+POOL = 4096
+
+Batch = NDArray[np.int64]
+
+
+def plan_batches(lengths: Sequence[int], batch_tokens: int, seed: int) -> list[Batch]:
+    """Batches of window numbers: near-equal lengths, at most ``batch_tokens`` tokens with padding."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(lengths))
+    sizes = np.asarray(lengths, np.int64)
+    batches: list[Batch] = []
+    for first in range(0, len(order), POOL):
+        pool = order[first : first + POOL]
+        batches.extend(_cut(pool[np.argsort(sizes[pool], kind="stable")], sizes, batch_tokens))
+    return [batches[i] for i in random.permutation(len(batches))]
+
+
+def _cut(sorted_pool: Batch, sizes: NDArray[np.int64], batch_tokens: int) -> Iterator[Batch]:
+    """Cut a pool sorted by length; the last window of a batch is its longest and sets the padding."""
+    start = 0
+    for end in range(1, len(sorted_pool) + 1):
+        full = end == len(sorted_pool) or (end + 1 - start) * sizes[sorted_pool[end]] > batch_tokens
+        if full:
+            yield sorted_pool[start:end]
+            start = end
+
+
+def plan_shards(batches: Sequence[Batch], lengths: Sequence[int], bytes_per_token: int, shard_mb: int) -> list[list[int]]:
+    """Batch numbers per shard: as many whole batches as fit, at least one."""
+    limit = shard_mb * 1_000_000
+    shards: list[list[int]] = [[]]
+    used = 0
+    for number, batch in enumerate(batches):
+        size = bytes_per_token * int(sum(lengths[window] for window in batch))
+        if shards[-1] and used + size > limit:
+            shards.append([])
+            used = 0
+        shards[-1].append(number)
+        used += size
+    return [shard for shard in shards if shard]
+
+
+def reading_batches(lengths: NDArray[np.int64], batch: int, random: np.random.Generator) -> list[Batch]:
+    """How the windows of one shard are dealt out to a head: ``batch`` of near-equal length, shuffled.
+
+    Lengths get a random tie-breaker of up to a tenth, so that batches differ from epoch to epoch.
+    """
+    noisy = lengths * random.uniform(0.95, 1.05, len(lengths))
+    order = np.argsort(noisy, kind="stable")
+    batches = [order[start : start + batch] for start in range(0, len(order), batch)]
+    return [batches[i] for i in random.permutation(len(batches))]

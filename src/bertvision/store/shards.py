@@ -1,0 +1,100 @@
+"""One shard: the states of some windows as flat tensors in a safetensors file, padding left out.
+
+hidden       (tokens, layers, width)  every layer's state of every token
+lengths      (windows,)               tokens per window, in the order they lie in ``hidden``
+windows      (windows,)               window number within the split
+examples     (windows,)               example number within the split
+cls          (windows,)               position of the CLS token
+input_ids    (tokens,), token_types (tokens,), offsets (tokens, 2)
+targets      (windows, 1 or 2)        label, value, or start and end token
+pooled       (windows, width)         where the encoder has a pooler
+logits       (tokens, 2) or (windows, outputs)   the encoder's own head, where it has one
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bertvision.errors import BadInput
+from bertvision.records import LayerBatch, Window
+
+Shard = Mapping[str, Tensor]
+
+
+def window_tensors(windows: Sequence[Window], numbers: Sequence[int]) -> dict[str, Tensor]:
+    """Everything of a shard that is known before the encoder runs."""
+    return {
+        "lengths": torch.tensor([len(window) for window in windows], dtype=torch.int32),
+        "windows": torch.tensor(list(numbers), dtype=torch.int64),
+        "examples": torch.tensor([window.example for window in windows], dtype=torch.int64),
+        "cls": torch.tensor([window.cls for window in windows], dtype=torch.int32),
+        "input_ids": torch.from_numpy(np.concatenate([window.input_ids for window in windows])),
+        "token_types": torch.from_numpy(np.concatenate([window.token_types for window in windows])),
+        "offsets": torch.from_numpy(np.concatenate([window.offsets for window in windows])),
+        "targets": torch.tensor([window.target for window in windows], dtype=torch.float32),
+    }
+
+
+def write_shard(shard: Shard, path: Path) -> str:
+    """Write under a temporary name, sync, rename; return the sha256 of the bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    try:
+        save_file({key: value.contiguous() for key, value in shard.items()}, part)
+        with part.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        part.unlink(missing_ok=True)
+        raise BadInput(f"cannot write shard {path}: {error}; free some space or choose another folder") from error
+    return digest
+
+
+def read_shard(path: Path) -> Shard:
+    """A shard as memory-mapped tensors; pages are read when touched."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"store shard {path} cannot be read: {error}; delete the store and extract again") from error
+
+
+def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
+    """Some windows of a shard, padded to their longest, states as f32."""
+    lengths = shard["lengths"].numpy().astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    sizes, longest = lengths[chosen], int(lengths[chosen].max())
+    spans = [slice(int(starts[i]), int(starts[i + 1])) for i in chosen]
+    mask = torch.from_numpy(np.arange(longest)[None, :] < sizes[:, None])  # (batch, tokens)
+    index = torch.from_numpy(np.asarray(chosen))
+    logits = shard.get("logits")
+    if logits is not None:
+        logits = _padded(logits, spans, longest) if kind == "span" else logits[index].float()
+    targets = shard["targets"][index]  # (batch, 1 or 2)
+    return LayerBatch(
+        hidden=_padded(shard["hidden"], spans, longest),
+        mask=mask,
+        targets=targets if kind == "span" else targets[:, 0],
+        windows=shard["windows"][index],
+        pooled=shard["pooled"][index].float() if "pooled" in shard else None,
+        logits=logits,
+    )
+
+
+def _padded(flat: Tensor, spans: Sequence[slice], longest: int) -> Tensor:
+    """Ragged rows (tokens, ...) into (batch, longest, ...), zeros behind."""
+    padded = torch.empty((len(spans), longest, *flat.shape[1:]), dtype=torch.float32)
+    for row, span in enumerate(spans):
+        size = span.stop - span.start
+        padded[row, :size].copy_(flat[span])
+        padded[row, size:].zero_()
+    return padded

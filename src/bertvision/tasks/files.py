@@ -1,0 +1,212 @@
+"""Tables of rows as people have them: CSV, TSV (as in GLUE, no quoting), JSON lines.
+
+Every reader streams, and numbers a row by the line it begins on, as a text editor shows it. What is
+wrong with one row goes to ``BadRows``; what is wrong with the whole file ends the reading.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from bertvision.errors import BadInput, shorten
+from bertvision.tasks.base import BadRow, BadRows
+
+Row = tuple[int, dict[str, object]]
+
+LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module takes on every platform
+CHUNK = 1 << 20
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading bytes; whatever prevents that is one line."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file; check the path (now in {Path.cwd()})") from None
+    except IsADirectoryError:
+        raise BadInput(f"{path}: this is a folder, expected a file") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be read: {error}") from error
+
+
+def is_unicode(text: str) -> bool:
+    """False for text that no encoder can take: half a surrogate pair, as in ``"\\ud83d"``."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterator[Row]:
+    """The good rows of a file as (line number, column -> value); the extension says how to read it."""
+    reader = FORMATS.get(path.suffix.lower())
+    if reader is None:
+        raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: {', '.join(FORMATS)}")
+    return reader(path, encoding, bad)
+
+
+def _csv_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
+    advice = "put cells that hold the separator in double quotes"
+    return _under_header(path, _csv_records(path, encoding, bad), bad, advice)
+
+
+def _csv_records(path: Path, encoding: str | None, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
+    """Records with their first line. A quote that never closes has swallowed rows: that is never skipped."""
+    csv.field_size_limit(LARGEST_CELL)
+    lines = _lines(path, encoding, newline="")
+    header = next(lines)
+    reader = csv.reader(chain([header], lines), delimiter=_delimiter(path, header), strict=True)
+    start = 1
+    while True:
+        try:
+            yield start, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            where, detail = f"{path}, line {start}", f"{error}; write a quote inside a quoted cell twice"
+            if start == 1 or "unexpected end" in str(error):
+                raise BadInput(f"{where}: a quoted cell that begins here is not closed properly: {detail}") from None
+            bad.add("broken quotes", where, detail)
+        start = reader.line_num + 1
+
+
+def _delimiter(path: Path, header: str) -> str:
+    """A semicolon (spreadsheets of half of Europe) only where the header holds no comma at all."""
+    if "," in header:
+        return ","
+    if ";" not in header and "\t" in header:
+        raise BadInput(f"{path}: the header is separated by tabs, expected commas; rename the file to .tsv")
+    return ";" if ";" in header else ","
+
+
+def _tsv_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
+    lines = enumerate(_lines(path, encoding, newline="\n"), start=1)
+    records = ((number, line.rstrip("\r\n").split("\t")) for number, line in lines)
+    return _under_header(path, records, bad, "a cell cannot hold a tab")
+
+
+def _under_header(path: Path, records: Iterator[tuple[int, list[str]]], bad: BadRows, advice: str) -> Iterator[Row]:
+    """Rows by column name; columns without a name (an index, stray separators) are left out."""
+    _, cells = next(records)
+    names = _column_names(path, cells)
+    number, skipped = 1, bad.counts.total()
+    for number, cells in records:
+        with bad.row(f"{path}, line {number}"):
+            _check_cells(cells, len(names), advice)
+            yield number, {name: cell for name, cell in zip(names, cells, strict=True) if name}
+    if number == 1 and bad.counts.total() == skipped:
+        raise BadInput(f"{path}: a header and no rows; expected at least one row")
+
+
+def _check_cells(cells: Sequence[str], columns: int, advice: str) -> None:
+    if not any(cell.strip() for cell in cells):
+        raise BadRow("blank row", "expected cells; delete the line")
+    if len(cells) != columns:
+        raise BadRow("wrong number of cells", f"got {len(cells)}, expected {columns} as in the header; {advice}")
+
+
+def _column_names(path: Path, cells: Iterable[str]) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if not any(names):
+        raise BadInput(f"{path}, line 1: blank, expected the names of the columns")
+    for name in names:
+        if name and names.count(name) > 1:
+            raise BadInput(f"{path}, line 1: two columns are named {shorten(name)}; rename one (is there a header?)")
+    return names
+
+
+def _json_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
+    for number, line in enumerate(_lines(path, encoding, newline="\n"), start=1):
+        with bad.row(f"{path}, line {number}"):
+            yield number, _json_object(line)
+
+
+def _json_object(line: str) -> dict[str, object]:
+    if not line.strip():
+        raise BadRow("blank row", "expected a JSON object; delete the line")
+    try:
+        row = json.loads(line, object_pairs_hook=_distinct)
+    except json.JSONDecodeError as error:
+        raise BadRow("not JSON", f"{error.msg} at column {error.colno}; expected one object per line") from None
+    except (ValueError, RecursionError) as error:
+        raise BadRow("not JSON", f"{error}; expected one object per line") from None
+    if not isinstance(row, dict):
+        raise BadRow("not a JSON object", f'got {shorten(row)}, expected {{"column": value, ...}}')
+    return row
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Two values under one key: JSON readers keep the last in silence."""
+    row = dict(pairs)
+    for key in row if len(row) < len(pairs) else ():
+        if sum(key == other for other, _ in pairs) > 1:
+            raise ValueError(f"key {shorten(key)} appears twice")
+    return row
+
+
+def _lines(path: Path, encoding: str | None, newline: str) -> Iterator[str]:
+    """Decoded lines without byte order mark; an empty file, a NUL or a wrong encoding ends the reading."""
+    number = 0
+    try:
+        with _open_text(path, encoding, newline) as lines:
+            for number, line in enumerate(lines, start=1):
+                if "\0" in line:
+                    raise BadInput(f"{path}, line {number}: holds a NUL; expected text (or give --encoding utf-16)")
+                yield line.removeprefix("\ufeff") if number == 1 else line
+    except UnicodeError:
+        raise BadInput(_undecodable(path, encoding)) from None
+    if number == 0:
+        raise BadInput(f"{path}: the file is empty; expected rows")
+
+
+def _open_text(path: Path, encoding: str | None, newline: str) -> TextIO:
+    open_file(path).close()
+    try:
+        return path.open(encoding=encoding or "utf-8", newline=newline)
+    except (LookupError, ValueError):
+        raise BadInput(f"--encoding: got {shorten(encoding)}, expected one Python knows: utf-8, cp1252 ...") from None
+
+
+def _undecodable(path: Path, encoding: str | None) -> str:
+    """Which byte is not in the encoding, and which encoding would do."""
+    at, byte = _first_bad_byte(path, encoding or "utf-8") or (0, 0)
+    if encoding is not None:
+        return f"{path}: not {encoding}: byte 0x{byte:02x} at position {at}; give the --encoding it was saved in"
+    with open_file(path) as file:
+        marked = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    likely = "utf-16" if marked else "latin-1" if _first_bad_byte(path, "cp1252") else "cp1252"
+    return f"{path}: not utf-8: byte 0x{byte:02x} at position {at}; it may be {likely}: give --encoding {likely}"
+
+
+def _first_bad_byte(path: Path, encoding: str) -> tuple[int, int] | None:
+    """(position in the file, byte), None if all can be decoded.
+
+    A decoder counts from the bytes it was handed, with what it held back from before in front.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)()
+    end = 0
+    with open_file(path) as file:
+        for chunk in chain(iter(lambda: file.read(CHUNK), b""), [b""]):
+            end += len(chunk)
+            try:
+                decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                return end - len(error.object) + error.start, error.object[error.start]
+            except UnicodeError:
+                return end - len(chunk), chunk[0] if chunk else 0
+    return None
+
+
+FORMATS: dict[str, Callable[[Path, str | None, BadRows], Iterator[Row]]] = {
+    ".csv": _csv_rows,
+    ".tsv": _tsv_rows,
+    ".jsonl": _json_rows,
+    ".ndjson": _json_rows,
+}

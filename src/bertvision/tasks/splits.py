@@ -1,0 +1,42 @@
+"""The three splits of a task, out of the examples that were read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bertvision.errors import BadInput
+from bertvision.records import SPLITS, Example
+from bertvision.tasks.base import cut_inner, stable_hash
+from bertvision.tasks.options import check_whole
+
+
+def make_splits(
+    train: Sequence[Example], dev: Sequence[Example] | None, *, stratify: bool, limit: int | None = None
+) -> dict[str, tuple[Example, ...]]:
+    """Train, inner and dev out of what was read.
+
+    Without dev examples, a tenth of the groups is cut off for dev before anything else. ``limit``
+    then leaves at most that many examples for dev, and as many for train and inner together.
+    """
+    if limit is not None:
+        check_whole("limit", limit, 1)
+    rows = len(train)
+    if dev is None:
+        train, dev = cut_inner(train, stratify, salt="dev")
+    fit, inner = cut_inner(_spread(train, limit), stratify)
+    splits = {"train": fit, "inner": inner, "dev": _spread(dev, limit)}
+    for split in SPLITS:
+        if not splits[split]:
+            raise BadInput(
+                f"{rows} training examples (limit: {limit or 'none'}) leave nothing for {split}: "
+                "they need at least two different texts or contexts, three without a dev file; give more data"
+            )
+    return splits
+
+
+def _spread(examples: Sequence[Example], limit: int | None) -> tuple[Example, ...]:
+    """The ``limit`` examples whose ids hash lowest, in file order: a sample of all articles, not the first few."""
+    if limit is None or limit >= len(examples):
+        return tuple(examples)
+    lowest = sorted(range(len(examples)), key=lambda i: stable_hash(examples[i].id))[:limit]
+    return tuple(examples[i] for i in sorted(lowest))

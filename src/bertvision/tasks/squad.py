@@ -1,0 +1,81 @@
+"""SQuAD 1.1 and 2.0: questions about a context, answered by a stretch of it or, in 2.0, by nothing.
+
+Rajpurkar et al. 2016, https://arxiv.org/abs/1606.05250, and 2018, https://arxiv.org/abs/1806.03822.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from bertvision.errors import BadInput
+from bertvision.records import Example
+from bertvision.tasks.base import TASKS, BadRow, BadRows, Task
+from bertvision.tasks.options import PathsLike, as_paths, check_whole
+from bertvision.tasks.splits import make_splits
+from bertvision.tasks.squad_json import check_question, walk
+
+
+def load_squad(
+    name: str,
+    train: PathsLike,
+    dev: PathsLike | None = None,
+    *,
+    limit: int | None = None,
+    skip_bad: bool = False,
+    max_length: int = 384,
+    overlap: int = 128,
+) -> Task:
+    """SQuAD JSON files, 1.1 and 2.0 in any mix, as a task with the splits train, inner and dev.
+
+    Without ``dev``, a tenth of the articles is cut off for it. ``limit`` takes that many training
+    questions, spread over all files by a hash of their ids, and leaves at most as many for dev.
+    """
+    check_whole("max_length", max_length, 1)
+    check_whole("overlap", overlap, 0)
+    bad, seen = BadRows(skip_bad), dict[str, str]()
+    no_answer = name == "squad2"
+    questions = read_squad(as_paths("train", train), bad, seen, no_answer)
+    held_out = None if dev is None else read_squad(as_paths("dev", dev), bad, seen, no_answer)
+    return Task(
+        name=name,
+        kind="span",
+        splits=make_splits(questions, held_out, stratify=False, limit=limit),
+        metric="f1",
+        no_answer=no_answer,
+        max_length=max_length,
+        overlap=overlap,
+        skipped=dict(bad.counts),
+    )
+
+
+def read_squad(paths: Sequence[Path], bad: BadRows, seen: dict[str, str], no_answer: bool) -> list[Example]:
+    """The good questions of some files; ``seen`` maps the ids so far to their places, and grows.
+
+    Handing the same ``seen`` to training and dev files keeps a question from being in both.
+    """
+    examples: list[Example] = []
+    for path in paths:
+        questions = list(walk(path, bad))
+        for found in questions:
+            with bad.row(found.where):
+                example = check_question(found, no_answer)
+                _check_new(example.id, found.where, seen)
+                examples.append(example)
+        if not questions:
+            raise BadInput(f"{path}: no questions in it; expected data[].paragraphs[].qas[]")
+    if not examples:
+        raise BadInput(f"{', '.join(map(str, paths))}: no question can be used; {bad}")
+    return examples
+
+
+def _check_new(name: str, where: str, seen: dict[str, str]) -> None:
+    """The same id in training and dev files would be an answer learnt by heart."""
+    if name in seen:
+        raise BadRow("duplicate id", f"also at {seen[name]}; ids must differ, also between training and dev files")
+    seen[name] = where
+
+
+TASKS.register("squad1")(partial(load_squad, "squad1"))
+TASKS.register("squad2")(partial(load_squad, "squad2"))

@@ -1,0 +1,247 @@
+"""Reading SQuAD JSON: good questions, and every sort of bad question and bad file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.errors import BadInput
+from bertvision.records import Answer, Example
+from bertvision.tasks.base import Task, load_task
+
+Edit = Callable[[dict[str, Any]], object]
+
+
+def question(name: str, **changes: object) -> dict[str, Any]:
+    answers = [{"text": "Ada", "answer_start": 1}]
+    return {"id": name, "question": " Who wrote it? ", "answers": answers, "is_impossible": False, **changes}
+
+
+def document(prefix: str = "q", articles: int = 6, paragraphs: int = 2, questions: int = 2) -> dict[str, Any]:
+    """Contexts begin with a blank, so that an offset that ignores it is wrong."""
+    data = [
+        {
+            "title": f"{prefix} article {a}",
+            "paragraphs": [
+                {
+                    "context": f" Ada wrote {prefix}{a}{p}. ",
+                    "qas": [question(f"{prefix}{a}{p}{q}") for q in range(questions)],
+                }
+                for p in range(paragraphs)
+            ],
+        }
+        for a in range(articles)
+    ]
+    return {"version": "v2.0", "data": data}
+
+
+def first(doc: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = doc["data"][0]["paragraphs"][0]["qas"][0]
+    return found
+
+
+def write(folder: Path, doc: object, name: str = "train.json") -> Path:
+    path = folder / name
+    path.write_text(json.dumps(doc), encoding="utf-8")
+    return path
+
+
+def all_examples(task: Task) -> list[Example]:
+    return sorted((e for split in task.splits.values() for e in split), key=lambda e: e.id)
+
+
+def refusal(name: str = "squad2", **options: object) -> str:
+    with pytest.raises(BadInput) as error:
+        load_task(name, **options)
+    return str(error.value)
+
+
+def test_questions_are_read_with_their_context_answers_and_article(tmp_path: Path) -> None:
+    doc = document()
+    first(doc)["answers"] = [{"text": "wrote", "answer_start": 5}, *[{"text": "Ada", "answer_start": 1}] * 2]
+    task = load_task("squad2", train=str(write(tmp_path, doc)), max_length=64, overlap=16)
+    assert all_examples(task)[0] == Example(
+        id="q000",
+        text="Who wrote it?",
+        pair=" Ada wrote q00. ",
+        answers=(Answer("wrote", 5), Answer("Ada", 1)),
+        group="q article 0",
+    )
+    assert (task.kind, task.metric, task.no_answer, task.outputs) == ("span", "f1", True, 2)
+    assert (task.max_length, task.overlap, task.skipped) == (64, 16, {})
+    assert len(all_examples(task)) == 24
+
+
+def test_articles_are_never_split(tmp_path: Path) -> None:
+    task = load_task("squad2", train=write(tmp_path, document(articles=20)))
+    groups = [{e.group for e in task[split]} for split in ("train", "inner", "dev")]
+    assert [len(group) for group in groups] == [16, 2, 2]
+    assert len(set.union(*groups)) == 20
+
+
+def test_files_mix_and_equal_titles_are_one_group(tmp_path: Path) -> None:
+    old = document("old", articles=5)
+    for article in old["data"]:
+        for paragraph in article["paragraphs"]:
+            for asked in paragraph["qas"]:
+                del asked["is_impossible"]
+    old["data"][0]["title"] = " q article 0 "
+    files = [write(tmp_path, document(), "new.json"), write(tmp_path, old, "old.json")]
+    task = load_task("squad2", train=files, dev=write(tmp_path, document("dev"), "dev.json"))
+    assert len(all_examples(task)) == 24 + 20 + 24
+    assert len({e.group for e in task["train"] + task["inner"]}) == 10
+    assert {e.group for e in task["dev"]} == {f"dev article {a}" for a in range(6)}
+
+
+@pytest.mark.parametrize("title", [None, "", "  ", 7])
+def test_an_article_without_a_title_is_named_by_its_place(tmp_path: Path, title: object) -> None:
+    doc = document()
+    doc["data"][1]["title"] = title
+    task = load_task("squad2", train=write(tmp_path, doc))
+    assert {e.group for e in all_examples(task) if e.id.startswith("q1")} == {"train.json[1]"}
+
+
+@pytest.mark.parametrize("answers", [[], [{"text": "Ada", "answer_start": 1}], None])
+def test_an_impossible_question_has_no_answers_whatever_is_listed(tmp_path: Path, answers: object) -> None:
+    doc = document()
+    first(doc).update(is_impossible=True, answers=answers, plausible_answers=[{"text": "Ada", "answer_start": 1}])
+    path = write(tmp_path, doc)
+    assert all_examples(load_task("squad2", train=path))[0].answers == ()
+    assert "unanswerable question: squad1 asks only what can be answered" in refusal("squad1", train=path)
+    skipped = load_task("squad1", train=path, skip_bad=True)
+    assert skipped.skipped == {"unanswerable question": 1} and not skipped.no_answer
+
+
+def test_limit_leaves_that_many(tmp_path: Path) -> None:
+    train, dev = write(tmp_path, document(articles=30)), write(tmp_path, document("d"), "dev.json")
+    task = load_task("squad2", train=train, dev=dev, limit=20)
+    assert len(task["train"]) + len(task["inner"]) == 20 and len(task["dev"]) == 20
+
+
+def drop(key: str) -> Edit:
+    return lambda doc: first(doc).pop(key)
+
+
+def put(**changes: object) -> Edit:
+    return lambda doc: first(doc).update(changes)
+
+
+def put_answer(**changes: object) -> Edit:
+    return lambda doc: first(doc)["answers"][0].update(changes)
+
+
+AT = "data[0].paragraphs[0].qas[0]"
+
+
+@pytest.mark.parametrize(
+    ("edit", "where", "parts"),
+    [
+        (put_answer(answer_start=2), AT, ["answer is not at its offset", "at 2 is 'da '", "expected 'Ada'"]),
+        (put_answer(answer_start=-15), AT, ["answer is not at its offset", "at -15"]),
+        (put_answer(answer_start=99), AT, ["answer is not at its offset", "is ''"]),
+        (put_answer(answer_start="1"), AT, ["wrong type: answer_start: got '1', expected a whole number"]),
+        (put_answer(answer_start=True), AT, ["wrong type: answer_start: got True"]),
+        (put_answer(text=None), AT, ["missing text"]),
+        (put_answer(text=" ", answer_start=0), AT, ["empty text"]),
+        (put(answers=["Ada"]), AT, ["wrong type: answers: got 'Ada', expected objects"]),
+        (put(answers={"text": ["Ada"]}), AT, ["wrong type: answers: got {'text': ['Ada']}, expected a list"]),
+        (put(answers=[]), AT, ["no answer", '"is_impossible": true']),
+        (drop("answers"), AT, ["no answer"]),
+        (put(is_impossible="no"), AT, ["wrong type: is_impossible: got 'no', expected true or false"]),
+        (drop("id"), AT, ["missing id"]),
+        (put(id=5), AT, ["wrong type: id: got 5, expected text"]),
+        (put(id="q001"), "data[0].paragraphs[0].qas[1] (id 'q001')", ["duplicate id: also at", f"{AT} (id 'q001')"]),
+        (drop("question"), AT, ["missing question"]),
+        (put(question=" \n"), AT, ["empty question"]),
+        (put(question=["Who?"]), AT, ["wrong type: question: got ['Who?']"]),
+        (put(question="Who \ud83d?"), AT, ["broken character: question"]),
+        (lambda doc: doc["data"][0]["paragraphs"][0].update(qas=[None]), AT, ["wrong type: got None"]),
+        (lambda doc: doc["data"][0]["paragraphs"][0].update(qas={}), "data[0].paragraphs[0]", ["qas: got {}"]),
+        (lambda doc: doc["data"][0]["paragraphs"].append("text"), "data[0].paragraphs[2]", ["got 'text', expected an"]),
+        (lambda doc: doc["data"][0].pop("paragraphs"), "data[0]", ["paragraphs: got None, expected a list"]),
+        (lambda doc: doc["data"].append([]), "data[6]", ["got [], expected an object with 'paragraphs'"]),
+    ],
+)
+def test_a_bad_question_is_refused_or_counted(tmp_path: Path, edit: Edit, where: str, parts: list[str]) -> None:
+    doc = document()
+    edit(doc)
+    path = write(tmp_path, doc)
+    message = refusal(train=path)
+    for part in [f"{path}, {where}", "--skip-bad", *parts]:
+        assert part in message
+    task = load_task("squad2", train=path, skip_bad=True)
+    assert sum(task.skipped.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("context", "reason"), [(None, "missing context"), (" ", "empty context"), (5, "wrong type: context: got 5")]
+)
+def test_every_question_of_a_bad_context_is_bad(tmp_path: Path, context: object, reason: str) -> None:
+    doc = document()
+    doc["data"][0]["paragraphs"][0]["context"] = context
+    path = write(tmp_path, doc)
+    assert f"{path}, {AT} (id 'q000'): {reason}" in refusal(train=path)
+    assert sum(load_task("squad2", train=path, skip_bad=True).skipped.values()) == 2
+
+
+def test_long_answers_are_shortened_in_the_message(tmp_path: Path) -> None:
+    doc = document()
+    first(doc)["answers"][0]["text"] = "Ada " * 5000
+    assert len(refusal(train=write(tmp_path, doc))) < 600
+
+
+def test_the_same_id_in_train_and_dev_is_a_leak(tmp_path: Path) -> None:
+    train, dev = document(), document("dev")
+    first(dev)["id"] = first(train)["id"]
+    files = {"train": write(tmp_path, train), "dev": write(tmp_path, dev, "dev.json")}
+    message = refusal(train=files["train"], dev=files["dev"])
+    assert f"{files['dev']}, {AT} (id 'q000'): duplicate id: also at {files['train']}" in message
+    task = load_task("squad2", skip_bad=True, **files)
+    assert task.skipped == {"duplicate id": 1} and len(task["dev"]) == 23
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b'{"data": [\n1,]}', ["line 2, column", "not JSON"]),
+        (b"", ["line 1, column 1: not JSON"]),
+        (b'{"data": "caf\xe9"}', ["not UTF-8: byte 0xe9 at position 13", "--encoding does not apply to JSON"]),
+        (b"[" * 100_000, ["not JSON"]),
+        (b'{"data": ' + b"9" * 5000 + b"}", ["not JSON"]),
+        (b"[]", ["got [], expected SQuAD JSON"]),
+        (b'{"data": {}}', ["got {'data': {}}, expected SQuAD JSON"]),
+        (b'{"version": "2"}', ["expected SQuAD JSON"]),
+        (b'{"data": []}', ["no questions in it"]),
+        (b'{"data": [{"paragraphs": [{"context": "c", "qas": []}]}]}', ["no questions in it"]),
+    ],
+)
+def test_a_bad_file_is_refused_even_when_rows_are_skipped(tmp_path: Path, content: bytes, parts: list[str]) -> None:
+    path = tmp_path / "train.json"
+    path.write_bytes(content)
+    for skip in (False, True):
+        message = refusal(train=path, skip_bad=skip)
+        assert all(part in message for part in [str(path), *parts]), message
+
+
+def test_a_missing_file_a_folder_and_nothing_usable(tmp_path: Path) -> None:
+    assert "none.json: no such file" in refusal(train=tmp_path / "none.json")
+    assert "this is a folder" in refusal(train=tmp_path)
+    doc = document(articles=1, paragraphs=1)
+    doc["data"][0]["paragraphs"][0]["context"] = ""
+    message = refusal(train=write(tmp_path, doc), skip_bad=True)
+    assert "no question can be used; 2 bad rows were skipped: empty context (2)" in message
+
+
+def test_a_byte_order_mark_is_no_matter(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(document()), encoding="utf-8-sig")
+    assert len(all_examples(load_task("squad2", train=path))) == 24
+
+
+def test_windows_must_have_a_length(tmp_path: Path) -> None:
+    assert "option max_length: got 0" in refusal(train="x", max_length=0)
+    assert "option overlap: got '1'" in refusal(train="x", overlap="1")

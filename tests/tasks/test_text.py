@@ -1,0 +1,237 @@
+"""The text task: columns, kinds and labels, guessed or given, and every row that cannot be used."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertvision.errors import BadInput
+from bertvision.records import Example
+from bertvision.tasks.base import Task, load_task
+
+
+def write(folder: Path, header: Sequence[object], rows: Sequence[Sequence[object]], name: str = "my.csv") -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def reviews(
+    folder: Path, labels: Sequence[object], header: Sequence[str] = ("text", "label"), name: str = "my.csv"
+) -> Path:
+    return write(folder, header, [[f"review {i}", label] for i, label in enumerate(labels)], name)
+
+
+def all_examples(task: Task) -> list[Example]:
+    return sorted((e for split in task.splits.values() for e in split), key=lambda e: int(e.id.rpartition(":")[2]))
+
+
+def load(path: Path | list[Path], **options: object) -> Task:
+    return load_task("text", train=path, **options)
+
+
+def refusal(path: Path | list[Path], **options: object) -> str:
+    with pytest.raises(BadInput) as error:
+        load(path, **options)
+    return str(error.value)
+
+
+def test_a_task_of_classes(tmp_path: Path) -> None:
+    task = load(reviews(tmp_path, ["good", "bad"] * 20))
+    assert (task.name, task.kind, task.metric, task.labels) == ("text", "classify", "accuracy", ("bad", "good"))
+    assert (task.outputs, task.max_length, task.overlap, task.no_answer) == (2, 256, 0, False)
+
+
+def test_ids_are_file_and_line(tmp_path: Path) -> None:
+    task = load(write(tmp_path, ["text", "label"], [["two\nlines", "b"], [" x ", "a"], ["y", "a"], ["z", "b"]]))
+    assert all_examples(task) == [
+        Example("my:2", "two\nlines", label=1.0),
+        Example("my:4", "x", label=0.0),
+        Example("my:5", "y", label=0.0),
+        Example("my:6", "z", label=1.0),
+    ]
+
+
+def test_files_of_one_name_have_different_ids(tmp_path: Path) -> None:
+    files = [reviews(tmp_path / folder, ["a", "b"] * 5) for folder in "xyz"]
+    task = load(files[:2], dev=files[2])
+    assert {e.id.partition(":")[0] for e in task["train"] + task["inner"]} == {"my", "my-2"}
+    assert {e.id for e in task["dev"]} == {f"my-3:{line}" for line in range(2, 12)}
+
+
+def test_a_stem_that_looks_numbered_is_no_clash(tmp_path: Path) -> None:
+    files = [reviews(tmp_path / "x", "abc", name=name) for name in ("a.csv", "a-2.csv")] + [
+        reviews(tmp_path / "y", "abc", name="a.csv")
+    ]
+    assert len({e.id for e in all_examples(load(files))}) == 9
+
+
+def test_labels_are_drawn_evenly_and_equal_texts_stay_together(tmp_path: Path) -> None:
+    rows = [[f"text {i % 500}", "yes" if i % 500 < 150 else "no"] for i in range(1000)]
+    task = load(write(tmp_path, ["text", "label"], rows))
+    assert {split: len(task[split]) for split in task.splits} == {"train": 810, "inner": 90, "dev": 100}
+    assert [sum(e.label == 1.0 for e in task[split]) for split in ("train", "inner", "dev")] == [244, 26, 30]
+    assert not {e.text for e in task["train"]} & {e.text for e in task["inner"] + task["dev"]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "names"),
+    [
+        (["b", "a"], "classify", ("a", "b")),
+        ([10, 9, 2], "classify", ("2", "9", "10")),
+        (["-1", "1.0", "+2"], "classify", ("-1", "1.0", "+2")),
+        (["10", "9", "x"], "classify", ("10", "9", "x")),
+        (["1", "2", "nan"], "classify", ("1", "2", "nan")),
+        (list(range(20)), "classify", tuple(map(str, range(20)))),
+        (list(range(21)), "regress", ()),
+        (["1", "2.5"], "regress", ()),
+        (["1e-3", ".5", "3."], "regress", ()),
+    ],
+)
+def test_the_kind_is_guessed_from_the_labels(
+    tmp_path: Path, labels: list[object], kind: str, names: tuple[str, ...]
+) -> None:
+    task = load(reviews(tmp_path, labels * 3))
+    assert (task.kind, task.labels) == (kind, names)
+    assert task.metric == {"classify": "accuracy", "regress": "spearmanr"}[kind]
+    expected = [float(names.index(str(v))) if names else float(str(v)) for v in labels * 3]
+    assert [e.label for e in all_examples(task)] == expected
+
+
+def test_the_kind_can_be_given(tmp_path: Path) -> None:
+    path = reviews(tmp_path, [1, 2, 3] * 3)
+    assert load(path, kind="regress").kind == "regress"
+    assert load(reviews(tmp_path, ["1.5", "2.5"] * 3), kind="classify").labels == ("1.5", "2.5")
+    assert "--kind: got 'rank', expected classify or regress" in refusal(path, kind="rank")
+
+
+def test_labels_that_are_neither_classes_nor_numbers(tmp_path: Path) -> None:
+    path = reviews(tmp_path, [*(i + 0.5 for i in range(40)), "N/A"])
+    message = refusal(path)
+    assert "41 different labels in 41 rows, e.g. 'N/A'" in message and "--kind" in message
+    task = load(path, kind="regress", skip_bad=True)
+    assert task.kind == "regress" and task.skipped == {"not a number": 1}
+    assert len(load(path, kind="classify").labels) == 41
+
+
+def test_columns_are_guessed_or_given(tmp_path: Path) -> None:
+    path = write(tmp_path, ["text", "text_pair", "score"], [[f"t{i}", f"p{i}", i % 2] for i in range(9)])
+    assert all_examples(load(path))[3] == Example("my:5", "t3", "p3", label=1.0)
+    assert all_examples(load(path, text_column="text_pair"))[3] == Example("my:5", "p3", label=1.0)
+    given = load(path, text_column="text_pair", pair_column="text", label_column="score")
+    assert all_examples(given)[3] == Example("my:5", "p3", "t3", label=1.0)
+    expected = f"{path}: no column 'stars'; the file has: text, text_pair, score; give --label-column"
+    assert refusal(path, label_column="stars") == expected
+
+
+def test_later_files_need_the_columns_of_the_first(tmp_path: Path) -> None:
+    train, dev = reviews(tmp_path, "ab" * 4), reviews(tmp_path, "ab" * 4, ["text", "stars"], "dev.csv")
+    assert f"{dev}: no column 'label'; the file has: text, stars" in refusal(train, dev=dev)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (["x", ""], "missing label: column 'label' is blank"),
+        ([" ", "a"], "missing text: column 'text' is blank"),
+        (["x"], "wrong number of cells: got 1, expected 2"),
+        (["", ""], "blank row"),
+    ],
+)
+def test_a_bad_row_is_refused_or_counted(tmp_path: Path, row: list[str], reason: str) -> None:
+    path = write(tmp_path, ["text", "label"], [["a", "a"], ["b", "b"], row, ["c", "b"]])
+    message = refusal(path)
+    assert f"{path}, line 4: {reason}" in message and "--skip-bad" in message
+    task = load(path, skip_bad=True)
+    assert dict(task.skipped) == {reason.partition(":")[0]: 1} and len(all_examples(task)) == 3
+
+
+def test_a_blank_pair_is_bad(tmp_path: Path) -> None:
+    path = write(tmp_path, ["text", "text_pair", "label"], [["a", " ", "0"]])
+    assert f"{path}, line 2: missing pair: column 'text_pair' is blank" in refusal(path)
+
+
+def test_json_lines_may_hold_numbers_and_lack_keys(tmp_path: Path) -> None:
+    path = tmp_path / "my.jsonl"
+    rows = [{"text": "a"}, {"text": 5, "label": True}, {"text": "b", "label": False}, {"text": "c", "label": True}]
+    rows += [{"text": "d", "label": float("nan")}, {"text": ["e"], "label": True}, {"text": "\ud83d", "label": True}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert f"{path}, line 1: missing label" in refusal(path)
+    task = load(path, skip_bad=True)
+    assert task.labels == ("false", "true")
+    assert [e.text for e in all_examples(task)] == ["5", "b", "c"]
+    assert task.skipped == {"missing label": 2, "wrong type": 1, "broken character": 1}
+
+
+def test_a_dev_label_that_training_does_not_know(tmp_path: Path) -> None:
+    train, dev = reviews(tmp_path, "ab" * 4), reviews(tmp_path, "abc", name="dev.csv")
+    message = refusal(train, dev=dev)
+    assert f"{dev}, line 4: unknown label: got 'c', expected one that the training rows have: ['a', 'b']" in message
+    task = load(train, dev=dev, skip_bad=True)
+    assert task.skipped == {"unknown label": 1} and len(task["dev"]) == 2
+    other = reviews(tmp_path, "cd", name="other.csv")
+    assert "no row of the dev files can be used; 2 bad rows" in refusal(train, dev=other, skip_bad=True)
+
+
+def test_a_value_that_is_no_number(tmp_path: Path) -> None:
+    train = reviews(tmp_path, ["0.5", "1", "2"])
+    dev = reviews(tmp_path, ["0.5", "3,5", "1e999", "-1e200"], name="dev.csv")
+    assert f"{dev}, line 3: not a number: got '3,5'" in refusal(train, dev=dev)
+    assert load(train, dev=dev, skip_bad=True).skipped == {"not a number": 3}
+
+
+def test_one_class_is_none(tmp_path: Path) -> None:
+    path = reviews(tmp_path, ["a"] * 5)
+    assert "all 5 training rows are labelled 'a'; expected at least 2 classes" in refusal(path)
+
+
+def test_a_label_that_appears_once_stays_in_train(tmp_path: Path) -> None:
+    task = load(reviews(tmp_path, [*"ab" * 20, "rare"]))
+    assert task.labels == ("a", "b", "rare")
+    assert sum(e.label == 2.0 for e in task["train"]) == 1
+
+
+def test_the_same_file_twice_is_a_leak(tmp_path: Path) -> None:
+    path = reviews(tmp_path, "ab" * 4)
+    assert "given twice" in refusal(path, dev=tmp_path / "." / "my.csv")
+    assert "given twice" in refusal([path, path])
+
+
+def test_nothing_usable(tmp_path: Path) -> None:
+    path = write(tmp_path, ["text", "label"], [["a", ""], ["b", ""]])
+    assert "no row of the train files can be used; 2 bad rows" in refusal(path, skip_bad=True)
+
+
+def test_encoding_and_limit_are_passed_on(tmp_path: Path) -> None:
+    path = tmp_path / "my.tsv"
+    path.write_bytes(b"text\tlabel\n" + b"".join(f"é{i}\t{i % 2}\n".encode("cp1252") for i in range(50)))
+    assert "give --encoding cp1252" in refusal(path)
+    task = load(path, encoding="cp1252", limit=30)
+    assert len(task["train"]) + len(task["inner"]) == 30
+    assert task["train"][0].text.startswith("é")
+    assert "option max_length: got 0" in refusal(path, max_length=0)
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12), st.sampled_from([None, "classify", "regress"]))
+def test_any_table_is_a_task_or_one_line(rows: list[tuple[str, str]], kind: str | None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder), ["text", "label"], rows)
+        try:
+            task = load(path, kind=kind, skip_bad=True)
+        except BadInput:
+            return
+        assert len(all_examples(task)) + sum(task.skipped.values()) == len(rows)
+        assert all(task.splits.values())
