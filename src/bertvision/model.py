@@ -54,7 +54,9 @@ class Model:
     ) -> None:
         members = [heads] if isinstance(heads, FittedHead | Head | str) else list(heads)
         if (combine is None) != (len(members) == 1):
-            raise BadInput(f"a model of {len(members)} predictor(s) with combine={combine}: one needs none, several need one")
+            raise BadInput(
+                f"a model of {len(members)} predictor(s) with combine={combine}: one needs none, several need one"
+            )
         self._check_kind(task.kind)
         self.encoder, self.task, self.combine = encoder, replace(task, splits={}, skipped={}), combine
         self.names = [_member_name(member) for member in members]
@@ -77,7 +79,9 @@ class Model:
         folder.mkdir(parents=True, exist_ok=True)
         self.encoder.save_pretrained(folder / "encoder")
         tensors = {f"{i}.{key}": value for i, head in enumerate(self.heads) for key, value in head.state_dict().items()}
-        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, folder / "heads.safetensors")
+        save_file(
+            {key: value.detach().cpu().contiguous() for key, value in tensors.items()}, folder / "heads.safetensors"
+        )
         members = [
             {"name": name, "spec": head.spec, "shape": asdict(head.shape)}
             for name, head in zip(self.names, self.heads, strict=True)
@@ -127,9 +131,7 @@ class Model:
         values = self.task.kind == "regress"
         return [combine_rows(rows, self.combine, self.weights, values) for rows in zip(*per_head, strict=True)]
 
-    def _head_rows(
-        self, head: Head, states: States, tokens: TokenBatch, windows: Sequence[Window]
-    ) -> list[np.ndarray]:
+    def _head_rows(self, head: Head, states: States, tokens: TokenBatch, windows: Sequence[Window]) -> list[np.ndarray]:
         # Only the layers a head sees are put side by side.
         chosen = torch.stack([states.layers[i] for i in head.layer_ids], dim=2)  # (batch, tokens, layers, width)
         rows = head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
@@ -259,7 +261,9 @@ def _module(member: Member, encoder: Encoder) -> Head:
         return member.head
     own = own_head(encoder)
     if member != "encoder" or own is None:
-        raise BadInput(f"{member!r} is no predictor of encoder {encoder.name}; give fitted heads, or 'encoder' if it was tuned")
+        raise BadInput(
+            f"{member!r} is no predictor of encoder {encoder.name}; give fitted heads, or 'encoder' if it was tuned"
+        )
     return own
 
 
@@ -278,7 +282,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         if config.get("format") != FORMAT or "members" not in config:
             raise BadInput(f"{folder / 'config.json'} is not a BERTVision model of format {FORMAT}")
     except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"no model at {folder} (config.json cannot be read); a run keeps its model in RUN/model") from error
+        raise BadInput(
+            f"no model at {folder} (config.json cannot be read); a run keeps its model in RUN/model"
+        ) from error
     return config
 
 

@@ -48,7 +48,7 @@ def load_recipe_task(recipe: Recipe) -> Task:
     """The task that a recipe names, with its data options."""
     if not recipe.data.train:
         raise BadInput(f"task {recipe.task} needs --train FILE (and, to report on, --dev FILE)")
-    options = {key: value for key, value in asdict(recipe.data).items() if value not in (None, (), False)}
+    options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
     return load_task(recipe.task, **options)
 
 

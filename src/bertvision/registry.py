@@ -90,7 +90,9 @@ def parse_spec(text: str) -> Spec:
     """Read a spec; a malformed one says which part is wrong."""
     name, colon, rest = text.strip().partition(":")
     if not _NAME.match(name) or (colon and not rest):
-        raise BadInput(f"spec {shorten(text)}: expected name[:key=value[,key=value]...], e.g. compress:size=64,skip=true")
+        raise BadInput(
+            f"spec {shorten(text)}: expected name[:key=value[,key=value]...], e.g. compress:size=64,skip=true"
+        )
     options: dict[str, Value] = {}
     for part in rest.split(",") if rest else []:
         key, _, value = part.partition("=")

@@ -108,7 +108,9 @@ def _extract(options: argparse.Namespace) -> Result:
     recipe = recipe_from(options)
     config = updated(recipe.extract, dtype=options.dtype, layers=options.layers, shard_mb=options.shard_mb)
     store = extract(load_encoder(recipe.encoder), load_recipe_task(recipe), options.to, config)
-    splits = {name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()}
+    splits = {
+        name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()
+    }
     size = sum(split["bytes"] for split in splits.values())
     text = f"{options.to}: {sum(s['windows'] for s in splits.values()):,} windows, {size / 1e6:,.1f} MB"
     return {"store": options.to, "id": store.id, "shape": asdict(store.shape), "splits": splits}, text

@@ -29,13 +29,15 @@ def add_commands(commands: Any) -> None:
 def _heads(options: argparse.Namespace) -> Result:
     from bertvision.cli.options import expand_heads
     from bertvision.heads.count import count_head
-    from bertvision.records import Shape
+    from bertvision.records import Kind, Shape
 
     specs = expand_heads(options.head or ["all"])
-    kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
+    kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)
     rows = [count_head(spec, shape) for spec in specs]
-    lines = [f"{r['spec']:45} {r['parameters']:>12,} {r['percent']:>9.4f} %  {r['kind']:10} {r['source']}" for r in rows]
+    lines = [
+        f"{r['spec']:45} {r['parameters']:>12,} {r['percent']:>9.4f} %  {r['kind']:10} {r['source']}" for r in rows
+    ]
     return {"heads": rows}, "\n".join(lines)
 
 
@@ -83,5 +85,8 @@ def _store(options: argparse.Namespace) -> Result:
     manifest = Store(options.store).manifest
     splits = {name: {k: v for k, v in s.items() if k != "shards"} for name, s in manifest["splits"].items()}
     facts = {key: manifest[key] for key in ("id", "shape", "layers", "dtype", "own")} | {"splits": splits}
-    lines = [f"{n:6} {s['windows']:>9,} windows {s['tokens']:>12,} tokens {s['bytes'] / 1e6:>12,.1f} MB" for n, s in splits.items()]
+    lines = [
+        f"{n:6} {s['windows']:>9,} windows {s['tokens']:>12,} tokens {s['bytes'] / 1e6:>12,.1f} MB"
+        for n, s in splits.items()
+    ]
     return facts, "\n".join([f"store {manifest['id']}, {manifest['dtype']}, layers {manifest['layers']}", *lines])

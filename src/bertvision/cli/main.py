@@ -28,7 +28,9 @@ def build_parser() -> argparse.ArgumentParser:
     for module in (experiment, use, inspect):
         module.add_commands(commands)
     for command in commands.choices.values():
-        command.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else there")
+        command.add_argument(
+            "--json", action="store_true", help="print one JSON document on stdout and nothing else there"
+        )
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001  the last resort of a command line
+    except Exception as error:
         return _failed(error, 1, options)
 
 

@@ -65,9 +65,19 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, in the recipe's form."""
-    data_keys = (
-        "train dev text_column pair_column label_column encoding kind limit skip_bad max_length overlap".split()
-    )
+    data_keys = [
+        "train",
+        "dev",
+        "text_column",
+        "pair_column",
+        "label_column",
+        "encoding",
+        "kind",
+        "limit",
+        "skip_bad",
+        "max_length",
+        "overlap",
+    ]
     data = _given(options, {key: key for key in data_keys})
     tune = _given(options, {"method": "method", "epochs": "epochs", "lr": "lr", "tune_head": "head"})
     top = _given(options, {"encoder": "encoder", "seeds": "seeds"})

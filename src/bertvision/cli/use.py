@@ -44,7 +44,8 @@ def _predict(options: argparse.Namespace) -> Result:
         rows = _read_lines(Path(options.file), keys, spans)
     else:
         rows = [_single(options, keys, spans)]
-    answers = list(model.answers(rows, options.top_k) if spans else model.labels(rows))
+    found = model.answers(rows, options.top_k) if isinstance(model, QuestionAnswerer) else model.labels(rows)
+    answers = list(found)
     data = answers if options.file is not None else answers[0]
     return data, "\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers)
 
@@ -62,7 +63,9 @@ def _read_lines(path: Path, keys: tuple[str, str], spans: bool) -> list[tuple[st
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}; expected UTF-8 JSON lines") from error
-    rows = [_read_line(line, f"{path}, line {number}", keys, spans) for number, line in enumerate(lines, 1) if line.strip()]
+    rows = [
+        _read_line(line, f"{path}, line {number}", keys, spans) for number, line in enumerate(lines, 1) if line.strip()
+    ]
     if not rows:
         raise BadInput(f"{path} has no lines; expected JSON lines with {keys[0]!r} and {keys[1]!r}")
     return rows

@@ -133,9 +133,9 @@ def _resolved(spec: Spec, body: type[Body]) -> dict[str, Value]:
     for key, value in spec.options.items():
         if key not in known:
             raise BadInput(f"head {spec}: {unknown('option', key, known)}")
-        if key != "layers" and type(value) is not type(known[key]):
-            if not (isinstance(known[key], float) and type(value) is int):
-                raise BadInput(f"head {spec}: {key}={shorten(value)}, expected {type(known[key]).__name__}")
+        whole_for_float = isinstance(known[key], float) and type(value) is int
+        if key != "layers" and type(value) is not type(known[key]) and not whole_for_float:
+            raise BadInput(f"head {spec}: {key}={shorten(value)}, expected {type(known[key]).__name__}")
     return {key: spec.options.get(key, default) for key, default in known.items()}
 
 

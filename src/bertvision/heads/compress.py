@@ -44,7 +44,7 @@ class Compress(Body):
             return F.linear(flat, self.dense.weight, self.dense.bias)
         # W [flat; last] as two products: the wide concatenation is never made.
         on_flat, on_last = self.dense.weight.split([flat.shape[-1], states.shape[-1]], dim=1)
-        return F.linear(flat, on_flat, self.dense.bias) + states[..., -1, :] @ on_last.T
+        return F.linear(flat, on_flat, self.dense.bias) + F.linear(states[..., -1, :], on_last)
 
     def _project(self, states: Tensor) -> Tensor:
         """(..., layers, width) -> (..., layers, size)."""

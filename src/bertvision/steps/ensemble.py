@@ -41,7 +41,9 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
 
 
 def _combined(members: Sequence[Predictions], how: How, weights: Array, regress: bool) -> Predictions:
-    outputs = [combine_rows([m.logits[w] for m in members], how, weights, regress) for w in range(len(members[0].logits))]
+    outputs = [
+        combine_rows([m.logits[w] for m in members], how, weights, regress) for w in range(len(members[0].logits))
+    ]
     names = tuple(member.name if member.seed is None else f"{member.name}@{member.seed}" for member in members)
     return Predictions(
         name=f"{how}({' + '.join(names)})",
@@ -61,11 +63,11 @@ def _combined(members: Sequence[Predictions], how: How, weights: Array, regress:
 def combine_rows(rows: Sequence[NDArray[np.float32]], how: How, weights: Array, regress: bool) -> NDArray[np.float32]:
     """One window: (members, tokens, 2) or (members, outputs) into one row of the same sort."""
     if regress:
-        return np.tensordot(weights, np.stack(rows), 1).astype(np.float32)
+        return np.asarray(np.tensordot(weights, np.stack(rows), 1), np.float32)
     probabilities = np.stack([softmax_rows(row) for row in rows])  # (members, ...)
     mixed = probabilities.max(0) if how == "max" else np.tensordot(weights, probabilities, 1)
     mixed = mixed / mixed.sum(0, keepdims=True)  # over tokens, or over classes
-    return np.log(np.maximum(mixed, TINY)).astype(np.float32)
+    return np.asarray(np.log(np.maximum(mixed, TINY)), np.float32)
 
 
 def softmax_rows(logits: NDArray[np.float32]) -> Array:
@@ -96,13 +98,14 @@ def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
 
 def _target_probabilities(member: Predictions) -> Array:
     """Probability given to each target: the label, or start and end token."""
-    found = []
+    found: list[float] = []
     for window, logits in enumerate(member.logits):
         probabilities = softmax_rows(logits)
-        target = member.table.targets[window].astype(int)
-        found.extend(probabilities[t, side] for side, t in enumerate(target)) if logits.ndim == 2 else found.append(
-            probabilities[target[0]]
-        )
+        targets = member.table.targets[window].astype(int)
+        if logits.ndim == 1:
+            found.append(probabilities[targets[0]])
+        else:
+            found.extend(probabilities[target, side] for side, target in enumerate(targets))
     return np.asarray(found)
 
 

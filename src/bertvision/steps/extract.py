@@ -43,7 +43,9 @@ STARTED = "started.json"
 """Fingerprint of a store that is being written."""
 
 
-def extract(encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any) -> Store:
+def extract(
+    encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
+) -> Store:
     """States of every window of every split, on disk under ``to``."""
     config = updated(config or ExtractConfig(), **settings)
     folder, timer = Path(to), Timer()
@@ -186,5 +188,3 @@ class _Runner:
         chosen = torch.stack([states.layers[self.asked.index(i)] for i in self.own.layer_ids], dim=2)
         logits = self.own.on_chosen(chosen, mask, states.pooled)
         return (logits[mask] if self.own.shape.kind == "span" else logits).float().cpu()
-
-

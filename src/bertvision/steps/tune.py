@@ -50,7 +50,9 @@ def tune(encoder: Encoder, task: Task, config: TuneConfig | None = None, **setti
     return replace(tuned, own=own, record={**encoder.record, "tune": record, "cost": cost})
 
 
-def _run(encoder: Encoder, head: Head, windows: Sequence[Window], config: TuneConfig, device: torch.device) -> list[float]:
+def _run(
+    encoder: Encoder, head: Head, windows: Sequence[Window], config: TuneConfig, device: torch.device
+) -> list[float]:
     """The loop: length-grouped batches, clipped gradients, warm-up and decay over exactly these steps."""
     model = encoder.model.to(device).train()
     head.train()
@@ -59,7 +61,9 @@ def _run(encoder: Encoder, head: Head, windows: Sequence[Window], config: TuneCo
     if steps < 1:
         return []
     optimizer = torch.optim.AdamW(_groups(model, head, config.weight_decay), lr=config.lr, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, config.warmup, config.decay))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: rate_at(step, steps, config.warmup, config.decay)
+    )
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     losses: list[float] = []
     pad_id = encoder.tokenizer.pad_token_id

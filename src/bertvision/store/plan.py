@@ -39,7 +39,9 @@ def _cut(sorted_pool: Batch, sizes: NDArray[np.int64], batch_tokens: int) -> Ite
             start = end
 
 
-def plan_shards(batches: Sequence[Batch], lengths: Sequence[int], bytes_per_token: int, shard_mb: int) -> list[list[int]]:
+def plan_shards(
+    batches: Sequence[Batch], lengths: Sequence[int], bytes_per_token: int, shard_mb: int
+) -> list[list[int]]:
     """Batch numbers per shard: as many whole batches as fit, at least one."""
     limit = shard_mb * 1_000_000
     shards: list[list[int]] = [[]]

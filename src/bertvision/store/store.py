@@ -57,7 +57,9 @@ class StoredSplit:
 
     def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]:
         """Batches of near-equal length; with a seed shards, batches and their members are shuffled."""
-        order = np.arange(len(self._shards)) if seed is None else np.random.default_rng(seed).permutation(len(self._shards))
+        order = (
+            np.arange(len(self._shards)) if seed is None else np.random.default_rng(seed).permutation(len(self._shards))
+        )
         for number in order.tolist():
             shard = read_shard(self._shards[number])
             lengths = shard["lengths"].numpy().astype(np.int64)
@@ -104,6 +106,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
     except FileNotFoundError as error:
-        raise BadInput(f"no finished store at {folder} (no {MANIFEST}); run: bertvision extract TASK ... --to {folder}") from error
+        raise BadInput(
+            f"no finished store at {folder} (no {MANIFEST}); run: bertvision extract TASK ... --to {folder}"
+        ) from error
     except (OSError, json.JSONDecodeError) as error:
         raise BadInput(f"{folder / MANIFEST} cannot be read: {error}; delete the store and extract again") from error

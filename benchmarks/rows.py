@@ -1,0 +1,36 @@
+"""Results as data: rows appended to a CSV, each once, so that an experiment can be stopped and resumed."""
+
+from __future__ import annotations
+
+import csv
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class Rows:
+    """A CSV of results whose ``keys`` name the settings of a row."""
+
+    def __init__(self, path: Path, keys: Sequence[str]) -> None:
+        self.path, self.keys = path, tuple(keys)
+
+    def read(self) -> list[dict[str, str]]:
+        if not self.path.exists():
+            return []
+        with self.path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def has(self, **settings: object) -> bool:
+        wanted = {key: str(value) for key, value in settings.items()}
+        return any(all(row[key] == value for key, value in wanted.items()) for row in self.read())
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Append a row; the machine's kind is part of it."""
+        full = {**row, "machine": platform.machine(), "python": platform.python_version()}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = not self.path.exists()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(full))
+            if new:
+                writer.writeheader()
+            writer.writerow(full)
