@@ -133,7 +133,7 @@ class Model:
 
     def _head_rows(self, head: Head, states: States, tokens: TokenBatch, windows: Sequence[Window]) -> list[np.ndarray]:
         # Only the layers a head sees are put side by side.
-        chosen = torch.stack([states.layers[i] for i in head.layer_ids], dim=2)  # (batch, tokens, layers, width)
+        chosen = torch.stack([states.layers[i] for i in head.needed_layers], dim=2)  # (batch, tokens, layers, width)
         rows = head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
         return [row[: len(w)] if self.task.kind == "span" else row for row, w in zip(rows, windows, strict=True)]
 

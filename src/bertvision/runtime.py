@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -48,9 +48,7 @@ def progress(items: Iterable[T], what: str, total: int | None = None, unit: str 
     """
     from tqdm.auto import tqdm
 
-    wanted = os.environ.get("BERTVISION_PROGRESS")
-    hidden = wanted == "0" or (wanted is None and not sys.stderr.isatty())
-    bar: Iterable[T] = tqdm(items, desc=what, total=total, unit=unit, disable=hidden, leave=False, file=sys.stderr)
+    bar: Iterable[T] = tqdm(items, desc=what, total=total, unit=unit, disable=_hidden(), leave=False, file=sys.stderr)
     return bar
 
 
@@ -60,6 +58,20 @@ def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> floa
     if step < rise:
         return (step + 1) / rise
     return 1.0 if decay == "constant" else max(0.0, (steps - step) / max(1, steps - rise))
+
+
+@contextmanager
+def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """The same bar, moved on by hand: ``with progress_bar(...) as advance: advance(3)``."""
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=what, total=total, unit=unit, disable=_hidden(), leave=False, file=sys.stderr) as bar:
+        yield bar.update
+
+
+def _hidden() -> bool:
+    wanted = os.environ.get("BERTVISION_PROGRESS")
+    return wanted == "0" or (wanted is None and not sys.stderr.isatty())
 
 
 class Timer:

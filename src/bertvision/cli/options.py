@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from bertvision.config import QUICK_HEADS, Recipe, built_in_recipe, from_mapping, override, read_recipe, to_mapping
+from bertvision.config import (
+    QUICK_HEADS,
+    DataConfig,
+    Recipe,
+    built_in_recipe,
+    from_mapping,
+    override,
+    read_recipe,
+    to_mapping,
+)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -65,20 +75,7 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, in the recipe's form."""
-    data_keys = [
-        "train",
-        "dev",
-        "text_column",
-        "pair_column",
-        "label_column",
-        "encoding",
-        "kind",
-        "limit",
-        "skip_bad",
-        "max_length",
-        "overlap",
-    ]
-    data = _given(options, {key: key for key in data_keys})
+    data = _given(options, {item.name: item.name for item in fields(DataConfig)})
     tune = _given(options, {"method": "method", "epochs": "epochs", "lr": "lr", "tune_head": "head"})
     top = _given(options, {"encoder": "encoder", "seeds": "seeds"})
     heads = getattr(options, "heads", None)

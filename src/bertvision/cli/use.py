@@ -40,13 +40,11 @@ def _predict(options: argparse.Namespace) -> Result:
     model = load_model(options.model)
     spans = isinstance(model, QuestionAnswerer)
     keys = ("question", "context") if spans else ("text", "pair")
-    if options.file is not None:
-        rows = _read_lines(Path(options.file), keys, spans)
-    else:
-        rows = [_single(options, keys, spans)]
+    from_file = options.file is not None
+    rows = _read_lines(Path(options.file), keys, spans) if from_file else [_single(options, keys, spans)]
     found = model.answers(rows, options.top_k) if isinstance(model, QuestionAnswerer) else model.labels(rows)
     answers = list(found)
-    data = answers if options.file is not None else answers[0]
+    data = answers if from_file else answers[0]
     return data, "\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers)
 
 

@@ -73,6 +73,11 @@ class Head(nn.Module):
         return self.with_pooled or self.read == "pooled"
 
     @property
+    def needed_layers(self) -> tuple[int, ...]:
+        """States to put before :meth:`on_chosen`; a head on the pooled CLS looks at none, but takes one."""
+        return self.layer_ids[-1:] if self.read == "pooled" else self.layer_ids
+
+    @property
     def parameters_count(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
 

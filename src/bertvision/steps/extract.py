@@ -7,35 +7,29 @@ store made from anything else is refused, never mixed.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from bertvision.config import ExtractConfig, updated
-from bertvision.encoder.hidden import States, collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.heads.base import Head
-from bertvision.records import SPLITS, Window
+from bertvision.records import SPLITS
 from bertvision.registry import choose_layers
-from bertvision.runtime import Timer, choose_device, file_sha256, progress, write_json
+from bertvision.runtime import Timer, file_sha256, progress_bar, write_json
 from bertvision.steps.inputs import (
     data_hash,
     encoder_hash,
-    own_head,
     split_windows,
     task_shape,
     tokenizer_hash,
     window_settings,
 )
-from bertvision.store.codec import check_finite, codec_dtype
+from bertvision.steps.shard_maker import ShardMaker
+from bertvision.store.codec import codec_dtype
 from bertvision.store.fingerprint import FORMAT, differences, hash_json
-from bertvision.store.plan import Batch, plan_batches, plan_shards
-from bertvision.store.shards import Shard, window_tensors, write_shard
+from bertvision.store.plan import plan_batches, plan_shards
+from bertvision.store.shards import write_shard
 from bertvision.store.store import MANIFEST, Store, read_manifest
 from bertvision.tasks.base import Task, save_task
 
@@ -54,7 +48,7 @@ def extract(
         return Store(folder)
     _start(folder, fingerprint, task)
     layers = choose_layers(config.layers, encoder.layers)
-    runner = _Runner(encoder, layers, config)
+    runner = ShardMaker(encoder, layers, config)
     splits = {split: _write_split(split, task, encoder, runner, folder, config) for split in SPLITS}
     shape = task_shape(task, len(layers), encoder.width)
     manifest = {
@@ -118,7 +112,7 @@ def _refuse_other(folder: Path, stored: dict[str, Any], wanted: dict[str, Any]) 
 
 
 def _write_split(
-    split: str, task: Task, encoder: Encoder, runner: _Runner, folder: Path, config: ExtractConfig
+    split: str, task: Task, encoder: Encoder, runner: ShardMaker, folder: Path, config: ExtractConfig
 ) -> dict[str, Any]:
     """All shards of a split; those that are there already are kept."""
     windows = split_windows(task, split, encoder)
@@ -127,64 +121,20 @@ def _write_split(
     per_token = len(runner.layers) * encoder.width * codec_dtype(config.dtype).itemsize
     shards = plan_shards(batches, lengths, per_token, config.shard_mb)
     entries = []
-    done = 0
-    bar = progress(range(len(shards)), f"extract {split}", unit="shard")
-    for number in bar:
-        planned = [batches[i] for i in shards[number]]
-        path = folder / split / f"shard-{number:05d}.safetensors"
-        digest = file_sha256(path) if path.exists() else write_shard(runner.shard(windows, planned), path)
-        count = sum(len(batch) for batch in planned)
-        done += count
-        entry = {"file": f"{split}/{path.name}", "sha256": digest, "windows": count, "bytes": path.stat().st_size}
-        entries.append(entry)
-    return {"windows": done, "tokens": sum(lengths), "bytes": sum(e["bytes"] for e in entries), "shards": entries}
+    with progress_bar(f"extract {split}", len(windows), "window") as advance:
+        for number, shard in enumerate(shards):
+            planned = [batches[i] for i in shard]
+            path = folder / split / f"shard-{number:05d}.safetensors"
+            if path.exists():
+                advance(sum(len(batch) for batch in planned))
+                digest = file_sha256(path)
+            else:
+                digest = write_shard(runner.shard(windows, planned, advance), path)
+            entries.append(_entry(path, digest, sum(len(batch) for batch in planned)))
+    totals = {key: sum(entry[key] for entry in entries) for key in ("windows", "bytes")}
+    return {**totals, "tokens": sum(lengths), "shards": entries}
 
 
-class _Runner:
-    """An encoder with its own head, ready to turn planned batches into a shard."""
-
-    def __init__(self, encoder: Encoder, layers: Sequence[int], config: ExtractConfig) -> None:
-        self.layers = tuple(layers)
-        self.dtype_name, self.dtype = config.dtype, codec_dtype(config.dtype)
-        self.device = choose_device(config.device)
-        self.model = encoder.model.eval().to(self.device)
-        self.width, self.last = encoder.width, encoder.layers - 1
-        self.pad_id = encoder.tokenizer.pad_token_id
-        head = own_head(encoder)
-        self.own: Head | None = None if head is None else head.to(self.device)
-        # The own head may need layers that are not stored.
-        self.asked = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.layer_ids}))
-
-    def shard(self, windows: Sequence[Window], batches: Sequence[Batch]) -> Shard:
-        """Run the batches; states go layer by layer into one flat buffer of the store's type."""
-        numbers = [int(number) for batch in batches for number in batch]
-        members = [windows[number] for number in numbers]
-        tokens = sum(len(window) for window in members)
-        hidden = torch.empty((tokens, len(self.layers), self.width), dtype=self.dtype)
-        extras: dict[str, list[Tensor]] = {"pooled": [], "logits": []}
-        at = 0
-        for batch in batches:
-            at = self._run_batch([windows[int(number)] for number in batch], hidden, at, extras)
-        check_finite(hidden, self.dtype_name)
-        more = {key: torch.cat(parts) for key, parts in extras.items() if parts}
-        return {"hidden": hidden, **window_tensors(members, numbers), **more}
-
-    @torch.inference_mode()
-    def _run_batch(self, members: Sequence[Window], hidden: Tensor, at: int, extras: dict[str, list[Tensor]]) -> int:
-        tokens = collate(members, self.pad_id, self.device)
-        states = hidden_states(self.model, tokens, self.asked)
-        end = at + sum(len(window) for window in members)
-        for place, layer in enumerate(self.layers):
-            flat = states.layers[self.asked.index(layer)][tokens.mask]  # (real tokens, width)
-            hidden[at:end, place].copy_(flat)
-        if states.pooled is not None:
-            extras["pooled"].append(states.pooled.to("cpu", self.dtype))
-        if self.own is not None:
-            extras["logits"].append(self._own_logits(states, tokens.mask))
-        return end
-
-    def _own_logits(self, states: States, mask: Tensor) -> Tensor:
-        assert self.own is not None
-        chosen = torch.stack([states.layers[self.asked.index(i)] for i in self.own.layer_ids], dim=2)
-        logits = self.own.on_chosen(chosen, mask, states.pooled)
-        return (logits[mask] if self.own.shape.kind == "span" else logits).float().cpu()
+def _entry(path: Path, digest: str, windows: int) -> dict[str, Any]:
+    name = f"{path.parent.name}/{path.name}"
+    return {"file": name, "sha256": digest, "windows": windows, "bytes": path.stat().st_size}

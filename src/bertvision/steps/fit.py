@@ -135,7 +135,7 @@ class _Runner:
         logits = self.head.train()(hidden, mask, pooled)
         loss = head_loss(self.shape.kind, logits, targets, mask)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)
         self.optimizer.step()
         self.schedule.step()

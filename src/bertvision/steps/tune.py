@@ -70,7 +70,7 @@ def _run(
     for batch in progress(_batches(windows, config, steps), "tune", total=steps, unit="step"):
         loss = _loss(model, head, batch, pad_id, device)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(parameters, config.clip)
         optimizer.step()
         schedule.step()
@@ -80,7 +80,7 @@ def _run(
 
 def _loss(model: Any, head: Head, batch: Sequence[Window], pad_id: int, device: torch.device) -> Tensor:
     tokens = collate(batch, pad_id, device)
-    states = hidden_states(model, tokens, head.layer_ids if head.read != "pooled" else head.layer_ids[-1:])
+    states = hidden_states(model, tokens, head.needed_layers)
     logits = head.on_chosen(states.stacked(), tokens.mask, states.pooled)
     targets = torch.tensor([window.target for window in batch], device=device)  # (batch, 1 or 2)
     kind = head.shape.kind

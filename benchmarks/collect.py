@@ -1,0 +1,65 @@
+"""Keep the leaderboards of finished runs as data, and print them as a table.
+
+python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
+
+Writes one results/NAME.csv per run, a row a predictor, from RUN/leaderboard.json.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+
+def main() -> None:
+    for argument in sys.argv[1:]:
+        name, _, folder = argument.partition("=")
+        board = json.loads((Path(folder) / "leaderboard.json").read_text(encoding="utf-8"))
+        recipe = tomllib.loads((Path(folder) / "recipe.toml").read_text(encoding="utf-8"))
+        write(Path("results") / f"{name}.csv", board, recipe)
+        print(f"\n{name}: {board['task']}, {board['split']}\n{markdown(board)}")
+
+
+def write(path: Path, board: dict[str, Any], recipe: dict[str, Any]) -> None:
+    """All rows, with what they were made with."""
+    tune = recipe["tune"]
+    made = {"encoder": recipe["encoder"], "tune_epochs": tune["epochs"], "tune_lr": tune["lr"]}
+    base = {"name": board["baseline"]["name"], "kind": "baseline", "scores": board["baseline"]["scores"]}
+    names = list(board["rows"][0]["scores"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*made, "name", "kind", "seed", "parameters", "percent", *names, "inner", "seconds"])
+        for row in [*board["rows"], base]:
+            own = [row.get(key, "") for key in ("name", "kind", "seed", "parameters", "percent")]
+            scores = [round(row["scores"][key], 4) for key in names]
+            inner = row.get("inner", {}).get(board["metric"], "")
+            writer.writerow([*made.values(), *own, *scores, inner, row.get("seconds", "")])
+
+
+def markdown(board: dict[str, Any]) -> str:
+    """Means over seeds, best on inner first."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in board["rows"]:
+        groups[row["name"]].append(row)
+    shown = [key for key in board["rows"][0]["scores"] if not key.endswith("total")]
+    lines = ["| predictor | seeds | parameters | " + " | ".join(shown) + " | inner |", "|---" * (len(shown) + 4) + "|"]
+    metric = board["metric"]
+    for name, rows in sorted(groups.items(), key=lambda item: -mean(row["inner"][metric] for row in item[1])):
+        scores = [f"{mean(row['scores'][key] for row in rows):.2f}" for key in shown]
+        inner = f"{mean(row['inner'][metric] for row in rows):.2f}"
+        cells = [f"`{name}`", str(len(rows)), f"{rows[0]['parameters']:,}", *scores, inner]
+        lines.append("| " + " | ".join(cells) + " |")
+    base = board["baseline"]
+    lines.append(f"| {base['name']} | | | " + " | ".join(f"{base['scores'][key]:.2f}" for key in shown) + " | |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Which learning rate, batch and number of epochs suit heads: a grid on finished runs, judged on inner.
+
+python benchmarks/fit_defaults.py RUN RUN RUN [--rates 3e-4 1e-3 3e-3] [--batches 16 32 64] [--epochs 3 6 12]
+
+Each RUN is a folder made by ``bertvision run``; its store is read, nothing in it is changed. Writes
+results/fit_defaults.csv, a row per run, setting, head and seed; rows that are there are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+
+from rows import Rows
+
+import bertvision as bv
+from bertvision.config import QUICK_HEADS
+from bertvision.steps.judge import judge_inner
+from bertvision.tasks.base import read_task
+
+
+def main() -> None:
+    options = _options()
+    rows = Rows(Path("results/fit_defaults.csv"), ("run", "lr", "batch", "epochs"))
+    for folder, lr, batch, epochs in itertools.product(options.runs, options.rates, options.batches, options.epochs):
+        settings = {"run": folder.name, "lr": f"{lr:g}", "batch": batch, "epochs": epochs}
+        if rows.has(**settings):
+            continue
+        store = bv.Store(folder / "store")
+        task, table = read_task(store.folder / "task"), store["inner"].table()
+        for head in bv.fit(options.heads, store, options.seeds, lr=lr, batch=batch, epochs=epochs):
+            score = judge_inner(task, head.inner, table).scores[task.metric]
+            facts = {"head": head.spec, "seed": head.seed, "metric": task.metric, "inner": round(score, 3)}
+            rows.add({**settings, **facts, "best_epoch": head.best_epoch, "seconds": round(head.seconds, 2)})
+        print(settings, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--rates", nargs="+", type=float, default=[3e-4, 1e-3, 3e-3])
+    parser.add_argument("--batches", nargs="+", type=int, default=[32])
+    parser.add_argument("--epochs", nargs="+", type=int, default=[3, 6])
+    parser.add_argument("--heads", nargs="+", default=list(QUICK_HEADS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

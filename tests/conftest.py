@@ -1,0 +1,174 @@
+"""Shared fixtures: a tiny random encoder with a real tokenizer, tiny tasks, and stores made from them.
+
+Nothing is downloaded and everything is seeded. The expensive ones live as long as the test run; a
+test that changes one works on a copy.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: a test that reaches for the Hub must fail
+os.environ["BERTVISION_PROGRESS"] = "0"
+
+import string
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordPiece
+
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.records import Answer, Example
+from bertvision.steps.extract import extract
+from bertvision.steps.tune import tune
+from bertvision.store.store import Store
+from bertvision.tasks.base import Task
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PEOPLE = ("Anna", "Ben", "Cleo", "Dora", "Emil", "Fay", "Gus", "Hana", "Ivan", "Jo")
+TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Cairo", "Quito", "Delhi", "Minsk")
+WORDS = ("lives", "in", "where", "does", "live", "and", "the", "old", "town", "of", "good", "bad", "plain")
+TONES = ("bad", "plain", "good")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> Iterator[None]:
+    """Tiny tensors are slower on several threads, and equality to the last bit needs a fixed number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def tiny_tokenizer() -> transformers.PreTrainedTokenizerBase:
+    """A BERT tokenizer with a few whole words; everything else falls into letters."""
+    letters = string.ascii_lowercase + string.digits
+    words = [*SPECIAL, *string.punctuation, *letters, *(f"##{letter}" for letter in letters)]
+    words += [word.lower() for word in (*WORDS, *PEOPLE[:6], *TOWNS[:5])]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    backend = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.BertProcessing(("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"]))
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    return transformers.BertTokenizerFast(tokenizer_object=backend, **names)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of 2 layers, width 16, 2 heads, as transformers saves it."""
+    folder = tmp_path_factory.mktemp("encoder") / "tiny-bert"
+    tokenizer = tiny_tokenizer()
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.2,  # at BERT's own 0.02 a width of 16 hardly mixes its tokens
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        transformers.BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tiny_encoder_folder: Path) -> Encoder:
+    return load_encoder(str(tiny_encoder_folder))
+
+
+def people_context(number: int, people: int) -> tuple[str, dict[str, str]]:
+    """ "Anna lives in Rome. Ben lives ..." and who lives where."""
+    homes = {PEOPLE[(number + 3 * i) % 10]: TOWNS[(2 * number + 5 * i) % 8] for i in range(people)}
+    return " ".join(f"{person} lives in {town}." for person, town in homes.items()), homes
+
+
+def people_questions(number: int) -> list[Example]:
+    """Two questions on a context that it answers, and one that it does not."""
+    context, homes = people_context(number, people=3 + 4 * (number % 3 == 0))
+    stranger = next(person for person in PEOPLE if person not in homes)
+    examples = []
+    for i, person in enumerate([*list(homes)[:2], stranger]):
+        home = homes.get(person)
+        answers = () if home is None else (Answer(home, context.index(f"{person} lives in {home}") + len(person) + 10),)
+        examples.append(Example(f"{number}-{i}", f"Where does {person} live?", context, answers, group=context))
+    return examples
+
+
+@pytest.fixture(scope="session")
+def span_task() -> Task:
+    """A dozen contexts, three questions each, one of them unanswerable; some contexts need several windows."""
+    numbers = {"train": range(6), "inner": range(6, 9), "dev": range(9, 12)}
+    splits = {split: tuple(e for n in chosen for e in people_questions(n)) for split, chosen in numbers.items()}
+    return Task("tiny-spans", "span", splits, "f1", no_answer=True, max_length=32, overlap=8)
+
+
+def toned_text(number: int, split: str, pair: bool = False) -> Example:
+    tone = number % 3
+    text = f"the {TONES[tone]} old town of {TOWNS[(number + len(split)) % 8]} {'and ' * (number % 5)}"
+    return Example(f"{split}-{number}", text, "where does Ben live" if pair else None, label=float(tone))
+
+
+@pytest.fixture(scope="session")
+def label_task() -> Task:
+    """Single texts with three labels."""
+    sizes = {"train": 24, "inner": 12, "dev": 9}
+    splits = {split: tuple(toned_text(i, split) for i in range(size)) for split, size in sizes.items()}
+    return Task("tiny-labels", "classify", splits, "accuracy", labels=TONES, max_length=32)
+
+
+@pytest.fixture(scope="session")
+def value_task(label_task: Task) -> Task:
+    """Pairs of texts with a number of another scale than heads learn."""
+    splits = {
+        split: tuple(
+            replace(toned_text(i, split, pair=True), label=40.0 + 10 * (i % 3) + i % 2) for i in range(len(label_task[split]))
+        )
+        for split in label_task.splits
+    }
+    values = [float(e.label or 0) for e in splits["train"]]
+    center = sum(values) / len(values)
+    spread = (sum((v - center) ** 2 for v in values) / len(values)) ** 0.5
+    return Task("tiny-values", "regress", splits, "pearson", max_length=32, center=center, spread=spread)
+
+
+@pytest.fixture(scope="session")
+def span_encoder(tiny_encoder: Encoder, span_task: Task) -> Encoder:
+    """Tuned a little, so that it has a head of its own."""
+    return tune(tiny_encoder, span_task, epochs=2, lr=3e-3, batch=8)
+
+
+@pytest.fixture(scope="session")
+def label_encoder(tiny_encoder: Encoder, label_task: Task) -> Encoder:
+    return tune(tiny_encoder, label_task, epochs=2, lr=3e-3, batch=8)
+
+
+@pytest.fixture(scope="session")
+def value_encoder(tiny_encoder: Encoder, value_task: Task) -> Encoder:
+    return tune(tiny_encoder, value_task, epochs=2, lr=3e-3, batch=8)
+
+
+@pytest.fixture(scope="session")
+def span_store(span_encoder: Encoder, span_task: Task, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """f32, so that what heads see here equals what they see in a model."""
+    return extract(span_encoder, span_task, tmp_path_factory.mktemp("span") / "store", dtype="f32")
+
+
+@pytest.fixture(scope="session")
+def label_store(label_encoder: Encoder, label_task: Task, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return extract(label_encoder, label_task, tmp_path_factory.mktemp("label") / "store", dtype="f32")
+
+
+@pytest.fixture(scope="session")
+def value_store(value_encoder: Encoder, value_task: Task, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return extract(value_encoder, value_task, tmp_path_factory.mktemp("value") / "store", dtype="f32")
