@@ -23,8 +23,11 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 
 from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.model import QuestionAnswerer, TextClassifier
 from bertvision.records import Answer, Example
 from bertvision.steps.extract import extract
+from bertvision.steps.fit import fit
+from bertvision.steps.fitted import FittedHead
 from bertvision.steps.tune import tune
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
@@ -33,6 +36,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PEOPLE = ("Anna", "Ben", "Cleo", "Dora", "Emil", "Fay", "Gus", "Hana", "Ivan", "Jo")
 TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Cairo", "Quito", "Delhi", "Minsk")
 WORDS = ("lives", "in", "where", "does", "live", "and", "the", "old", "town", "of", "good", "bad", "plain")
+SPECS = ("probe:layers=last1", "learned-pool", "compress:size=4,skip=true")
 TONES = ("bad", "plain", "good")
 
 
@@ -132,7 +136,8 @@ def value_task(label_task: Task) -> Task:
     """Pairs of texts with a number of another scale than heads learn."""
     splits = {
         split: tuple(
-            replace(toned_text(i, split, pair=True), label=40.0 + 10 * (i % 3) + i % 2) for i in range(len(label_task[split]))
+            replace(toned_text(i, split, pair=True), label=40.0 + 10 * (i % 3) + i % 2)
+            for i in range(len(label_task[split]))
         )
         for split in label_task.splits
     }
@@ -145,17 +150,17 @@ def value_task(label_task: Task) -> Task:
 @pytest.fixture(scope="session")
 def span_encoder(tiny_encoder: Encoder, span_task: Task) -> Encoder:
     """Tuned a little, so that it has a head of its own."""
-    return tune(tiny_encoder, span_task, epochs=2, lr=3e-3, batch=8)
+    return tune(tiny_encoder, span_task, epochs=10, lr=1e-2, batch=8)
 
 
 @pytest.fixture(scope="session")
 def label_encoder(tiny_encoder: Encoder, label_task: Task) -> Encoder:
-    return tune(tiny_encoder, label_task, epochs=2, lr=3e-3, batch=8)
+    return tune(tiny_encoder, label_task, epochs=10, lr=1e-2, batch=8)
 
 
 @pytest.fixture(scope="session")
 def value_encoder(tiny_encoder: Encoder, value_task: Task) -> Encoder:
-    return tune(tiny_encoder, value_task, epochs=2, lr=3e-3, batch=8)
+    return tune(tiny_encoder, value_task, epochs=10, lr=1e-2, batch=8)
 
 
 @pytest.fixture(scope="session")
@@ -172,3 +177,28 @@ def label_store(label_encoder: Encoder, label_task: Task, tmp_path_factory: pyte
 @pytest.fixture(scope="session")
 def value_store(value_encoder: Encoder, value_task: Task, tmp_path_factory: pytest.TempPathFactory) -> Store:
     return extract(value_encoder, value_task, tmp_path_factory.mktemp("value") / "store", dtype="f32")
+
+
+@pytest.fixture(scope="session")
+def span_heads(span_store: Store) -> list[FittedHead]:
+    return fit(SPECS, span_store, epochs=3, lr=3e-2, batch=8)
+
+
+@pytest.fixture(scope="session")
+def label_heads(label_store: Store) -> list[FittedHead]:
+    return fit([*SPECS, "learned-pool:pooled=true", "probe:read=mean"], label_store, epochs=3, lr=3e-2, batch=8)
+
+
+@pytest.fixture(scope="session")
+def value_heads(value_store: Store) -> list[FittedHead]:
+    return fit(SPECS, value_store, epochs=3, lr=3e-2, batch=8)
+
+
+@pytest.fixture(scope="session")
+def qa(span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task) -> QuestionAnswerer:
+    return QuestionAnswerer(span_encoder, span_heads[1], span_task)
+
+
+@pytest.fixture(scope="session")
+def classifier(label_encoder: Encoder, label_heads: list[FittedHead], label_task: Task) -> TextClassifier:
+    return TextClassifier(label_encoder, label_heads[1], label_task)

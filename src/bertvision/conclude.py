@@ -14,11 +14,12 @@ from bertvision.errors import BadInput
 from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
 from bertvision.report.html import write_report
-from bertvision.runtime import write_json
+from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
 from bertvision.steps.ensemble import How, ensemble
 from bertvision.steps.evaluate import board_of
 from bertvision.steps.fitted import FittedHead, load_fitted
+from bertvision.steps.inputs import encoder_hash
 from bertvision.steps.judge import Judged, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.store import Store
@@ -55,26 +56,44 @@ def run_store(folder: Path) -> Store:
     return Store(place)
 
 
-def run_heads(folder: Path) -> list[FittedHead]:
-    """All fitted heads of a run."""
-    found = sorted((folder / "heads").glob("*/seed*/head.json"))
-    if not found:
-        raise BadInput(f"{folder} has no fitted heads; fit some with bertvision fit {folder / 'store'} --head SPEC")
-    return [load_fitted(path.parent)[0] for path in found]
+def run_heads(folder: Path, store: Store) -> list[FittedHead]:
+    """All heads of a run that were fitted on this store; older ones, of another, are passed over."""
+    found = [load_fitted(path.parent) for path in sorted((folder / "heads").glob("*/seed*/head.json"))]
+    heads = [head for head, made_from in found if made_from.startswith(f"{store.id}:")]
+    if not heads:
+        raise BadInput(
+            f"{folder} has no heads fitted on {store.folder}; fit some: "
+            f"bertvision fit {store.folder} --head SPEC --out {folder}"
+        )
+    return heads
 
 
 def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunResult:
     """Judge everything in a run once, and write down what follows."""
     store = run_store(folder)
     task = read_task(store.folder / "task")
-    heads = run_heads(folder) if fitted is None else fitted
+    heads = run_heads(folder, store) if fitted is None else fitted
     judged = judge_all(heads, store, task)
     board = board_of(judged, task)
     document = _write_results(judged, board, task, folder)
-    if (folder / "encoder" / RECORD).exists():
-        _save_best(board.rows[0], load_encoder(str(folder / "encoder")), heads, task, folder)
+    encoder = _run_encoder(folder, store)
+    if encoder is not None:
+        _save_best(board.rows[0], encoder, heads, task, folder)
     write_report(folder, task)
     return RunResult(folder, board, document)
+
+
+def _run_encoder(folder: Path, store: Store) -> Encoder | None:
+    """The run's encoder, if it is the one whose states the heads were fitted on."""
+    place = folder / "encoder"
+    if not (place / RECORD).exists():
+        say(f"no model saved: there is no encoder in {place}")
+        return None
+    encoder = load_encoder(str(place))
+    if encoder_hash(encoder) == store.manifest["fingerprint"]["encoder"]:
+        return encoder
+    say(f"no model saved: {place} is not the encoder that {store.folder} was made with; extract again")
+    return None
 
 
 def judge_all(fitted: Sequence[FittedHead], store: Store, task: Task) -> list[Judged]:

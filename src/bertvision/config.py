@@ -6,16 +6,17 @@ and is itself a valid recipe.
 
 from __future__ import annotations
 
+import math
 import tomllib
-import types
-import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bertvision.convert import Typed, from_mapping, merged, to_mapping
 from bertvision.errors import BadInput, shorten
-from bertvision.registry import read_value, unknown
+from bertvision.registry import unknown
+from bertvision.runtime import written_whole
 
 T = TypeVar("T")
 
@@ -36,6 +37,9 @@ class DataConfig:
 
     train: tuple[str, ...] = ()
     dev: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    data: str | None = None
+    hub: str | None = None
     text_column: str | None = None
     pair_column: str | None = None
     label_column: str | None = None
@@ -63,6 +67,11 @@ class TuneConfig:
     seed: int = 0
     device: str = "auto"
 
+    def __post_init__(self) -> None:
+        _check_numbers(self, "tune", {"epochs": 0, "batch": 1, "warmup": 0, "weight_decay": 0}, ("lr", "clip"))
+        if self.decay not in ("linear", "constant"):
+            raise BadInput(f"tune.decay is {shorten(self.decay)}; expected linear or constant")
+
 
 @dataclass(frozen=True)
 class ExtractConfig:
@@ -74,6 +83,9 @@ class ExtractConfig:
     batch_tokens: int = 4096
     seed: int = 0
     device: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0})
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,10 @@ class FitConfig:
     order_seed: int = 0
     device: str = "auto"
 
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "batch": 1, "warmup": 0, "weight_decay": 0, "order_seed": 0}
+        _check_numbers(self, "fit", least, ("lr", "clip"))
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -103,6 +119,10 @@ class Recipe:
     extract: ExtractConfig = field(default_factory=ExtractConfig)
     fit: FitConfig = field(default_factory=FitConfig)
 
+    def __post_init__(self) -> None:
+        if not self.seeds:
+            raise BadInput("seeds is empty; expected at least one whole number, e.g. 0,1")
+
 
 BUILT_IN: Mapping[str, Mapping[str, Any]] = {
     "squad2": {"tune": {"epochs": 1.0, "lr": 1.5e-4}},
@@ -112,77 +132,48 @@ BUILT_IN: Mapping[str, Mapping[str, Any]] = {
 """What differs from the defaults by task."""
 
 
-def built_in_recipe(task: str, **values: Any) -> Recipe:
+Defaults = Callable[[str], Mapping[str, Any]]
+"""A task's name to the settings that the task itself brings; they lie over BUILT_IN."""
+
+
+def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) -> Recipe:
     """The recipe that a bare task name stands for; ``values`` are the top-level settings and sections."""
-    plain: dict[str, Any] = {"task": task, **BUILT_IN.get(task, {})}
-    for key, value in values.items():
-        section = plain.get(key, {}) if isinstance(value, Mapping) else None
-        plain[key] = {**section, **value} if section is not None else value
-    return from_mapping(Recipe, plain, f"recipe for {task}")
+    return from_mapping(Recipe, merged({"task": task, **_of_task(task, defaults)}, values), f"recipe for {task}")
 
 
-def from_mapping(cls: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Build a config from plain data; ``where`` names the file or flag for the message."""
-    known = typing.get_type_hints(cls)
-    read: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in known:
-            raise BadInput(f"{where}: {unknown('setting', key, known)}")
-        read[key] = _convert(known[key], value, f"{where}: {key}")
+def _of_task(task: str, defaults: Defaults | None) -> dict[str, Any]:
+    return merged(BUILT_IN.get(task, {}), defaults(task) if defaults else {})
+
+
+def _check_numbers(config: object, section: str, least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
+    """Refuse numbers with which a step would fail late, or do nothing in silence; NaN is never large enough."""
+    for name, bound in least.items():
+        value = getattr(config, name)
+        if not bound <= value < math.inf:
+            raise BadInput(f"{section}.{name} is {value}; expected at least {bound}")
+    for name in above_zero:
+        value = getattr(config, name)
+        if not 0 < value < math.inf:
+            raise BadInput(f"{section}.{name} is {value}; expected more than 0")
+
+
+def read_recipe(path: Path, defaults: Defaults | None = None) -> Recipe:
+    """A recipe from a TOML file, laid over what its task differs in from the defaults."""
     try:
-        return cls(**read)
-    except TypeError as error:
-        raise BadInput(f"{where}: {error}") from error
-
-
-def to_mapping(config: Any) -> dict[str, Any]:
-    """The inverse of :func:`from_mapping`; settings that are None are left out, as TOML has no null."""
-    plain: dict[str, Any] = {}
-    for item in fields(config):
-        value = getattr(config, item.name)
-        if is_dataclass(value):
-            plain[item.name] = to_mapping(value)
-        elif value is not None:
-            plain[item.name] = list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def _convert(wanted: Any, value: Any, where: str) -> Any:
-    """Check one value against its annotation; whole numbers pass as floats, lists as tuples."""
-    if is_dataclass(wanted) and isinstance(wanted, type):
-        if isinstance(value, Mapping):
-            return from_mapping(wanted, value, where)
-        raise BadInput(f"{where}: got {shorten(value)}, expected a table")
-    if isinstance(wanted, types.UnionType):
-        inner = [kind for kind in typing.get_args(wanted) if kind is not type(None)]
-        return None if value is None else _convert(inner[0], value, where)
-    if typing.get_origin(wanted) is tuple:
-        items = [value] if isinstance(value, str | int | float) else list(value)
-        return tuple(_convert(typing.get_args(wanted)[0], item, where) for item in items)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
-        raise BadInput(f"{where}: got {shorten(value)}, expected {wanted.__name__}")
-    return value
-
-
-def read_recipe(path: Path) -> Recipe:
-    """A recipe from a TOML file."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not a TOML recipe: {error}") from error
-    return from_mapping(Recipe, values, str(path))
+    return from_mapping(Recipe, merged(_of_task(str(values.get("task")), defaults), values), str(path))
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
     """The resolved recipe, ready to be run again."""
     import tomli_w
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(tomli_w.dumps(to_mapping(recipe)), encoding="utf-8")
+    with written_whole(path) as file:
+        file.write(tomli_w.dumps(to_mapping(recipe)))
 
 
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
@@ -197,19 +188,13 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
 
 
 def _put(plain: dict[str, Any], path: Sequence[str], text: str, setting: str) -> None:
-    """Set one dotted key; lists are written with commas."""
+    """Set one dotted key."""
     table = plain
     for key in path[:-1]:
         if not isinstance(table.get(key), dict):
             raise BadInput(f"--set {shorten(setting)}: {unknown('section', key, _sections(plain))}")
         table = table[key]
-    current = table.get(path[-1])
-    # Specs hold commas themselves, so a list of words is separated by blanks, one of numbers by commas.
-    if isinstance(current, list):
-        numbers = all(isinstance(item, int | float) for item in current) and current
-        table[path[-1]] = [read_value(item) for item in text.split(",")] if numbers else text.split()
-    else:
-        table[path[-1]] = read_value(text)
+    table[path[-1]] = Typed(text)
 
 
 def _sections(plain: Mapping[str, Any]) -> list[str]:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
-from bertvision.heads.base import Head, build_head
-from bertvision.records import Example, Kind, Shape, Window, WindowTable
+from bertvision.heads.base import Head
+from bertvision.members import Member, Part, load_part, part_of
+from bertvision.records import Example, Kind, Window, WindowTable
 from bertvision.runtime import choose_device, write_json
-from bertvision.steps.ensemble import How, combine_rows, softmax_rows
+from bertvision.steps.ensemble import How, check_how, combine_rows, softmax_rows
 from bertvision.steps.fitted import FittedHead
-from bertvision.steps.inputs import own_head
 from bertvision.steps.judge import Logits, example_outputs
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.spans import Decoded, decode, n_best
@@ -32,9 +33,8 @@ from bertvision.tasks.windows import make_windows
 FORMAT = 1
 BATCH_TOKENS = 4096
 CHUNK = 256
-SETTINGS = ("name", "kind", "metric", "labels", "no_answer", "max_length", "overlap", "center", "spread")
-
-Member = FittedHead | Head | str
+HEADS_FILE = "heads.safetensors"
+SETTINGS = ("name", "kind", "metric", "labels", "no_answer", "max_length", "overlap", "center", "spread", "merge")
 
 
 class Model:
@@ -52,21 +52,17 @@ class Model:
         threshold: float | None = None,
         device: str = "auto",
     ) -> None:
-        members = [heads] if isinstance(heads, FittedHead | Head | str) else list(heads)
-        if (combine is None) != (len(members) == 1):
-            raise BadInput(
-                f"a model of {len(members)} predictor(s) with combine={combine}: one needs none, several need one"
-            )
+        members = [heads] if isinstance(heads, FittedHead | Head | Part | str) else list(heads)
         self._check_kind(task.kind)
+        _check_combine(len(members), combine, weights, task.kind)
         self.encoder, self.task, self.combine = encoder, replace(task, splits={}, skipped={}), combine
-        self.names = [_member_name(member) for member in members]
-        self.heads = [_module(member, encoder) for member in members]
+        self.parts = [part_of(member, encoder, task) for member in members]
         self.weights = np.asarray(weights if weights is not None else [1 / len(members)] * len(members))
-        self.threshold = _threshold(members, task, threshold)
+        self.threshold = _threshold(self.parts, task, threshold)
         self.device = choose_device(device)
         self.encoder.model.eval().to(self.device)
-        for head in self.heads:
-            head.eval().to(self.device)
+        for part in self.parts:
+            part.head.eval().to(self.device)
 
     @classmethod
     def _check_kind(cls, kind: Kind) -> None:
@@ -78,18 +74,15 @@ class Model:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.encoder.save_pretrained(folder / "encoder")
-        tensors = {f"{i}.{key}": value for i, head in enumerate(self.heads) for key, value in head.state_dict().items()}
-        save_file(
-            {key: value.detach().cpu().contiguous() for key, value in tensors.items()}, folder / "heads.safetensors"
-        )
-        members = [
-            {"name": name, "spec": head.spec, "shape": asdict(head.shape)}
-            for name, head in zip(self.names, self.heads, strict=True)
-        ]
+        states = [part.head.state_dict() for part in self.parts]
+        tensors = {
+            f"{i}.{key}": value.detach().cpu().clone() for i, one in enumerate(states) for key, value in one.items()
+        }
+        save_file(tensors, folder / HEADS_FILE)
         config = {
             "format": FORMAT,
             "task": {key: getattr(self.task, key) for key in SETTINGS},
-            "members": members,
+            "members": [part.config() for part in self.parts],
             "combine": self.combine,
             "weights": self.weights.tolist(),
             "threshold": self.threshold,
@@ -103,17 +96,16 @@ class Model:
         config = _read_config(folder)
         task = Task(**{**config["task"], "labels": tuple(config["task"]["labels"]), "splits": {}})
         cls._check_kind(task.kind)
-        tensors = load_file(folder / "heads.safetensors")
-        heads = [_load_head(i, member, tensors) for i, member in enumerate(config["members"])]
+        tensors = _read_heads(folder / HEADS_FILE)
+        parts = [load_part(i, member, tensors) for i, member in enumerate(config["members"])]
         encoder = load_encoder(str(folder / "encoder"))
-        model = cls(encoder, heads, task, config["combine"], config["weights"], config["threshold"], device)
-        model.names = [member["name"] for member in config["members"]]
-        return model
+        return cls(encoder, parts, task, config["combine"], config["weights"], config["threshold"], device)
 
     def outputs(self, examples: Sequence[Example]) -> tuple[Logits, WindowTable]:
         """Combined outputs for new examples, in window order."""
+        bad = BadRows(skip=False, advice="")
         windows = make_windows(
-            examples, self.encoder.tokenizer, self.task.kind, self.task.max_length, self.task.overlap, BadRows(False)
+            examples, self.encoder.tokenizer, self.task.kind, self.task.max_length, self.task.overlap, bad
         )
         outputs: list[Any] = [None] * len(windows)
         for batch in _length_batches(windows):
@@ -125,16 +117,16 @@ class Model:
     def _run(self, windows: Sequence[Window]) -> list[np.ndarray]:
         tokens = collate(windows, self.encoder.tokenizer.pad_token_id, self.device)
         states = hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
-        per_head = [self._head_rows(head, states, tokens, windows) for head in self.heads]
+        per_part = [self._part_rows(part, states, tokens, windows) for part in self.parts]
         if self.combine is None:
-            return per_head[0]
+            return per_part[0]
         values = self.task.kind == "regress"
-        return [combine_rows(rows, self.combine, self.weights, values) for rows in zip(*per_head, strict=True)]
+        return [combine_rows(rows, self.combine, self.weights, values) for rows in zip(*per_part, strict=True)]
 
-    def _head_rows(self, head: Head, states: States, tokens: TokenBatch, windows: Sequence[Window]) -> list[np.ndarray]:
+    def _part_rows(self, part: Part, states: States, tokens: TokenBatch, windows: Sequence[Window]) -> list[np.ndarray]:
         # Only the layers a head sees are put side by side.
-        chosen = torch.stack([states.layers[i] for i in head.needed_layers], dim=2)  # (batch, tokens, layers, width)
-        rows = head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
+        chosen = torch.stack([states.layers[i] for i in part.needed], dim=2)  # (batch, tokens, layers, width)
+        rows = part.head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
         return [row[: len(w)] if self.task.kind == "span" else row for row, w in zip(rows, windows, strict=True)]
 
 
@@ -164,6 +156,8 @@ class QuestionAnswerer(Model):
         self, pairs: Sequence[tuple[str, str]], top_k: int = 1, handle_impossible: bool | None = None
     ) -> Iterator[Any]:
         """Answers to (question, context) pairs, a few hundred at a time."""
+        if top_k < 1:
+            raise BadInput(f"top_k is {top_k}, expected at least 1")
         wanted = self.task.no_answer if handle_impossible is None else handle_impossible
         threshold = (self.threshold or 0.0) if wanted else None
         for first in range(0, len(pairs), CHUNK):
@@ -174,7 +168,8 @@ class QuestionAnswerer(Model):
                 yield best[0] if top_k == 1 else best
 
     def _entries(self, found: Decoded, context: str, threshold: float | None, top_k: int) -> list[dict[str, object]]:
-        chance = 1 / (1 + np.exp(np.clip((threshold or 0.0) - found.no_answer_score, -700, 700)))
+        # The same whether "no answer" may be said or not: it tells how near it was.
+        chance = 1 / (1 + np.exp(np.clip((self.threshold or 0.0) - found.no_answer_score, -700, 700)))
         return [{**entry, "no_answer_probability": float(chance)} for entry in n_best(found, context, threshold, top_k)]
 
 
@@ -185,17 +180,18 @@ class TextClassifier(Model):
 
     def __call__(self, text: str | Sequence[str], pair: str | Sequence[str] | None = None) -> Any:
         """``{"label", "score", "scores"}`` or ``{"value"}``; lists in, lists out."""
-        if isinstance(text, str):
-            return next(self.labels([(text, pair if isinstance(pair, str) else None)]))
-        pairs: Sequence[str | None] = [None] * len(text) if pair is None else _listed(pair, text)
-        return list(self.labels(list(zip(text, pairs, strict=True))))
+        if isinstance(text, str) and (pair is None or isinstance(pair, str)):
+            return next(self.labels([(text, pair)]))
+        texts = _listed(text, text if pair is None else pair)
+        pairs: Sequence[str | None] = [None] * len(texts) if pair is None else _listed(pair, text)
+        return list(self.labels(list(zip(texts, pairs, strict=True))))
 
     def labels(self, texts: Sequence[tuple[str, str | None]]) -> Iterator[dict[str, Any]]:
         """Labels for (text, pair or None), a few hundred at a time."""
         for first in range(0, len(texts), CHUNK):
             chunk = texts[first : first + CHUNK]
             logits, table = self.outputs([Example(str(i), text, pair) for i, (text, pair) in enumerate(chunk)])
-            for row in example_outputs(logits, table, len(chunk)):
+            for row in example_outputs(logits, table, len(chunk), self.task.merge_label):
                 yield self._entry(row)
 
     def _entry(self, row: np.ndarray) -> dict[str, Any]:
@@ -216,7 +212,7 @@ def load_model(folder: str | Path, device: str = "auto") -> QuestionAnswerer | T
 def _question(number: int, question: str, context: str) -> Example:
     if not context.strip() or not question.strip():
         raise BadInput(f"question {number + 1}: the {'context' if question.strip() else 'question'} is empty")
-    return Example(str(number), question.strip(), context)
+    return Example(str(number + 1), question.strip(), context)
 
 
 def _listed(given: str | Sequence[str], other: str | Sequence[str]) -> list[str]:
@@ -245,51 +241,44 @@ def _table(windows: Sequence[Window]) -> WindowTable:
         np.array([window.cls for window in windows], np.int64),
         [window.offsets for window in windows],
         np.array([window.target for window in windows]),
+        [window.input_ids for window in windows],
     )
 
 
-def _member_name(member: Member) -> str:
-    if isinstance(member, str):
-        return member
-    return f"{member.spec}@{member.seed}" if isinstance(member, FittedHead) else member.spec
+def _check_combine(members: int, combine: str | None, weights: Sequence[float] | None, kind: Kind) -> None:
+    if members < 1 or (combine is None) != (members == 1):
+        raise BadInput(f"a model of {members} predictor(s) with combine={combine}: one needs none, several need one")
+    if combine is not None:
+        check_how(combine, kind == "regress")
+    if combine == "fitted" and weights is None:
+        raise BadInput("combine='fitted' needs weights=, fitted on inner (the ensemble's board row has them)")
+    if weights is not None and len(weights) != members:
+        raise BadInput(f"got {len(weights)} weights for {members} predictors; expected one each")
 
 
-def _module(member: Member, encoder: Encoder) -> Head:
-    if isinstance(member, Head):
-        return member
-    if isinstance(member, FittedHead):
-        return member.head
-    own = own_head(encoder)
-    if member != "encoder" or own is None:
-        raise BadInput(
-            f"{member!r} is no predictor of encoder {encoder.name}; give fitted heads, or 'encoder' if it was tuned"
-        )
-    return own
-
-
-def _threshold(members: Sequence[Member], task: Task, given: float | None) -> float | None:
+def _threshold(parts: Sequence[Part], task: Task, given: float | None) -> float | None:
     """A single fitted head brings its own threshold; any other model must be told the one fitted for it."""
     if given is not None or not task.no_answer:
         return given
-    if len(members) == 1 and isinstance(members[0], FittedHead):
-        return members[0].threshold
+    if len(parts) == 1 and parts[0].threshold is not None:
+        return parts[0].threshold
     raise BadInput("this model can say 'no answer' and so needs threshold=, fitted on inner (its board row has it)")
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
     try:
-        config = dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-        if config.get("format") != FORMAT or "members" not in config:
-            raise BadInput(f"{folder / 'config.json'} is not a BERTVision model of format {FORMAT}")
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(
             f"no model at {folder} (config.json cannot be read); a run keeps its model in RUN/model"
         ) from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT or "members" not in config:
+        raise BadInput(f"{folder / 'config.json'} is not a BERTVision model of format {FORMAT}")
     return config
 
 
-def _load_head(number: int, member: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Head:
-    head = build_head(member["spec"], Shape(**member["shape"]))
-    prefix = f"{number}."
-    head.load_state_dict({key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)})
-    return head
+def _read_heads(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{path} cannot be read: {error}; save the model again") from error

@@ -13,7 +13,8 @@ from typing import Any
 
 from bertvision.analyse.advice import CONTROL
 from bertvision.conclude import SOURCE, RunResult, conclude
-from bertvision.config import FitConfig, Recipe, read_recipe, to_mapping, write_recipe
+from bertvision.config import FitConfig, Recipe, read_recipe, write_recipe
+from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import canonical_spec
@@ -21,23 +22,24 @@ from bertvision.runtime import RunLog, Timer, folder_bytes, say, write_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fitted import FittedHead, load_fitted, save_fitted
-from bertvision.steps.inputs import data_hash, encoder_hash
+from bertvision.steps.inputs import check_heads, data_hash, encoder_hash
 from bertvision.steps.tune import tune
 from bertvision.store.fingerprint import hash_json
 from bertvision.store.store import MANIFEST, Store
-from bertvision.tasks.base import Task, load_task
+from bertvision.tasks.base import TASKS, Task, load_task
 
 
 def run(recipe: Recipe, out: str | Path) -> RunResult:
     """Tune, extract, fit, predict, ensemble, evaluate, report and save, each only if not done yet."""
     folder = Path(out)
+    # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
     task = load_recipe_task(recipe)
+    base = load_encoder(recipe.encoder)
+    heads = check_heads([CONTROL, *recipe.heads], task, base, recipe.extract.layers)
     _claim(recipe, folder)
     log = RunLog(folder)
-    say(_task_line(task))
-    encoder = _tuned(recipe, task, folder, log)
+    encoder = _tuned(recipe, task, base, folder, log)
     store = _extracted(recipe, encoder, task, folder, log)
-    heads = [CONTROL, *recipe.heads]
     fitted = fit_into(folder, store, heads, recipe.seeds, recipe.fit)
     result = conclude(folder, fitted)
     log.write("run", advice=result.advice)
@@ -45,16 +47,21 @@ def run(recipe: Recipe, out: str | Path) -> RunResult:
 
 
 def load_recipe_task(recipe: Recipe) -> Task:
-    """The task that a recipe names, with its data options."""
-    if not recipe.data.train:
-        raise BadInput(f"task {recipe.task} needs --train FILE (and, to report on, --dev FILE)")
+    """The task that a recipe names, with its data options; what it holds and what was left out is told."""
+    if recipe.task in TASKS and not (recipe.data.train or recipe.data.data or recipe.data.hub):
+        raise BadInput(
+            f"task {recipe.task} needs --train FILE (and, to report on, --dev FILE); a task of GLUE takes --data FOLDER"
+        )
     options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
-    return load_task(recipe.task, **options)
+    task = load_task(recipe.task, **options)
+    say(_task_line(task))
+    return task
 
 
 def _task_line(task: Task) -> str:
     sizes = ", ".join(f"{split} {len(task[split]):,}" for split in task.splits)
-    skipped = f"; bad rows left out: {dict(task.skipped)}" if task.skipped else ""
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in task.skipped.items())
+    skipped = f"; {sum(task.skipped.values()):,} bad rows left out: {reasons}" if reasons else ""
     labels = f"; labels {', '.join(task.labels[:8])}{'...' if len(task.labels) > 8 else ''}" if task.labels else ""
     return f"task {task.name}: {sizes}{labels}{skipped}"
 
@@ -68,12 +75,9 @@ def _claim(recipe: Recipe, folder: Path) -> None:
             before, now = getattr(old, part), getattr(recipe, part)
             if before != now:
                 raise BadInput(f"{folder} holds another run: {_difference(part, before, now)}; choose another --out")
-    elif folder.exists() and any(child.name != "data" for child in folder.iterdir()):
+    elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
         raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
-    try:
-        write_recipe(recipe, path)
-    except OSError as error:
-        raise BadInput(f"cannot write into {folder}: {error.strerror or error}; choose another --out") from error
+    write_recipe(recipe, path)
 
 
 def _difference(part: str, before: Any, now: Any) -> str:
@@ -84,9 +88,8 @@ def _difference(part: str, before: Any, now: Any) -> str:
     return f"{part}.{key} is {old.get(key)} there and {new.get(key)} here"
 
 
-def _tuned(recipe: Recipe, task: Task, folder: Path, log: RunLog) -> Encoder:
+def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog) -> Encoder:
     target = folder / "encoder"
-    base = load_encoder(recipe.encoder)
     made_from = hash_json([encoder_hash(base), data_hash(task), asdict(recipe.tune), task.max_length, task.overlap])
     if (target / RECORD).exists():
         tuned = load_encoder(str(target))
@@ -121,7 +124,7 @@ def fit_into(
     folder: Path, store: Store, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
 ) -> list[FittedHead]:
     """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
-    made_from = hash_json([store.id, asdict(config)])
+    made_from = f"{store.id}:{hash_json(asdict(config))}"
     specs = list(dict.fromkeys(canonical_spec(spec) for spec in heads))
     places = {(spec, seed): folder / "heads" / spec / f"seed{seed}" for spec in specs for seed in seeds}
     done = {pair: head for pair, place in places.items() if (head := _loaded(place, made_from)) is not None}

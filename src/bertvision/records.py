@@ -101,6 +101,7 @@ class WindowTable:
     cls: NDArray[np.int64]  # (windows,) position of the CLS token
     offsets: Sequence[NDArray[np.int32]]  # per window (tokens, 2)
     targets: NDArray[np.float64]  # (windows, 2) or (windows, 1)
+    input_ids: Sequence[NDArray[np.int32]] = ()  # per window (tokens,); only answers as word pieces need them
 
     def __len__(self) -> int:
         return len(self.example)

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
@@ -24,11 +24,17 @@ def choose_device(name: str = "auto") -> torch.device:
     """``auto`` is the first of cuda, mps, cpu that is there."""
     import torch
 
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    there = [kind for kind, found in (("cuda", torch.cuda), ("mps", torch.backends.mps)) if found.is_available()]
+    there.append("cpu")
+    if name == "auto":
+        return torch.device(there[0])
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise BadInput(f"device {name!r} is not known; expected auto, {', '.join(there)}") from error
+    if device.type not in there:
+        raise BadInput(f"device {name!r} is not there; expected auto, {', '.join(there)}")
+    return device
 
 
 @contextmanager
@@ -120,9 +126,9 @@ def file_sha256(path: Path) -> str:
 @contextmanager
 def written_whole(path: Path, mode: str = "w") -> Iterator[IO[str]]:
     """Write to a temporary neighbour, sync, then rename: the file is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
@@ -131,7 +137,8 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[str]]:
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: object) -> None:

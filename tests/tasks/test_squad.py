@@ -245,3 +245,17 @@ def test_a_byte_order_mark_is_no_matter(tmp_path: Path) -> None:
 def test_windows_must_have_a_length(tmp_path: Path) -> None:
     assert "option max_length: got 0" in refusal(train="x", max_length=0)
     assert "option overlap: got '1'" in refusal(train="x", overlap="1")
+
+
+def test_extra_files_are_learned_from_but_never_chosen_on(tmp_path: Path) -> None:
+    files = {"train": write(tmp_path, document()), "dev": write(tmp_path, document("d"), "dev.json")}
+    more = write(tmp_path, document("x"), "extra.json")
+    plain, task = load_task("squad2", **files), load_task("squad2", **files, extra=more)
+    assert (task["inner"], task["dev"]) == (plain["inner"], plain["dev"])
+    assert {e.id[0] for e in task["train"][len(plain["train"]) :]} == {"x"}
+    assert len(task["train"]) == len(plain["train"]) + 24
+
+
+def test_an_extra_question_may_not_repeat_one_that_is_reported_on(tmp_path: Path) -> None:
+    files = {"train": write(tmp_path, document()), "dev": write(tmp_path, document("d"), "dev.json")}
+    assert "duplicate id" in refusal(**files, extra=files["dev"])

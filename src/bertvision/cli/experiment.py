@@ -10,12 +10,14 @@ from typing import Any
 from bertvision.cli.options import (
     add_data,
     add_encoder,
+    add_heads,
     add_set,
     add_tune,
     expand_heads,
     recipe_from,
     whole_numbers,
 )
+from bertvision.errors import BadInput
 from bertvision.runtime import say
 
 Result = tuple[Any, str]
@@ -23,50 +25,47 @@ Result = tuple[Any, str]
 
 def add_commands(commands: Any) -> None:
     demo = commands.add_parser("demo", help="everything once, on generated questions, in a few minutes")
-    demo.add_argument("--out", default="runs/demo", metavar="RUN")
+    demo.add_argument("--out", default="runs/demo", metavar="RUN", help="folder for everything this makes")
     demo.set_defaults(run=_demo)
 
     run = commands.add_parser("run", help="from text to a scored, saved model")
-    run.add_argument("task", metavar="TASK|RECIPE.toml")
     run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
-    run.add_argument("--heads", nargs="+", metavar="SPEC", help="quick, all, or specs such as compress:size=64")
-    run.add_argument("--seeds", type=whole_numbers, metavar="0,1")
+    add_heads(run, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
+    run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="one fit of every head for each")
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
     run.set_defaults(run=_run)
 
     tune = commands.add_parser("tune", help="tune an encoder and save it in RUN/encoder")
-    tune.add_argument("task", metavar="TASK|RECIPE.toml")
-    tune.add_argument("--out", required=True, metavar="RUN")
+    tune.add_argument("--out", required=True, metavar="RUN", help="the encoder goes into RUN/encoder")
     for add in (add_data, add_encoder, add_tune, add_set):
         add(tune)
     tune.set_defaults(run=_tune)
 
     extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
-    extract.add_argument("task", metavar="TASK|RECIPE.toml")
-    extract.add_argument("--to", required=True, metavar="STORE")
-    extract.add_argument("--dtype", choices=("f16", "f32"))
-    extract.add_argument("--layers", metavar="all|last4|...")
-    extract.add_argument("--shard-mb", type=int, metavar="N")
+    extract.add_argument("--to", required=True, metavar="STORE", help="a new folder, or one to go on in")
+    extract.add_argument("--dtype", choices=("f16", "f32"), help="how states are stored; default f16")
+    extract.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
+    extract.add_argument("--shard-mb", type=int, metavar="N", help="most megabytes of a file; default 256")
     for add in (add_data, add_encoder, add_set):
         add(extract)
     extract.set_defaults(run=_extract)
 
     _add_fit(commands)
     evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
-    evaluate.add_argument("folder", metavar="RUN")
+    evaluate.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
     evaluate.set_defaults(run=_evaluate)
     report = commands.add_parser("report", help="write report.html for a run")
-    report.add_argument("folder", metavar="RUN")
+    report.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
     report.set_defaults(run=_report)
 
 
 def _add_fit(commands: Any) -> None:
     fit = commands.add_parser("fit", help="heads on a store, all from one read")
-    fit.add_argument("store", metavar="STORE")
-    fit.add_argument("--head", action="append", metavar="SPEC", help="quick, all or a spec; may be repeated")
-    fit.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2")
-    fit.add_argument("--out", metavar="RUN", help="default: the folder the store is in")
+    fit.add_argument("store", metavar="STORE", help="a folder that extract made, e.g. RUN/store")
+    add_heads(fit, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
+    fit.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
+    fit.add_argument("--out", metavar="RUN", help="folder for what this makes; default: RUN where STORE is RUN/store")
     add_set(fit)
     fit.set_defaults(run=_fit)
 
@@ -92,7 +91,8 @@ def _tune(options: argparse.Namespace) -> Result:
     from bertvision.steps.tune import tune
 
     recipe = recipe_from(options)
-    tuned = tune(load_encoder(recipe.encoder), load_recipe_task(recipe), recipe.tune)
+    task = load_recipe_task(recipe)
+    tuned = tune(load_encoder(recipe.encoder), task, recipe.tune)
     target = Path(options.out) / "encoder"
     tuned.save_pretrained(target)
     facts = {"encoder": str(target), **tuned.record}
@@ -100,14 +100,13 @@ def _tune(options: argparse.Namespace) -> Result:
 
 
 def _extract(options: argparse.Namespace) -> Result:
-    from bertvision.config import updated
     from bertvision.encoder.load import load_encoder
     from bertvision.pipeline import load_recipe_task
     from bertvision.steps.extract import extract
 
     recipe = recipe_from(options)
-    config = updated(recipe.extract, dtype=options.dtype, layers=options.layers, shard_mb=options.shard_mb)
-    store = extract(load_encoder(recipe.encoder), load_recipe_task(recipe), options.to, config)
+    task = load_recipe_task(recipe)
+    store = extract(load_encoder(recipe.encoder), task, options.to, recipe.extract)
     splits = {
         name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()
     }
@@ -123,9 +122,11 @@ def _fit(options: argparse.Namespace) -> Result:
     from bertvision.store.store import Store
 
     store = Store(options.store)
+    if options.out is None and store.folder.name != "store":
+        raise BadInput(f"{store.folder} is not the store of a run (RUN/store); give --out RUN for what fit makes")
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
-    fit_into(out, store, expand_heads(options.head or ["quick"]), options.seeds, config)
+    fit_into(out, store, expand_heads(options.heads or ["quick"]), options.seeds, config)
     result = conclude(out)
     return result.document, str(result)
 

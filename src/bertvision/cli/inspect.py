@@ -3,42 +3,59 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from bertvision.cli.options import add_heads, at_least_one, expand_heads
+from bertvision.errors import BadInput
+
+if TYPE_CHECKING:
+    from bertvision.records import Shape
 
 Result = tuple[Any, str]
 
 
 def add_commands(commands: Any) -> None:
     heads = commands.add_parser("heads", help="every head with its parameters for a shape")
-    heads.add_argument("--layers", type=int, default=7, metavar="N", help="states per token (layers + 1)")
-    heads.add_argument("--width", type=int, default=384, metavar="N")
-    heads.add_argument("--tokens", type=int, default=384, metavar="N")
-    heads.add_argument("--labels", type=int, default=2, metavar="N", help="outputs")
-    heads.add_argument("--kind", choices=("span", "classify", "regress"), default=None)
-    heads.add_argument("--head", action="append", metavar="SPEC", help="only this one; may be repeated")
+    sizes = {"type": at_least_one, "metavar": "N"}
+    heads.add_argument("--layers", default=7, **sizes, help="states per token: layers + 1; default 7, as minilm")
+    heads.add_argument("--width", default=384, **sizes, help="numbers per state; default 384")
+    heads.add_argument("--tokens", default=384, **sizes, help="tokens of a window; default 384")
+    heads.add_argument("--labels", default=2, **sizes, help="outputs: labels, 2 for spans, 1 for a value; default 2")
+    heads.add_argument("--kind", choices=("span", "classify", "regress"), help="default: what --labels suggests")
+    add_heads(heads, "only these; default: every head in every variant")
     heads.set_defaults(run=_heads)
     commands.add_parser("tasks", help="known tasks").set_defaults(run=_tasks)
     commands.add_parser("encoders", help="known encoder families").set_defaults(run=_encoders)
     commands.add_parser("doctor", help="versions, device, threads, embedded encoder").set_defaults(run=_doctor)
     store = commands.add_parser("store", help="what a store holds")
-    store.add_argument("what", choices=("info",))
-    store.add_argument("store", metavar="STORE")
+    store.add_argument("what", choices=("info",), help="windows, tokens and bytes of every split")
+    store.add_argument("store", metavar="STORE", help="a folder that extract made, e.g. RUN/store")
     store.set_defaults(run=_store)
 
 
 def _heads(options: argparse.Namespace) -> Result:
-    from bertvision.cli.options import expand_heads
     from bertvision.heads.count import count_head
     from bertvision.records import Kind, Shape
 
-    specs = expand_heads(options.head or ["all"])
+    asked = options.heads or ["all"]
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)
-    rows = [count_head(spec, shape) for spec in specs]
+    rows = [count_head(spec, shape) for spec in expand_heads(asked) if asked != ["all"] or _fits(spec, shape)]
     lines = [
         f"{r['spec']:45} {r['parameters']:>12,} {r['percent']:>9.4f} %  {r['kind']:10} {r['source']}" for r in rows
     ]
-    return {"heads": rows}, "\n".join(lines)
+    head = f"{'spec':45} {'parameters':>12} {'of a BERT':>11}  {'kind':10} source"
+    return {"heads": rows}, "\n".join([head, *lines])
+
+
+def _fits(spec: str, shape: Shape) -> bool:
+    """Whether a variant can be built at all: the last four of three states cannot."""
+    from bertvision.heads.count import count_head
+
+    try:
+        return bool(count_head(spec, shape))
+    except BadInput:
+        return False
 
 
 def _tasks(options: argparse.Namespace) -> Result:
@@ -49,8 +66,9 @@ def _tasks(options: argparse.Namespace) -> Result:
 
 
 def _first_line(loader: Any) -> str:
+    """What a loader says of itself; a partial one may say more than the function it fills in."""
     function = getattr(loader, "func", loader)
-    return str(function.__doc__ or "").strip().split("\n")[0]
+    return str(vars(loader).get("__doc__") or function.__doc__ or "").strip().split("\n")[0]
 
 
 def _encoders(options: argparse.Namespace) -> Result:
@@ -73,7 +91,11 @@ def _doctor(options: argparse.Namespace) -> Result:
 
     names = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn")
     facts: dict[str, Any] = {"python": platform.python_version()}
-    facts.update({name: importlib.metadata.version(name) for name in names})
+    for name in names:
+        try:
+            facts[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            facts[name] = "not installed"
     facts.update(device=str(choose_device()), threads=torch.get_num_threads())
     facts["minilm"] = "installed" if importlib.util.find_spec(MINILM_PACKAGE) else "not installed"
     return facts, "\n".join(f"{key:14} {value}" for key, value in facts.items())

@@ -15,7 +15,10 @@ from bertvision.errors import BadInput
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors are one line, like all others."""
+    """Usage errors are one line, like all others; an option is written out, because half of one may mean another."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{self.prog}: {message}; see {self.prog} --help")

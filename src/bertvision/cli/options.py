@@ -3,52 +3,57 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from bertvision.config import (
-    QUICK_HEADS,
-    DataConfig,
-    Recipe,
-    built_in_recipe,
-    from_mapping,
-    override,
-    read_recipe,
-    to_mapping,
-)
+from bertvision.config import QUICK_HEADS, DataConfig, Recipe, built_in_recipe, override, read_recipe, updated
+from bertvision.convert import from_mapping, merged, to_mapping
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """What the examples are."""
+    parser.add_argument("task", metavar="TASK|RECIPE.toml", help="see bertvision tasks; or a file of settings")
     group = parser.add_argument_group("data")
-    group.add_argument("--train", nargs="+", metavar="F", help="training files: SQuAD JSON, CSV, TSV or JSON lines")
-    group.add_argument("--dev", nargs="+", metavar="F", help="files to report on; without them a tenth is cut off")
-    group.add_argument("--text-column", metavar="NAME")
+    files: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "F"}
+    group.add_argument("--train", **files, help="training files: SQuAD JSON, CSV, TSV or JSON lines")
+    group.add_argument("--dev", **files, help="files to report on; without them a tenth of train is cut off")
+    group.add_argument("--extra", **files, help="files to learn from too, but never to choose on (SQuAD)")
+    group.add_argument("--data", metavar="FOLDER", help="GLUE's official files: the task's folder or the one above")
+    group.add_argument("--hub", metavar="NAME", help="a data set of the Hub in place of files, e.g. nyu-mll/glue")
+    group.add_argument("--text-column", metavar="NAME", help="guessed from the header if not given, as the next two")
     group.add_argument("--pair-column", metavar="NAME", help="second text of a pair")
-    group.add_argument("--label-column", metavar="NAME")
-    group.add_argument("--encoding", metavar="NAME", help="of CSV and TSV files, e.g. cp1252")
+    group.add_argument("--label-column", metavar="NAME", help="class or number to predict")
+    group.add_argument("--encoding", metavar="NAME", help="of CSV, TSV and JSON lines, e.g. cp1252; default utf-8")
     group.add_argument("--kind", choices=("classify", "regress"), help="labels or numbers; guessed if not given")
-    group.add_argument("--limit", type=int, metavar="N", help="take a sample of N training examples")
+    group.add_argument("--limit", type=int, metavar="N", help="a sample of N training examples, and at most N of dev")
     group.add_argument("--skip-bad", action="store_true", default=None, help="leave bad rows out and count them")
-    group.add_argument("--max-length", type=int, metavar="N", help="tokens of a window")
-    group.add_argument("--overlap", type=int, metavar="N", help="tokens that neighbouring windows share")
+    group.add_argument("--max-length", type=int, metavar="N", help="tokens of a window; a longer context needs several")
+    group.add_argument("--overlap", type=int, metavar="N", help="context tokens that neighbouring windows share")
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--encoder", metavar="E", help="minilm (embedded), a folder, or a Hub name")
+    parser.add_argument("--encoder", metavar="E", help="minilm (embedded, default), a folder, or a Hub name")
 
 
 def add_tune(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("tuning the encoder")
-    group.add_argument("--method", metavar="SPEC", help="full")
-    group.add_argument("--epochs", type=float, metavar="X", help="epochs of tuning, fractions allowed")
+    group.add_argument("--method", metavar="SPEC", help="what is trained; known: full (all weights, default)")
+    group.add_argument("--epochs", type=float, metavar="X", help="epochs of tuning; fractions, and 0 for none, allowed")
     group.add_argument("--lr", type=float, metavar="X", help="peak learning rate of tuning")
     group.add_argument("--tune-head", metavar="SPEC", help="tune together with this head instead of the plain one")
 
 
+def add_heads(parser: argparse.ArgumentParser, text: str) -> None:
+    """``--head A --head B`` and ``--heads A B`` are the same."""
+    parser.add_argument("--heads", "--head", action="extend", nargs="+", metavar="SPEC", help=text)
+
+
 def add_set(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, e.g. fit.lr=1e-3")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, as in fit.lr=1e-3; repeatable"
+    )
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
@@ -59,29 +64,34 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected whole numbers such as 0,1,2") from None
 
 
+def at_least_one(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
 def recipe_from(options: argparse.Namespace) -> Recipe:
     """Task or recipe file, overlaid with the flags that were given, then with --set."""
+    from bertvision.tasks.base import task_defaults
+
     task: str = options.task
     if task.endswith(".toml"):
-        plain = to_mapping(read_recipe(Path(task)))
-        sections = _flags(options)
-        for key, value in sections.items():
-            plain[key] = {**plain.get(key, {}), **value} if isinstance(value, dict) else value
-        recipe = from_mapping(Recipe, plain, "flags")
+        plain = to_mapping(read_recipe(Path(task), task_defaults))
+        recipe = from_mapping(Recipe, merged(plain, _flags(options)), "flags")
     else:
-        recipe = built_in_recipe(task, **_flags(options))
-    return override(recipe, getattr(options, "set", []))
+        recipe = built_in_recipe(task, task_defaults, **_flags(options))
+    recipe = override(recipe, options.set)
+    return updated(recipe, heads=tuple(expand_heads(recipe.heads)))
 
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, in the recipe's form."""
     data = _given(options, {item.name: item.name for item in fields(DataConfig)})
     tune = _given(options, {"method": "method", "epochs": "epochs", "lr": "lr", "tune_head": "head"})
-    top = _given(options, {"encoder": "encoder", "seeds": "seeds"})
-    heads = getattr(options, "heads", None)
-    if heads:
-        top["heads"] = expand_heads(heads)
-    return {**top, "data": data, "tune": tune}
+    extract = _given(options, {"dtype": "dtype", "layers": "layers", "shard_mb": "shard_mb"})
+    top = _given(options, {"encoder": "encoder", "seeds": "seeds", "heads": "heads"})
+    return {**top, "data": data, "tune": tune, "extract": extract}
 
 
 def _given(options: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]:
@@ -89,7 +99,7 @@ def _given(options: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]
     return {setting: value for setting, value in found.items() if value is not None}
 
 
-def expand_heads(words: list[str]) -> list[str]:
+def expand_heads(words: Sequence[str]) -> list[str]:
     """``quick``, ``all`` or specs."""
     from bertvision.heads.base import HEADS, canonical_spec
 

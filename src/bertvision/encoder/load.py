@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -114,7 +115,7 @@ def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=local)
     except BadInput:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = shorten(str(error).split("\n")[0], 160)
         raise BadInput(
             f"cannot load encoder {name}: {reason}; give a folder, a Hub name that can be reached, or minilm"

@@ -10,6 +10,7 @@ all heads and lives here.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast
@@ -141,7 +142,16 @@ def _resolved(spec: Spec, body: type[Body]) -> dict[str, Value]:
         whole_for_float = isinstance(known[key], float) and type(value) is int
         if key != "layers" and type(value) is not type(known[key]) and not whole_for_float:
             raise BadInput(f"head {spec}: {key}={shorten(value)}, expected {type(known[key]).__name__}")
-    return {key: spec.options.get(key, default) for key, default in known.items()}
+    return {key: _one_way(key, spec.options.get(key, default), default) for key, default in known.items()}
+
+
+def _one_way(key: str, value: Value, default: Value) -> Value:
+    """Equal heads have equal specs: 2 for a float is 2.0, and numbered layers are in order."""
+    if isinstance(default, float):
+        return float(value)
+    if key == "layers" and re.fullmatch(r"\d+(\+\d+)+", str(value)):
+        return "+".join(str(number) for number in sorted(int(part) for part in str(value).split("+")))
+    return value
 
 
 def _canonical(name: str, options: Mapping[str, Value], body: type[Body]) -> str:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertvision.errors import BadInput
 from bertvision.heads.base import HEADS, Body, glorot
 from bertvision.records import Shape
 
@@ -30,6 +31,8 @@ class Compress(Body):
 
     def __init__(self, shape: Shape, size: int = 64, shared: bool = True, skip: bool = False) -> None:
         super().__init__()
+        if size < 1:
+            raise BadInput(f"head compress: size={size}, expected at least 1")
         kernels = 1 if shared else shape.layers
         self.down = nn.Parameter(torch.empty(kernels, shape.width, size))
         self.bias = nn.Parameter(torch.zeros(kernels, 1, size))

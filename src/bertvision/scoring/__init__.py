@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bertvision.errors import BadInput
 
 
-def check_rows(gold: Sequence[float], predicted: Sequence[float]) -> None:
+def check_rows(gold: Sequence[object], predicted: Sequence[object]) -> None:
     """Rows are compared by position, so there must be some, and as many on both sides."""
     if len(gold) != len(predicted):
         raise BadInput(f"got {len(predicted)} predictions for {len(gold)} gold rows; expected one per row, in order")

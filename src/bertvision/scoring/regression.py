@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bertvision.errors import BadInput, shorten
 from bertvision.scoring import check_rows
 
+Floats = NDArray[np.float64]
+
 
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Linear correlation in -1..1; 0 if one side is constant, since a constant tells nothing."""
-    from scipy import stats
+    """Linear correlation in -1..1; 0 if one side is constant, since a constant tells nothing.
 
-    if _constant(gold) or _constant(predicted):
-        return 0.0
-    with warnings.catch_warnings():
-        # Almost constant values cost digits, and values near 1e308 overflow to NaN: poor predictors, not accidents.
-        warnings.simplefilter("ignore", category=RuntimeWarning)
-        value = float(stats.pearsonr(gold, predicted).statistic)
-    return 0.0 if math.isnan(value) else value
+    The cosine of the two deviations from the mean. Values near 1e308 have no finite mean: 0 as well.
+    """
+    return _cosine(_deviations(np.asarray(gold, np.float64)), _deviations(np.asarray(predicted, np.float64)))
 
 
 def spearmanr(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Linear correlation of the ranks (equal values share their mean rank); 0 if one side is constant."""
-    from scipy import stats
+    return _cosine(_deviations(_ranks(gold)), _deviations(_ranks(predicted)))
 
-    if _constant(gold) or _constant(predicted):
-        return 0.0
-    return float(stats.spearmanr(gold, predicted).statistic)
+
+def _cosine(one: Floats, other: Floats) -> float:
+    length = math.sqrt(float(one @ one) * float(other @ other))
+    return min(1.0, max(-1.0, float(one @ other) / length)) if length > 0 else 0.0
+
+
+def _deviations(numbers: Floats) -> Floats:
+    """Deviations from the mean, scaled so that the largest is 1 and no square is lost; all 0 if there are none."""
+    if numbers.min() == numbers.max():  # its rounded mean may be off by a bit
+        return np.zeros(len(numbers))
+    with np.errstate(all="ignore"):
+        deviations = numbers - numbers.mean()
+        largest = float(np.abs(deviations).max())
+        return deviations / largest if 0 < largest < math.inf else np.zeros(len(numbers))
+
+
+def _ranks(values: Sequence[float]) -> Floats:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
 
 def rmse(gold: Sequence[float], predicted: Sequence[float]) -> float:
@@ -47,10 +62,6 @@ def regression_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict
         "spearmanr": 100 * spearmanr(gold, predicted),
         "rmse": rmse(gold, predicted),
     }
-
-
-def _constant(values: Sequence[float]) -> bool:
-    return min(values) == max(values)
 
 
 def _check_finite(side: str, values: Sequence[float]) -> None:

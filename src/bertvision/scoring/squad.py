@@ -7,7 +7,6 @@ Several gold answers: the best counts. No gold answer: only the empty answer is 
 
 from __future__ import annotations
 
-import json
 import re
 import string
 from collections import Counter, defaultdict
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bertvision.errors import BadInput, shorten
+from bertvision.scoring.json_files import read_by_id, read_json
 
 T = TypeVar("T")
 
@@ -40,15 +40,19 @@ def exact(gold: str, pred: str) -> float:
 
 
 def f1(gold: str, pred: str) -> float:
-    """2 · |gold ∩ pred| / (|gold| + |pred|) over bags of words, the harmonic mean of precision and recall.
+    """2 · precision · recall / (precision + recall) over bags of words.
 
-    Two empty answers agree fully; an empty and a non-empty one share nothing, which the formula says too.
+    Two empty answers agree fully; where nothing is shared the score is 0. Rounded as the official
+    script rounds: where sums of F1 tie, the last bit decides which no-answer threshold is best.
     """
     gold_words, pred_words = normalize(gold).split(), normalize(pred).split()
     if not gold_words and not pred_words:
         return 1.0
     shared = (Counter(gold_words) & Counter(pred_words)).total()
-    return 2 * shared / (len(gold_words) + len(pred_words))
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(pred_words), shared / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
 
 
 def best_over_golds(score: Callable[[str, str], float], golds: Sequence[str], pred: str) -> float:
@@ -60,7 +64,7 @@ def score_examples(
     golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
 ) -> dict[str, tuple[float, float]]:
     """Per question (exact, f1), each in 0..1; predictions for other questions are ignored."""
-    _require_all(golds, predictions, "prediction", 'an answer for every question, "" for no answer')
+    require_all(golds, predictions, "prediction", 'an answer for every question, "" for no answer')
     return {
         qid: (best_over_golds(exact, texts, predictions[qid]), best_over_golds(f1, texts, predictions[qid]))
         for qid, texts in golds.items()
@@ -68,11 +72,15 @@ def score_examples(
 
 
 def squad_scores(golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Percentages under the official names; ``HasAns_``/``NoAns_`` where there are such questions.
+    """Percentages under the official names; ``HasAns_``/``NoAns_`` where there are such questions."""
+    return summarise(golds, score_examples(golds, predictions))
+
+
+def summarise(golds: Mapping[str, Sequence[str]], scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Means over all questions and over those with and without answer.
 
     As in the official script a question counts as HasAns if it lists any gold answer at all.
     """
-    scores = score_examples(golds, predictions)
     result = _means("", list(scores.values()))
     for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
         part = [pair for qid, pair in scores.items() if bool(golds[qid]) == answerable]
@@ -99,8 +107,8 @@ def best_threshold(
     can only be answered together, so t always lies between different scores, midway; or beyond all
     of them. Among equally good t the lowest is taken. Compare with t in double precision.
     """
-    _require_all(has_answer, no_answer_scores, "no-answer score", "one for every question")
-    _require_all(has_answer, score_if_answered, "score", "one for every question")
+    require_all(has_answer, no_answer_scores, "no-answer score", "one for every question")
+    require_all(has_answer, score_if_answered, "score", "one for every question")
     gains: defaultdict[float, float] = defaultdict(float)  # by no-answer score: what answering adds to the total
     for qid, answerable in has_answer.items():
         gains[_finite(qid, no_answer_scores[qid])] += score_if_answered[qid] - (not answerable)
@@ -130,7 +138,7 @@ def _finite(qid: str, score: float) -> float:
     return float(score)
 
 
-def _require_all(questions: Mapping[str, object], given: Mapping[str, object], what: str, expected: str) -> None:
+def require_all(questions: Mapping[str, object], given: Mapping[str, object], what: str, expected: str) -> None:
     if not questions:
         raise BadInput("got no questions to score; expected at least one")
     missing = [qid for qid in questions if qid not in given]
@@ -157,22 +165,19 @@ def read_gold(paths: Sequence[Path]) -> dict[str, list[str]]:
 
 def read_predictions(path: Path) -> dict[str, str]:
     """Answers by question id, as the official script reads them: one object {"id": "answer", ...}."""
-    document = _read_json(path, _unique)
-    if not isinstance(document, dict):
-        raise BadInput(f'{path}: $: got {shorten(document)}, expected one object {{"question id": "answer", ...}}')
-    if not document:
-        raise BadInput(f'{path}: $: got no predictions, expected {{"question id": "answer", ...}}')
-    for qid, answer in document.items():
+    answers: dict[str, str] = {}
+    for qid, answer in read_by_id(path, '{"question id": "answer", ...}').items():
         if not isinstance(answer, str):
             raise BadInput(
                 f'{path}: $[{shorten(qid)}]: got {shorten(answer)}, expected a string answer, "" for no answer'
             )
-    return document
+        answers[qid] = answer
+    return answers
 
 
 def _questions(path: Path) -> Iterator[tuple[str, str, list[str]]]:
     """(place, id, gold texts) of every question; a place is a JSONPath such as $.data[0].paragraphs[4].qas[2]."""
-    for at_article, article in _each(f"{path}: $", _read_json(path), "data"):
+    for at_article, article in _each(f"{path}: $", read_json(path, "a SQuAD JSON file"), "data"):
         for at_paragraph, paragraph in _each(at_article, article, "paragraphs"):
             for where, question in _each(at_paragraph, paragraph, "qas"):
                 texts = [_get(at, answer, "text", str) for at, answer in _each(where, question, "answers")]
@@ -191,30 +196,3 @@ def _get(where: str, parent: object, key: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise BadInput(f"{where}.{key}: got {shorten(value)}, expected {_KINDS[kind]}")
     return value
-
-
-def _read_json(path: Path, pairs: Callable[[list[tuple[str, object]]], object] | None = None) -> object:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected a SQuAD JSON file") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
-    if not text.strip():
-        raise BadInput(f"{path}: the file is empty; expected a SQuAD JSON file")
-    try:
-        return json.loads(text, object_pairs_hook=pairs)
-    except RecursionError as error:
-        raise BadInput(f"{path}: nested too deeply; expected a SQuAD JSON file") from error
-    except ValueError as error:
-        raise BadInput(f"{path}: not valid JSON: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose keys are all different: of two answers to one question JSON would silently keep the last."""
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {shorten(key)} is given twice, expected one answer per question")
-        found[key] = value
-    return found

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.errors import BadInput
 from bertvision.records import Predictions, WindowTable
+from bertvision.registry import unknown
 
 How = Literal["max", "mean", "fitted"]
 Array = NDArray[np.float64]
@@ -27,17 +28,24 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
     """Combine predictors of one split; weights are fitted on their inner outputs, thresholds can be."""
     if len(predictions) < 2:
         raise BadInput(f"an ensemble needs at least 2 members, got {len(predictions)}")
-    if len({member.split for member in predictions}) > 1:
-        raise BadInput("an ensemble's members must predict the same split")
+    if len({(member.split, len(member.logits)) for member in predictions}) > 1:
+        raise BadInput("an ensemble's members must predict the same windows of the same split")
     regress = _is_values(predictions[0])
-    if regress and how == "max":
-        raise BadInput("how='max' is for labels and spans; numbers are combined by 'mean' or 'fitted'")
+    check_how(how, regress)
     weights = _weights(predictions, how, regress)
     inner = None
     if all(member.inner is not None for member in predictions):
         inner = _combined([member.inner for member in predictions if member.inner], how, weights, regress)
     combined = replace(_combined(predictions, how, weights, regress), inner=inner)
     return combined if name is None else replace(combined, name=name)
+
+
+def check_how(how: str, regress: bool) -> None:
+    """A way to combine that does not exist, or not for numbers, must not pass for the mean."""
+    if how not in get_args(How):
+        raise BadInput(unknown("way to combine", how, list(get_args(How))))
+    if regress and how == "max":
+        raise BadInput("how='max' is for labels and spans; numbers are combined by 'mean' or 'fitted'")
 
 
 def _combined(members: Sequence[Predictions], how: How, weights: Array, regress: bool) -> Predictions:

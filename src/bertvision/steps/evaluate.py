@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bertvision.errors import BadInput
 from bertvision.records import Board, Predictions, Row
 from bertvision.steps.judge import Judged, judge_predictions
 from bertvision.tasks.base import Task
@@ -17,8 +18,11 @@ def evaluate(predictions: Predictions | Sequence[Predictions], task: Task) -> Bo
 
 def board_of(judged: Sequence[Judged], task: Task) -> Board:
     """The leaderboard of predictors that are judged already."""
+    splits = sorted({one.predictions.split for one in judged})
+    if len(splits) != 1:
+        raise BadInput(f"a leaderboard needs predictions of one split, got {', '.join(splits) or 'none'}")
     ranked = sorted(judged, key=lambda one: -one.choice_score(task.metric))
-    return Board(task.name, ranked[0].predictions.split, task.metric, tuple(_row(one) for one in ranked))
+    return Board(task.name, splits[0], task.metric, tuple(_row(one) for one in ranked))
 
 
 def _row(judged: Judged) -> Row:

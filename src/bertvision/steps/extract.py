@@ -7,6 +7,7 @@ store made from anything else is refused, never mixed.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from bertvision.config import ExtractConfig, updated
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.records import SPLITS
+from bertvision.records import SPLITS, Window
 from bertvision.registry import choose_layers
 from bertvision.runtime import Timer, file_sha256, progress_bar, write_json
 from bertvision.steps.inputs import (
@@ -26,7 +27,6 @@ from bertvision.steps.inputs import (
     window_settings,
 )
 from bertvision.steps.shard_maker import ShardMaker
-from bertvision.store.codec import codec_dtype
 from bertvision.store.fingerprint import FORMAT, differences, hash_json
 from bertvision.store.plan import plan_batches, plan_shards
 from bertvision.store.shards import write_shard
@@ -46,26 +46,36 @@ def extract(
     fingerprint = store_fingerprint(encoder, task, config)
     if _finished(folder, fingerprint):
         return Store(folder)
-    _start(folder, fingerprint, task)
+    # All that can be wrong with the input shows before anything is written.
+    windows = {split: split_windows(task, split, encoder) for split in SPLITS}
     layers = choose_layers(config.layers, encoder.layers)
     runner = ShardMaker(encoder, layers, config)
-    splits = {split: _write_split(split, task, encoder, runner, folder, config) for split in SPLITS}
-    shape = task_shape(task, len(layers), encoder.width)
-    manifest = {
-        "format": FORMAT,
-        "id": hash_json(fingerprint)[:16],
-        "fingerprint": fingerprint,
-        "shape": asdict(shape),
-        "layers": list(layers),
-        "dtype": config.dtype,
-        "encoder": {"name": encoder.name, "parameters": encoder.parameters, "record": dict(encoder.record)},
-        "own": None if encoder.own is None else encoder.own.spec,
-        "splits": splits,
-        "seconds": timer.seconds,
-    }
+    _start(folder, fingerprint, task)
+    splits = {split: _write_split(folder / split, windows[split], runner, config) for split in SPLITS}
+    manifest = _manifest(encoder, task, config, fingerprint) | {"splits": splits, "seconds": timer.seconds}
     write_json(folder / MANIFEST, manifest)
     (folder / STARTED).unlink()
     return Store(folder)
+
+
+def _manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    """What a store is, without what its shards hold."""
+    layers = choose_layers(config.layers, encoder.layers)
+    return {
+        "format": FORMAT,
+        "id": hash_json(fingerprint)[:16],
+        "fingerprint": fingerprint,
+        "shape": asdict(task_shape(task, len(layers), encoder.width)),
+        "layers": list(layers),
+        "dtype": config.dtype,
+        "encoder": {
+            "name": encoder.name,
+            "layers": encoder.layers,
+            "parameters": encoder.parameters,
+            "record": dict(encoder.record),
+        },
+        "own": None if encoder.own is None else encoder.own.spec,
+    }
 
 
 def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
@@ -77,7 +87,7 @@ def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> di
         "data": data_hash(task),
         "windows": window_settings(task),
         "dtype": config.dtype,
-        "layers": config.layers,
+        "layers": list(choose_layers(config.layers, encoder.layers)),
         "plan": plan,
         "format": FORMAT,
     }
@@ -91,18 +101,25 @@ def _finished(folder: Path, fingerprint: dict[str, Any]) -> bool:
 
 
 def _start(folder: Path, fingerprint: dict[str, Any], task: Task) -> None:
-    """Claim the folder: new, or begun by the very same extraction."""
+    """Claim the folder: new, begun by the very same extraction, or by another that got no shard done."""
     started = folder / STARTED
     if started.exists():
-        _refuse_other(folder, json.loads(started.read_text(encoding="utf-8")), fingerprint)
-    elif folder.exists() and any(folder.iterdir()):
+        if any(folder.glob("*/shard-*.safetensors")):
+            _refuse_other(folder, _read_started(started), fingerprint)
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is not empty and is no store; choose an empty folder with --to")
+    write_json(started, fingerprint)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         save_task(task, folder / "task")
     except OSError as error:
         raise BadInput(f"cannot write a store at {folder}: {error.strerror or error}; choose another --to") from error
-    write_json(started, fingerprint)
+
+
+def _read_started(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}; delete {path.parent} and extract again") from error
 
 
 def _refuse_other(folder: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -111,20 +128,17 @@ def _refuse_other(folder: Path, stored: dict[str, Any], wanted: dict[str, Any]) 
         raise BadInput(f"store {folder} was made from something else: {'; '.join(found)}; choose another folder")
 
 
-def _write_split(
-    split: str, task: Task, encoder: Encoder, runner: ShardMaker, folder: Path, config: ExtractConfig
-) -> dict[str, Any]:
+def _write_split(folder: Path, windows: Sequence[Window], runner: ShardMaker, config: ExtractConfig) -> dict[str, Any]:
     """All shards of a split; those that are there already are kept."""
-    windows = split_windows(task, split, encoder)
     lengths = [len(window) for window in windows]
     batches = plan_batches(lengths, config.batch_tokens, config.seed)
-    per_token = len(runner.layers) * encoder.width * codec_dtype(config.dtype).itemsize
+    per_token = len(runner.layers) * runner.width * runner.dtype.itemsize
     shards = plan_shards(batches, lengths, per_token, config.shard_mb)
     entries = []
-    with progress_bar(f"extract {split}", len(windows), "window") as advance:
+    with progress_bar(f"extract {folder.name}", len(windows), "window") as advance:
         for number, shard in enumerate(shards):
             planned = [batches[i] for i in shard]
-            path = folder / split / f"shard-{number:05d}.safetensors"
+            path = folder / f"shard-{number:05d}.safetensors"
             if path.exists():
                 advance(sum(len(batch) for batch in planned))
                 digest = file_sha256(path)

@@ -39,10 +39,12 @@ class Split(Protocol):
 
 
 class Source(Protocol):
-    """Splits of states by name."""
+    """Splits of states by name, and which of the encoder's states they hold."""
 
     shape: Shape
 
+    @property
+    def layers(self) -> Sequence[int]: ...
     def __getitem__(self, split: str) -> Split: ...
 
 
@@ -59,18 +61,31 @@ def fit(
     if not heads or not seeds:
         raise BadInput("fit needs at least one head and one seed, e.g. --head learned-pool --seeds 0,1")
     task = task or _stored_task(store)
-    device = choose_device(config.device)
-    train, inner, table = store["train"], store["inner"], store["inner"].table()
+    device, train = choose_device(config.device), store["train"]
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
     steps = config.epochs * train.batch_count(config.batch)
-    runners = [_Runner(spec, seed, store.shape, config, steps, device) for spec in specs for seed in seeds]
+    runners = [
+        _Runner(spec, seed, store.shape, config, steps, device) for spec in specs for seed in dict.fromkeys(seeds)
+    ]
     for epoch in range(1, config.epochs + 1):
-        live = [runner for runner in runners if not runner.failed]
-        _train_epoch(live, train, config, epoch)
-        outputs = _outputs(live, inner, config.batch)
-        for runner, logits in zip(live, outputs, strict=True):
+        _train_epoch(_live(runners), train, config, epoch)
+        _judge_epoch(_live(runners), store["inner"], task, config, epoch)
+        if not _live(runners):
+            break
+    return _results(runners, tuple(store.layers))
+
+
+def _live(runners: Sequence[_Runner]) -> list[_Runner]:
+    return [runner for runner in runners if not runner.failed]
+
+
+def _judge_epoch(runners: Sequence[_Runner], inner: Split, task: Task, config: FitConfig, epoch: int) -> None:
+    """Score every head on inner; one whose last step made its outputs infinite has diverged as well."""
+    table = inner.table()
+    for runner, logits in zip(runners, _outputs(runners, inner, config.batch), strict=True):
+        runner.failed = not all(np.isfinite(row).all() for row in logits)
+        if not runner.failed:
             runner.finish_epoch(epoch, logits, judge_inner(task, logits, table), task.metric)
-    return _results(runners)
 
 
 def _train_epoch(runners: Sequence[_Runner], train: Split, config: FitConfig, epoch: int) -> None:
@@ -153,7 +168,7 @@ class _Runner:
             self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
             self.threshold = verdict.threshold
 
-    def result(self) -> FittedHead:
+    def result(self, states: tuple[int, ...]) -> FittedHead:
         self.head.load_state_dict(self.best)
         return FittedHead(
             spec=self.spec,
@@ -164,15 +179,17 @@ class _Runner:
             seconds=self.seconds,
             inner=tuple(self.best_outputs),
             threshold=self.threshold,
+            states=states,
         )
 
 
-def _results(runners: Sequence[_Runner]) -> list[FittedHead]:
-    """What was fitted; a head that diverged before its first epoch ended is reported and left out."""
+def _results(runners: Sequence[_Runner], states: tuple[int, ...]) -> list[FittedHead]:
+    """What was fitted; a head that diverged is reported, and left out unless an epoch ended well before."""
     for runner in runners:
         if runner.failed:
-            say(f"head {runner.spec} seed {runner.seed} diverged (loss not finite); lower --set fit.lr")
-    good = [runner.result() for runner in runners if runner.best]
+            fate = f"its epoch {runner.best_epoch} is kept" if runner.best else "it is left out"
+            say(f"head {runner.spec} seed {runner.seed} diverged (not finite), {fate}; lower --set fit.lr")
+    good = [runner.result(states) for runner in runners if runner.best]
     if not good:
         raise ArithmeticError("every head diverged: lower the learning rate, e.g. --set fit.lr=1e-4")
     return good

@@ -31,6 +31,7 @@ class FittedHead:
     seconds: float
     inner: tuple[NDArray[np.float32], ...]  # outputs on inner at the best epoch, in window order
     threshold: float | None = None  # no-answer threshold, fitted on inner
+    states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
 
     @property
     def parameters(self) -> int:
@@ -59,6 +60,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
         "history": list(fitted.history),
         "seconds": fitted.seconds,
         "threshold": fitted.threshold,
+        "states": list(fitted.states),
         "layers": list(fitted.head.layer_ids),
         "layer_weights": None if weights is None else weights.tolist(),
         "made_from": made_from,
@@ -80,6 +82,7 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
         seconds=facts["seconds"],
         inner=tuple(load_outputs(folder / "inner.safetensors")),
         threshold=facts["threshold"],
+        states=tuple(facts.get("states", [])),
     )
     return fitted, facts["made_from"]
 

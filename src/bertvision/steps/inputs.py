@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any
 
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import Head, build_head
 from bertvision.records import Example, Shape, Window
-from bertvision.runtime import say
+from bertvision.registry import choose_layers
+from bertvision.runtime import say, seeded
 from bertvision.store.fingerprint import hash_json, hash_lines, hash_tensors
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.windows import make_windows
+
+NAMES_ONLY = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+"""Settings of a model that say where it came from, not what it computes."""
+
+PROBE = ("Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 [MASK]", "\tSECOND text \U0001f44d")
 
 
 def task_shape(task: Task, layers: int, width: int) -> Shape:
@@ -32,8 +41,10 @@ def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
     bad = BadRows(task.skip_bad)
     examples = [_scaled(example, task) for example in task[split]]
     windows = make_windows(examples, encoder.tokenizer, task.kind, task.max_length, task.overlap, bad)
+    if not windows:
+        raise BadInput(f"no example of the {split} split can be put to the encoder; {bad}")
     if bad.counts:
-        say(f"{split}: no window for {bad}; they count as not answered")
+        say(f"{split}: {bad}; a question without a window counts as not answered")
     return windows
 
 
@@ -51,6 +62,17 @@ def plain_head(task: Task, encoder: Encoder) -> str:
     return "probe:read=pooled" if task.kind != "span" and encoder.has_pooler else "probe:layers=last1"
 
 
+def check_heads(specs: Sequence[str], task: Task, encoder: Encoder, layers: str) -> list[str]:
+    """Specs in canonical form, each once; one that cannot be fitted on these states is refused before they are made."""
+    shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
+    with seeded(0):
+        heads = [build_head(spec, shape) for spec in dict.fromkeys(specs)]
+    for head in heads:
+        if head.needs_pooled and not encoder.has_pooler:
+            raise BadInput(f"head {head.spec} needs the pooled CLS, which encoder {encoder.name} does not have")
+    return list(dict.fromkeys(head.spec for head in heads))
+
+
 def own_head(encoder: Encoder) -> Head | None:
     """The module of the head that an encoder was tuned with."""
     if encoder.own is None:
@@ -61,23 +83,36 @@ def own_head(encoder: Encoder) -> Head | None:
 
 
 def encoder_hash(encoder: Encoder) -> str:
-    """Weights by name, the own head's included."""
+    """Weights by name and the settings that they are used with, the own head's included.
+
+    Equal weights with another number of attention heads, or an own head on another layer, give
+    other states and outputs.
+    """
+    config = json.loads(encoder.model.config.to_json_string(use_diff=False))
+    used = {key: value for key, value in config.items() if key not in NAMES_ONLY}
     own = encoder.own.state if encoder.own else {}
-    tensors = list(encoder.model.state_dict().items())
-    return hash_tensors([*tensors, *((f"own.{key}", value) for key, value in own.items())])
+    weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
+    return hash_json([weights, used, encoder.own.spec if encoder.own else None])
 
 
 def tokenizer_hash(encoder: Encoder) -> str:
-    return hash_json(encoder.tokenizer.backend_tokenizer.get_vocab())
+    """The vocabulary, and what it makes of a line that shows case, accents, signs, blanks and the order of a pair.
+
+    A tokenizer's own description is no better: it changes when it is saved and loaded.
+    """
+    shown = encoder.tokenizer(*PROBE)
+    return hash_json([encoder.tokenizer.backend_tokenizer.get_vocab(), dict(shown)])
 
 
 def data_hash(task: Task) -> str:
-    """Texts and labels of all splits, in order."""
-    return hash_lines(
+    """What is asked, and the texts and labels of all splits, in order."""
+    asked = asdict(replace(task, splits={}, skipped={}, skip_bad=False, max_length=0, overlap=0))
+    rows = (
         [split, e.id, e.text, e.pair, [(a.text, a.start) for a in e.answers], e.label]
         for split in task.splits
         for e in task[split]
     )
+    return hash_lines(chain([asked], rows))
 
 
 def window_settings(task: Task) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def judge(task: Task, split: str, logits: Logits, table: WindowTable, threshold:
     examples = task[split]
     if task.kind == "span":
         return _judge_spans(task, examples, decode(logits, table, len(examples)), threshold)
-    values = example_outputs(logits, table, len(examples))  # (examples, outputs)
+    values = example_outputs(logits, table, len(examples), task.merge_label)  # (examples, outputs)
     gold = np.array([example.label for example in examples])
     if task.kind == "classify":
         picked = values.argmax(1)
@@ -112,9 +112,29 @@ def _golds(examples: Sequence[Example]) -> dict[str, list[str]]:
     return _golds_of(tuple(examples))
 
 
-def example_outputs(logits: Logits, table: WindowTable, examples: int) -> NDArray[np.float64]:
-    """Mean output over an example's windows (examples, outputs)."""
+def example_outputs(
+    logits: Logits, table: WindowTable, examples: int, any_label: int | None = None
+) -> NDArray[np.float64]:
+    """Outputs of each example (examples, outputs): the mean over its windows.
+
+    With ``any_label`` one window that gives this label is enough for it: the window where
+    logit of the label - largest other logit is largest speaks for the example.
+    """
     values = np.asarray(np.stack(list(logits)), np.float64)  # (windows, outputs)
+    if any_label is not None:
+        return _surest_outputs(values, table.example, examples, any_label)
     sums = np.zeros((examples, values.shape[1]))
     np.add.at(sums, table.example, values)
     return sums / np.maximum(np.bincount(table.example, minlength=examples), 1)[:, None]
+
+
+def _surest_outputs(
+    values: NDArray[np.float64], example: NDArray[np.int64], examples: int, label: int
+) -> NDArray[np.float64]:
+    """The outputs of the window that leans most to ``label``; without a window nothing says so."""
+    lean = values[:, label] - np.delete(values, label, axis=1).max(1)  # (windows,)
+    order = np.argsort(lean, kind="stable")
+    outputs = np.zeros((examples, values.shape[1]))
+    outputs[:, label] = -ALWAYS_NULL
+    outputs[example[order]] = values[order]  # of several rows for one example the last is kept
+    return outputs

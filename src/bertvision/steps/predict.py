@@ -53,6 +53,8 @@ def predict_own(split: StoredSplit) -> Predictions:
     if logits is None or inner_logits is None:
         raise BadInput("this encoder was not tuned with a head, so it has no predictions of its own")
     encoder = manifest["encoder"]
+    # The own head saw all of the encoder's states, also where only some are stored.
+    shape = replace(split.shape, layers=int(encoder.get("layers", split.shape.layers)))
     inner = Predictions(
         name="encoder",
         spec=manifest["own"],
@@ -60,7 +62,7 @@ def predict_own(split: StoredSplit) -> Predictions:
         split="inner",
         logits=inner_logits,
         table=split.store["inner"].table(),
-        parameters=build_head(manifest["own"], split.shape).parameters_count + int(encoder["parameters"]),
+        parameters=build_head(manifest["own"], shape).parameters_count + int(encoder["parameters"]),
         encoder_parameters=int(encoder["parameters"]),
         seconds=float(encoder["record"].get("cost", {}).get("seconds", 0.0)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -37,13 +37,21 @@ def hash_lines(lines: Iterable[Any]) -> str:
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What two fingerprints disagree on, one phrase each."""
-    keys = sorted(set(stored) | set(wanted))
+    """What two fingerprints disagree on, one phrase each; a setting inside a section is named, not the section."""
+    old, new = dict(_flat(stored)), dict(_flat(wanted))
     return [
-        f"{key} is {_short(stored.get(key))} there and {_short(wanted.get(key))} here"
-        for key in keys
-        if stored.get(key) != wanted.get(key)
+        f"{key} is {_short(old.get(key))} there and {_short(new.get(key))} here"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
     ]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def _short(value: Any) -> str:

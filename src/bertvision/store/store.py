@@ -11,6 +11,7 @@ import numpy as np
 
 from bertvision.errors import BadInput
 from bertvision.records import LayerBatch, Shape, WindowTable
+from bertvision.store.fingerprint import FORMAT
 from bertvision.store.plan import reading_batches
 from bertvision.store.shards import Shard, layer_batch, read_shard
 
@@ -30,6 +31,11 @@ class Store:
     def id(self) -> str:
         """Short name of the content: equal for equal fingerprints."""
         return str(self.manifest["id"])
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Which of the encoder's states are stored."""
+        return tuple(self.manifest["layers"])
 
     def __getitem__(self, split: str) -> StoredSplit:
         if split not in self.manifest["splits"]:
@@ -81,12 +87,14 @@ class StoredSplit:
         example, cls = np.zeros(self.windows, np.int64), np.zeros(self.windows, np.int64)
         targets = np.zeros((self.windows, 2 if self.shape.kind == "span" else 1))
         offsets: list[Any] = [None] * self.windows
+        input_ids: list[Any] = [None] * self.windows
         for shard in self.shards():
-            at = shard["windows"].numpy()
+            at, lengths = shard["windows"].numpy(), shard["lengths"].tolist()
             example[at], cls[at], targets[at] = shard["examples"], shard["cls"], shard["targets"]
-            for number, rows in zip(at.tolist(), shard["offsets"].split(shard["lengths"].tolist()), strict=True):
-                offsets[number] = rows.numpy()
-        return WindowTable(example, cls, offsets, targets)
+            ragged = zip(at.tolist(), shard["offsets"].split(lengths), shard["input_ids"].split(lengths), strict=True)
+            for number, places, ids in ragged:
+                offsets[number], input_ids[number] = places.numpy(), ids.numpy()
+        return WindowTable(example, cls, offsets, targets, input_ids)
 
     def own_logits(self) -> list[np.ndarray] | None:
         """The encoder's own outputs in window order, if it was tuned with a head."""
@@ -103,11 +111,15 @@ class StoredSplit:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a finished store; without one the store is not finished, or not a store."""
+    path = folder / MANIFEST
     try:
-        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise BadInput(
             f"no finished store at {folder} (no {MANIFEST}); run: bertvision extract TASK ... --to {folder}"
         ) from error
-    except (OSError, json.JSONDecodeError) as error:
-        raise BadInput(f"{folder / MANIFEST} cannot be read: {error}; delete the store and extract again") from error
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read: {error}; delete the store and extract again") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise BadInput(f"{path} is not the manifest of a store of format {FORMAT}; extract again, into another folder")
+    return manifest

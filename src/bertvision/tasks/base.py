@@ -39,6 +39,7 @@ class Task:
     overlap: int = 128
     center: float = 0.0  # values are learned as (value - center) / spread
     spread: float = 1.0
+    merge: str = "mean"  # of an example's windows: their mean, or any-LABEL: one that gives this label is enough
     skip_bad: bool = False
     skipped: Mapping[str, int] = field(default_factory=dict)
 
@@ -47,11 +48,22 @@ class Task:
         """Numbers a head gives: start and end, one per label, or the value."""
         return {"span": 2, "classify": len(self.labels), "regress": 1}[self.kind]
 
+    @property
+    def merge_label(self) -> int | None:
+        """Under ``any-LABEL`` that label's number; None for the mean."""
+        return None if self.merge == "mean" else self.labels.index(self.merge.removeprefix("any-"))
+
     def __getitem__(self, split: str) -> tuple[Example, ...]:
         return self.splits[split]
 
 
 TASKS: Registry[Callable[..., Task]] = Registry("task", "bertvision.tasks")
+"""Loaders by name; a loader may have ``defaults``: recipe settings by section that suit its task."""
+
+
+def task_defaults(name: str) -> Mapping[str, Mapping[str, object]]:
+    """What a task sets differently from the defaults of a recipe; nothing for most, or for a name unknown."""
+    return getattr(TASKS[name], "defaults", {}) if name in TASKS else {}
 
 
 def load_task(name: str, **options: object) -> Task:
@@ -99,14 +111,15 @@ class BadRow(Exception):
 class BadRows:
     """Bad rows end the loading, or are counted and left out if the user asked for that."""
 
-    def __init__(self, skip: bool) -> None:
+    def __init__(self, skip: bool, advice: str = "--skip-bad leaves such rows out and counts them") -> None:
         self.skip = skip
+        self.advice = f" ({advice})" if advice else ""
         self.counts: Counter[str] = Counter()
 
     def add(self, reason: str, where: str, detail: str) -> None:
         """``reason`` is what to count by; ``where`` is file and row; ``detail`` says got, expected, do."""
         if not self.skip:
-            raise BadInput(f"{where}: {reason}: {detail} (--skip-bad leaves such rows out and counts them)")
+            raise BadInput(f"{where}: {reason}: {detail}{self.advice}")
         self.counts[reason] += 1
 
     @contextmanager

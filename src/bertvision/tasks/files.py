@@ -52,6 +52,17 @@ def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterato
     return reader(path, encoding, bad)
 
 
+def read_headerless(path: Path, names: Sequence[str], bad: BadRows) -> Iterator[Row]:
+    """The good rows of a TSV file without a header, e.g. CoLA's; ``names`` are those of all its columns."""
+    for number, line in enumerate(_lines(path, None, newline="\n"), start=1):
+        cells = line.rstrip("\r\n").split("\t")
+        with bad.row(f"{path}, line {number}"):
+            if len(cells) != len(names):
+                columns = ", ".join(names)
+                raise BadRow("wrong number of cells", f"got {len(cells)}, expected {len(names)}: {columns}, no header")
+            yield number, dict(zip(names, cells, strict=True))
+
+
 def _csv_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
     advice = "put cells that hold the separator in double quotes"
     return _under_header(path, _csv_records(path, encoding, bad), bad, advice)

@@ -99,19 +99,24 @@ def n_best(decoded: Decoded, context: str, threshold: float | None, count: int) 
     The null score enters lowered by the threshold, so that "no answer" is the likeliest entry
     exactly when the threshold says so.
     """
-    entries = [(one.score, one.start, one.end, context[one.start : one.end]) for one in decoded.candidates]
-    if threshold is not None or not entries:
-        entries.append((decoded.null - (threshold or 0.0), 0, 0, ""))
-    scores = np.array([entry[0] for entry in entries])
-    probabilities = np.exp(scores - scores.max())
-    probabilities /= probabilities.sum()
-    order = np.argsort(-probabilities, kind="stable")[:count]
+    told = threshold is not None or not decoded.candidates
+    entries = _with_nothing(decoded, threshold or 0.0) if told else list(decoded.candidates)
+    scores = np.array([one.score for one in entries])
+    weights = np.exp(scores - scores.max())
+    shares = (weights / weights.sum()).tolist()
     return [
-        {
-            "answer": entries[i][3],
-            "score": float(probabilities[i]),
-            "start": entries[i][1],
-            "end": entries[i][2],
-        }
-        for i in order
+        {"answer": context[one.start : one.end], "score": share, "start": one.start, "end": one.end}
+        for one, share in list(zip(entries, shares, strict=True))[:count]
     ]
+
+
+def _with_nothing(decoded: Decoded, threshold: float) -> list[Candidate]:
+    """The candidates and, as an empty one, "no answer", best first; rounding must not overrule the threshold."""
+    if not decoded.candidates:
+        return [Candidate(0, 0, 0.0)]
+    best, null = decoded.candidates[0].score, decoded.null - threshold
+    if decoded.no_answer_score <= threshold:
+        listed = [*decoded.candidates, Candidate(0, 0, min(null, best))]
+    else:
+        listed = [Candidate(0, 0, max(null, best)), *decoded.candidates]
+    return sorted(listed, key=lambda one: -one.score)

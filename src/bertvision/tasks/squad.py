@@ -22,6 +22,7 @@ def load_squad(
     train: PathsLike,
     dev: PathsLike | None = None,
     *,
+    extra: PathsLike | None = None,
     limit: int | None = None,
     skip_bad: bool = False,
     max_length: int = 384,
@@ -31,6 +32,8 @@ def load_squad(
 
     Without ``dev``, a tenth of the articles is cut off for it. ``limit`` takes that many training
     questions, spread over all files by a hash of their ids, and leaves at most as many for dev.
+    ``extra`` files are learned from too but never get into inner: what is fitted there, above all
+    the no-answer threshold, must see the mix of questions that will be asked.
     """
     check_whole("max_length", max_length, 1)
     check_whole("overlap", overlap, 0)
@@ -38,10 +41,12 @@ def load_squad(
     no_answer = name == "squad2"
     questions = read_squad(as_paths("train", train), bad, seen, no_answer)
     held_out = None if dev is None else read_squad(as_paths("dev", dev), bad, seen, no_answer)
+    more = [] if extra is None else read_squad(as_paths("extra", extra), bad, seen, no_answer)
+    splits = make_splits(questions, held_out, stratify=False, limit=limit)
     return Task(
         name=name,
         kind="span",
-        splits=make_splits(questions, held_out, stratify=False, limit=limit),
+        splits={**splits, "train": (*splits["train"], *more)},
         metric="f1",
         no_answer=no_answer,
         max_length=max_length,
@@ -77,5 +82,10 @@ def _check_new(name: str, where: str, seen: dict[str, str]) -> None:
     seen[name] = where
 
 
-TASKS.register("squad1")(partial(load_squad, "squad1"))
-TASKS.register("squad2")(partial(load_squad, "squad2"))
+for _name, _about in (
+    ("squad1", "SQuAD JSON; every question has an answer in its context."),
+    ("squad2", "SQuAD JSON; a question may have no answer in its context, and the model may say so."),
+):
+    _loader = partial(load_squad, _name)
+    _loader.__doc__ = _about
+    TASKS.register(_name)(_loader)

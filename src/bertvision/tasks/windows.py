@@ -2,19 +2,23 @@
 
 Question first, only the context is cut, neighbouring windows share ``overlap`` tokens. Answers are
 aligned by character offsets; a window that does not hold the whole answer is labelled at its CLS
-token, which is how "no answer here" is taught and scored.
+token, which is how "no answer here" is taught and scored. Labelled pairs are cut in the same way if
+``overlap`` is more than 0; else they are one window, and what is too long is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.errors import BadInput, shorten
-from bertvision.records import NO_OFFSET, Example, Kind, Window
+from bertvision.records import NO_OFFSET, Answer, Example, Kind, Window
 from bertvision.tasks.base import BadRows
 
 Tokenizer = Any
@@ -24,6 +28,11 @@ CHUNK = 512
 LEAST_ROOM = 8
 """Context tokens a window must have room for beside the question."""
 
+UNANSWERABLE = 1.0
+"""Label of a window without the answer, where a label says whether there is one."""
+
+Target = Callable[[Example, NDArray[np.int32], int], tuple[float, ...]]
+
 
 def make_windows(
     examples: Sequence[Example], tokenizer: Tokenizer, kind: Kind, max_length: int, overlap: int, bad: BadRows
@@ -32,29 +41,54 @@ def make_windows(
     cls_id = getattr(tokenizer, "cls_token_id", None)
     if cls_id is None or not getattr(tokenizer, "is_fast", False):
         raise BadInput("this encoder's tokenizer has no CLS token or no fast version; choose a BERT-like encoder")
-    cut = _span_windows if kind == "span" else _text_windows
+    _check_length(examples, tokenizer, kind, max_length, overlap)
+    overlapping = partial(_overlapping_windows, target=_span_target if kind == "span" else _label_target)
     windows: list[Window] = []
     for first in range(0, len(examples), CHUNK):
         chunk = list(enumerate(examples[first : first + CHUNK], first))
-        windows.extend(cut(chunk, tokenizer, max_length, overlap, bad))
+        for several, part in groupby(chunk, lambda item: _is_overlapping(item[1], kind, overlap)):
+            cut = overlapping if several else _text_windows
+            windows.extend(cut(list(part), tokenizer, max_length, overlap, bad))
     return windows
+
+
+def _is_overlapping(example: Example, kind: Kind, overlap: int) -> bool:
+    """Whether a text may need several windows; decided by itself, so that company changes nothing."""
+    return kind == "span" or (kind == "classify" and overlap > 0 and example.pair is not None)
+
+
+def _check_length(examples: Sequence[Example], tokenizer: Tokenizer, kind: Kind, max_length: int, overlap: int) -> None:
+    """Below its special tokens a tokenizer cuts nothing at all, and says nothing about it."""
+    special = tokenizer.num_special_tokens_to_add(pair=any(example.pair is not None for example in examples))
+    several = kind == "span" or any(_is_overlapping(example, kind, overlap) for example in examples)
+    least = special + 1 + (LEAST_ROOM if several else 0)
+    if max_length < least:
+        raise BadInput(f"--max-length {max_length} leaves no room beside the special tokens; expected at least {least}")
 
 
 def _text_windows(
     chunk: Sequence[tuple[int, Example]], tokenizer: Tokenizer, max_length: int, overlap: int, bad: BadRows
 ) -> Iterator[Window]:
     """One window per text or pair; what is too long is cut, the longer text of a pair first."""
-    pairs = [example.pair or "" for _, example in chunk] if any(e.pair is not None for _, e in chunk) else None
-    texts = [example.text for _, example in chunk]
-    encoded = tokenizer(texts, pairs, truncation=True, max_length=max_length)
-    for (index, example), encoding in zip(chunk, encoded.encodings, strict=True):
+    # Texts alone and pairs are encoded apart: an empty second text is one special token more than none.
+    alone = [example.text for _, example in chunk if example.pair is None]
+    pairs = [(example.text, example.pair) for _, example in chunk if example.pair is not None]
+    encode = partial(tokenizer, truncation=True, max_length=max_length)
+    one, two = (iter(encode(texts).encodings if texts else ()) for texts in (alone, pairs))
+    for index, example in chunk:
+        encoding = next(one if example.pair is None else two)
         nowhere = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
         target = (float("nan") if example.label is None else float(example.label),)
         yield _window(index, encoding, nowhere, tokenizer.cls_token_id, target)
 
 
-def _span_windows(
-    chunk: Sequence[tuple[int, Example]], tokenizer: Tokenizer, max_length: int, overlap: int, bad: BadRows
+def _overlapping_windows(
+    chunk: Sequence[tuple[int, Example]],
+    tokenizer: Tokenizer,
+    max_length: int,
+    overlap: int,
+    bad: BadRows,
+    target: Target,
 ) -> Iterator[Window]:
     """Overlapping windows over each context, the question in front of each."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
@@ -65,7 +99,8 @@ def _span_windows(
             bad.add(
                 "question longer than the window",
                 f"question {shorten(example.id)}",
-                f"{len(question.ids)} tokens, at most {max_length - special - LEAST_ROOM} fit; raise --max-length",
+                f"{len(question.ids)} tokens, at most {max_length - special - LEAST_ROOM} fit; "
+                "shorten it or raise --max-length",
             )
             continue
         # A long question leaves little room; an overlap as large as the room would never move on.
@@ -80,7 +115,7 @@ def _span_windows(
         for encoding in encoded.encodings:
             offsets = context_offsets(encoding, example.pair or "")
             cls = encoding.ids.index(tokenizer.cls_token_id)
-            yield _window(index, encoding, offsets, tokenizer.cls_token_id, _span_target(example, offsets, cls))
+            yield _window(index, encoding, offsets, tokenizer.cls_token_id, target(example, offsets, cls))
 
 
 def _window(index: int, encoding: Any, offsets: NDArray[np.int32], cls_id: int, target: tuple[float, ...]) -> Window:
@@ -90,7 +125,11 @@ def _window(index: int, encoding: Any, offsets: NDArray[np.int32], cls_id: int, 
 
 
 def context_offsets(encoding: Any, context: str) -> NDArray[np.int32]:
-    """Characters of the context under each token; RoBERTa's tokens lose the blank they carry in front."""
+    """Characters of the context under each token.
+
+    RoBERTa's tokens lose the blank they carry in front. A combining mark that the tokenizer dropped
+    (the accent of an e written as two characters) stays with the letter it is on.
+    """
     offsets = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
     for token, (sequence, (start, end)) in enumerate(zip(encoding.sequence_ids, encoding.offsets, strict=True)):
         if sequence != 1:
@@ -100,20 +139,37 @@ def context_offsets(encoding: Any, context: str) -> NDArray[np.int32]:
         while start < end and context[end - 1].isspace():
             end -= 1
         if start < end:
-            offsets[token] = start, end
+            offsets[token] = start, _with_marks(context, end)
     return offsets
 
 
-def _span_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, float]:
+def _with_marks(context: str, end: int) -> int:
+    while end < len(context) and not context[end].isascii() and unicodedata.category(context[end]) == "Mn":
+        end += 1
+    return end
+
+
+def _span_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, ...]:
     """First and last token of the first gold answer, or the CLS token twice."""
-    nothing = (float(cls), float(cls))
-    if not example.answers:
-        return nothing
-    answer = example.answers[0]
+    tokens = answer_tokens(example.answers[0], offsets) if example.answers else None
+    first, last = tokens or (cls, cls)
+    return float(first), float(last)
+
+
+def _label_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, ...]:
+    """The example's label; of one with answers only the windows that hold the first of them whole have it."""
+    if example.label is None:
+        return (float("nan"),)
+    elsewhere = example.answers and answer_tokens(example.answers[0], offsets) is None
+    return (UNANSWERABLE if elsewhere else float(example.label),)
+
+
+def answer_tokens(answer: Answer, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
+    """First and last token of an answer, None in a window that does not hold all of it."""
     start = answer.start + len(answer.text) - len(answer.text.lstrip())
     end = answer.start + len(answer.text.rstrip())
     tokens = np.flatnonzero(offsets[:, 0] != NO_OFFSET)
     if not len(tokens) or offsets[tokens[0], 0] > start or offsets[tokens[-1], 1] < end:
-        return nothing
+        return None
     inside = tokens[(offsets[tokens, 1] > start) & (offsets[tokens, 0] < end)]
-    return (float(inside[0]), float(inside[-1])) if len(inside) else nothing
+    return (int(inside[0]), int(inside[-1])) if len(inside) else None

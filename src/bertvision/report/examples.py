@@ -1,0 +1,180 @@
+"""Examples of what the best head gets right and wrong: chosen by a hash, so that nobody picked them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from bertvision.records import Example
+from bertvision.report.facts import Run
+from bertvision.report.labels import confusion_table
+from bertvision.report.lines import Line, best_head
+from bertvision.report.marks import Span, locate, marked
+from bertvision.report.markup import Html, Section, cut, facts, number, section, tag
+from bertvision.report.pictures import scatter
+from bertvision.scoring.squad import best_over_golds, exact, f1
+from bertvision.tasks.base import stable_hash
+
+SHOWN = 8
+LONGEST_TEXT = 600
+LONGEST_ANSWER = 200
+LONGEST_LABEL = 40
+MOST_POINTS = 1500
+"""A cloud of more points than this is thinned, by hash."""
+
+LEGEND = (
+    "In the contexts a solid line below marks the gold answer, a dashed frame the predicted one; small raised words "
+    "say the same."
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An example, what the head and the encoder said of it, and what sort of success or failure that is."""
+
+    example: Example
+    said: object
+    encoder: object  # None where the encoder said nothing
+    right: bool
+    sort: str
+
+
+def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
+    """Nothing if there is no head or its answers are not there."""
+    best = best_head(lines)
+    answers = run.answers.get((best.rows[0].name, best.rows[0].seed)) if best else None
+    if best is None or not answers:
+        return None
+    own = next((run.answers.get((line.name, None), {}) for line in lines if line.kind == "encoder"), {})
+    judge = {"span": _span_case, "classify": _label_case, "regress": _value_case}[run.task.kind]
+    shown = [example for example in run.task[run.board.split] if example.id in answers]
+    cases = [judge(run, example, answers[example.id], own.get(example.id)) for example in shown]
+    intro = f"What {best.name} (seed {best.rows[0].seed}) says about {run.board.split}."
+    write = {"span": _span_parts, "classify": _label_parts, "regress": _value_parts}[run.task.kind]
+    return section("examples", "Examples", *write(run, intro, cases))
+
+
+def _span_case(run: Run, example: Example, said: object, own: object) -> Case:
+    golds = [answer.text for answer in example.answers]
+    right = best_over_golds(exact, golds, str(said)) == 1.0
+    if right:
+        sort = "answer found" if golds else "rightly no answer"
+    elif not golds:
+        sort = "answered, but there is no answer"
+    else:
+        sort = "another answer" if said else "answer missed"
+    return Case(example, said, own, right, sort)
+
+
+def _label_case(run: Run, example: Example, said: object, own: object) -> Case:
+    gold = _label(run, example)
+    taken = f"{cut(gold, LONGEST_LABEL)} taken for {cut(str(said), LONGEST_LABEL)}"
+    return Case(example, said, own, said == gold, cut(gold, LONGEST_LABEL) if said == gold else taken)
+
+
+def _label(run: Run, example: Example) -> str:
+    return run.task.labels[int(example.label or 0)]
+
+
+def _value_case(run: Run, example: Example, said: object, own: object) -> Case:
+    return Case(example, said, own, False, f"off by {number(_error(example, said))}")
+
+
+def _error(example: Example, said: object) -> float:
+    return abs(float(str(said)) - float(example.label or 0.0))
+
+
+def choose(cases: Iterable[Case], count: int = SHOWN) -> list[Case]:
+    """Sorts in turn, the commonest first; within a sort the order of the ids' hashes."""
+    sorts: dict[str, list[Case]] = {}
+    for case in sorted(cases, key=lambda case: stable_hash(case.example.id)):
+        sorts.setdefault(case.sort, []).append(case)
+    queues = sorted(sorts.values(), key=lambda queue: (-len(queue), queue[0].sort))
+    turns = max((len(queue) for queue in queues), default=0)
+    return [queue[turn] for turn in range(turns) for queue in queues if turn < len(queue)][:count]
+
+
+def _span_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
+    return [tag("p", f"{intro} {LEGEND}"), _counts(cases), *_both(cases, _span_card)]
+
+
+def _label_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
+    pairs = [(_label(run, case.example), str(case.said)) for case in cases]
+    table = confusion_table(run.task.labels, pairs)
+    return [tag("p", intro), table, *_both(cases, lambda case: _text_card(case, _label(run, case.example)))]
+
+
+def _value_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
+    worst = sorted(cases, key=lambda case: (-_error(case.example, case.said), case.example.id))[:SHOWN]
+    drawn = sorted(cases, key=lambda case: stable_hash(case.example.id))[:MOST_POINTS]
+    points = [(float(case.example.label or 0.0), float(str(case.said)), case.example.id) for case in drawn]
+    caption = "Each dot is an example: gold value across, predicted value up; on the dashed line both are equal."
+    cards = [_text_card(case, _told(case.example.label)) for case in worst]
+    picture = tag("figure", scatter(points), tag("figcaption", caption))
+    return [tag("p", intro), picture, tag("h3", "Largest errors"), tag("div", *cards, class_="cards")]
+
+
+def _counts(cases: Sequence[Case]) -> Html:
+    """How often each sort of success and failure occurs."""
+    counts: dict[tuple[bool, str], int] = {}
+    for case in cases:
+        counts[case.right, case.sort] = counts.get((case.right, case.sort), 0) + 1
+    ranked = sorted(counts.items(), key=lambda item: (not item[0][0], -item[1], item[0][1]))
+    pairs = [
+        (f"{_verdict(right)}: {sort}", f"{count:,} ({100 * count / len(cases):.0f} %)")
+        for (right, sort), count in ranked
+    ]
+    return facts(pairs, class_="tiles")
+
+
+def _verdict(right: bool) -> str:
+    return "right" if right else "wrong"
+
+
+def _both(cases: Sequence[Case], card: Callable[[Case], Html]) -> list[Html]:
+    parts = []
+    for right in (False, True):
+        group = [case for case in cases if case.right == right]
+        title = f"{_verdict(right).capitalize()}: {len(group):,} of {len(cases):,}"
+        parts += [tag("h3", title), tag("div", *(card(case) for case in choose(group)), class_="cards")]
+    return parts
+
+
+def _span_card(case: Case) -> Html:
+    context = case.example.pair or ""
+    golds: list[Span] = sorted({(answer.start, answer.start + len(answer.text)) for answer in case.example.answers})
+    said = locate(str(case.said), context, [start for start, _ in golds])
+    texts = list(dict.fromkeys(answer.text for answer in case.example.answers))
+    overlap = best_over_golds(f1, texts, str(case.said))
+    shared = f" (F1 {100 * overlap:.0f})" if 0 < overlap < 1 else ""
+    told = [
+        ("gold", _told(" / ".join(texts))),
+        ("predicted", tag("span", _told(case.said), shared)),
+        *_encoder(case),
+    ]
+    question = tag("h4", cut(case.example.text, LONGEST_TEXT), dir="auto")
+    return _card(case, [question, tag("p", marked(context, golds, said), dir="auto", class_="context")], told)
+
+
+def _text_card(case: Case, gold: object) -> Html:
+    texts = [case.example.text, *([case.example.pair] if case.example.pair else [])]
+    parts = [tag("p", cut(text, LONGEST_TEXT), dir="auto", class_="context") for text in texts]
+    told = [("gold", gold), ("predicted", _told(case.said)), *_encoder(case)]
+    return _card(case, parts, told)
+
+
+def _encoder(case: Case) -> list[tuple[str, object]]:
+    return [] if case.encoder is None else [("encoder", _told(case.encoder))]
+
+
+def _told(said: object) -> object:
+    """An answer as one reads it: no answer is said in words, values are rounded."""
+    if said is None or said == "":
+        return tag("em", "no answer")
+    return number(said, 3) if isinstance(said, float) else cut(str(said), LONGEST_ANSWER)
+
+
+def _card(case: Case, content: Sequence[Html], told: Sequence[tuple[str, object]]) -> Html:
+    top = tag("p", tag("span", case.sort, class_="tag"), tag("small", cut(case.example.id, LONGEST_TEXT)), class_="top")
+    look = "card right" if case.right else "card wrong"
+    return tag("article", top, *content, facts(told), class_=look)

@@ -1,0 +1,135 @@
+"""What a run folder holds, gathered: the report is made from this and from nothing else.
+
+Only the leaderboard must be there. A run made by ``bertvision fit STORE --out RUN`` has no recipe
+and no encoder, and its store lies elsewhere; what is missing stays empty and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bertvision.errors import BadInput
+from bertvision.records import Board, Row
+from bertvision.runtime import RunLog, folder_bytes
+from bertvision.tasks.base import Task
+
+STORE_SOURCE = "source.json"
+"""Names the store of a run whose store lies elsewhere."""
+
+
+@dataclass(frozen=True)
+class HeadFacts:
+    """How one head was fitted with one seed."""
+
+    spec: str
+    seed: int
+    best_epoch: int
+    history: tuple[Mapping[str, float], ...]
+    seconds: float
+    states: tuple[str, ...]  # what each weight belongs to: the number of a state, or "pooled"
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything the report tells of."""
+
+    task: Task
+    board: Board
+    baseline: tuple[str, Mapping[str, float]] | None
+    advice: str
+    heads: tuple[HeadFacts, ...]
+    answers: Mapping[tuple[str, int | None], Mapping[str, Any]]  # (name, seed) -> example id -> answer
+    manifest: Mapping[str, Any]
+    encoder: Mapping[str, Any]  # name, record
+    sizes: Mapping[str, int]  # bytes of what each step left in the run
+    recipe: str
+    day: str
+
+
+def gather(folder: Path, task: Task) -> Run:
+    """Read a run folder."""
+    path = folder / "leaderboard.json"
+    document = _read(path)
+    if document is None:
+        raise BadInput(f"{path} is missing; make it with: bertvision evaluate {folder}")
+    rows = tuple(Row(**row) for row in document["rows"])
+    manifest = _read(_store(folder) / "manifest.json") or {}
+    baseline = document.get("baseline")
+    return Run(
+        task=task,
+        board=Board(document["task"], document["split"], document["metric"], rows),
+        baseline=(baseline["name"], baseline["scores"]) if baseline else None,
+        advice=document.get("advice", ""),
+        heads=_heads(folder, rows, manifest),
+        answers={(row.name, row.seed): found for row in rows if (found := _answers(folder, row))},
+        manifest=manifest,
+        # The one that made the states; the run's own may have been tuned again since.
+        encoder=manifest.get("encoder") or _read(folder / "encoder" / "bertvision.json") or {},
+        sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
+        recipe=_text(folder / "recipe.toml"),
+        day=_day(folder, path),
+    )
+
+
+def _read(path: Path) -> Any:
+    """A JSON document, or None where there is no such file (or no file could have that name)."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError:
+        return None
+    except ValueError as error:
+        raise BadInput(f"{path} cannot be read: {error}; delete it and run: bertvision evaluate RUN") from error
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _store(folder: Path) -> Path:
+    source = _read(folder / STORE_SOURCE)
+    return Path(source["store"]) if source else folder / "store"
+
+
+def _answers(folder: Path, row: Row) -> Mapping[str, Any] | None:
+    seed = "" if row.seed is None else f"@{row.seed}"
+    found: Mapping[str, Any] | None = _read(folder / "predictions" / f"{row.name}{seed}.json")
+    return found
+
+
+def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:
+    """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
+    found = [_read(path) for path in sorted(folder.glob("heads/**/head.json"))]
+    by_name = {(facts["spec"], facts["seed"]): facts for facts in found if facts}
+    chosen = [by_name[row.spec, row.seed] for row in rows if row.kind == "head" and (row.spec, row.seed) in by_name]
+    return tuple(_head(facts, manifest.get("layers", [])) for facts in chosen)
+
+
+def _head(facts: Mapping[str, Any], stored: list[int]) -> HeadFacts:
+    weights = tuple(facts.get("layer_weights") or ())
+    return HeadFacts(
+        spec=facts["spec"],
+        seed=facts["seed"],
+        best_epoch=facts["best_epoch"],
+        history=tuple(facts["history"]),
+        seconds=facts["seconds"],
+        states=_states(facts.get("layers", []), facts.get("states") or stored, len(weights)),
+        weights=weights,
+    )
+
+
+def _states(layers: list[int], stored: list[int], count: int) -> tuple[str, ...]:
+    """Names of the weighted states; a head counts among the stored states, and may have the pooled CLS in front."""
+    numbers = [str(stored[layer]) if layer < len(stored) else str(layer) for layer in layers]
+    return tuple((["pooled", *numbers] if count != len(numbers) else numbers)[:count])
+
+
+def _day(folder: Path, board: Path) -> str:
+    """When the last step ended; without a log, when the leaderboard was written."""
+    times = [str(line["time"]) for line in RunLog(folder).read() if "time" in line]
+    return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()

@@ -1,0 +1,93 @@
+"""Predictions for the hidden test sets, as the GLUE server takes them: ``index<TAB>prediction``.
+
+https://gluebenchmark.com/faq: one file a test set, all of them zipped without a folder. A model that
+learned MNLI answers three: matched, mismatched and the diagnostic set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertvision.errors import BadInput, shorten
+from bertvision.runtime import say, written_whole
+from bertvision.tasks.base import BadRow, BadRows
+from bertvision.tasks.glue import GLUE, HIGHEST, LOWEST, GlueTask
+from bertvision.tasks.glue_files import (
+    check_folder,
+    choose_columns,
+    find_file,
+    looked_for,
+    note_rows,
+    read_rows,
+    read_texts,
+)
+
+Texts = tuple[str, str | None]
+Labeller = Callable[[Sequence[Texts]], Iterable[Mapping[str, Any]]]
+"""Texts to ``{"label": name}`` or ``{"value": number}``, in order."""
+
+INDEXES = ("index", "id", "idx")
+
+
+EVERY_ROW = "the server wants every row: fetch the file again"
+
+
+def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[str, int]:
+    """Answer every test file of a task that is there; gives rows by name of the file written."""
+    if name not in GLUE:
+        raise BadInput(f"this model's task is {name}, which is not in GLUE; expected one of {', '.join(GLUE)}")
+    task, written = GLUE[name], dict[str, int]()
+    check_folder(task, data)
+    for target, file in task.files.tests.items():
+        path = find_file(data, file)
+        if path is None:
+            say(f"note: no {target} without its test file: {looked_for(data, file)}")
+            continue
+        rows = read_test(task, path)
+        note_rows(str(path), len(rows), file)
+        _write(task, rows, label, out / target)
+        written[target] = len(rows)
+    if not written:
+        looked = looked_for(data, next(iter(task.files.tests.values())))
+        raise BadInput(f"task {name} has no test file: {looked}; give another --data")
+    return written
+
+
+def read_test(task: GlueTask, path: Path) -> dict[str, Texts]:
+    """Index -> texts of a test file; without a column of indexes the row's number from 0. Blank texts pass."""
+    bad, found = BadRows(skip=False, advice=EVERY_ROW), dict[str, Texts]()
+    rows, first = read_rows(task, path, bad, labelled=False)
+    columns = None
+    for line, row in rows:
+        columns = columns or choose_columns(task, row, str(path), labelled=False)
+        with bad.row(f"{path}, line {line}"):
+            index = _index(row, line - first)
+            if index in found:
+                raise BadRow("duplicate index", f"{index} is the index of a row above too")
+            found[index] = read_texts(row, columns, blank=True)
+    return found
+
+
+def _index(row: Mapping[str, object], number: int) -> str:
+    index = str(next((row[column] for column in INDEXES if column in row), number)).strip()
+    if not (index.isascii() and index.isdigit()):
+        raise BadRow("not an index", f"got {shorten(index)}, expected a whole number")
+    return index
+
+
+def _write(task: GlueTask, rows: Mapping[str, Texts], label: Labeller, path: Path) -> None:
+    answers = label(list(rows.values()))
+    with written_whole(path) as file:
+        file.write("index\tprediction\n")
+        for index, answer in zip(rows, answers, strict=True):
+            file.write(f"{index}\t{format_prediction(task, answer)}\n")
+
+
+def format_prediction(task: GlueTask, answer: Mapping[str, Any]) -> str:
+    """What the server wants: a score within its scale, the label's name, or its number."""
+    if not task.labels:
+        return f"{min(max(LOWEST, float(answer['value'])), HIGHEST):.3f}"
+    name = str(answer["label"])
+    return name if task.words else str(task.labels.index(name))

@@ -1,0 +1,245 @@
+"""What every head of the registry must do, whatever it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from bertvision.cli.options import expand_heads
+from bertvision.errors import BadInput
+from bertvision.heads.base import HEADS, Head, build_head, canonical_spec, head_loss, masked
+from bertvision.records import Kind, Shape
+from bertvision.registry import Spec, Value, parse_spec
+from bertvision.runtime import seeded
+
+LAYERS, WIDTH, TOKENS = 5, 48, 6
+OUTPUTS: Mapping[Kind, int] = {"span": 2, "classify": 3, "regress": 1}
+SPECS = expand_heads(["all"])
+SIZES = (6, 5, 4, 3, 2, 6, 5, 4)
+
+every_head = pytest.mark.parametrize("spec", SPECS)
+pointwise_head = pytest.mark.parametrize("spec", [spec for spec in SPECS if HEADS[parse_spec(spec).name].pointwise])
+every_kind = pytest.mark.parametrize("kind", OUTPUTS)
+
+
+def shape(kind: Kind) -> Shape:
+    return Shape(LAYERS, WIDTH, TOKENS, OUTPUTS[kind], kind)
+
+
+def build(spec: str, kind: Kind, seed: int = 0) -> Head:
+    with seeded(seed):
+        return build_head(spec, shape(kind)).eval()
+
+
+def but(spec: str, **options: Value) -> str:
+    """The same head with other common options."""
+    parsed = parse_spec(spec)
+    return str(Spec(parsed.name, {**parsed.options, **options}))
+
+
+def random(*size: int, seed: int = 1) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
+
+
+def batch(tokens: int = TOKENS, garbage: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Eight windows of several lengths, padded to ``tokens`` with noise of that size; mask; pooled."""
+    hidden = random(len(SIZES), TOKENS, LAYERS, WIDTH)
+    padded = garbage * random(len(SIZES), tokens, LAYERS, WIDTH, seed=2)
+    mask = torch.arange(tokens)[None] < torch.tensor(SIZES)[:, None]
+    padded[:, :TOKENS][mask[:, :TOKENS]] = hidden[mask[:, :TOKENS]]
+    return padded, mask, random(len(SIZES), WIDTH, seed=3)
+
+
+def targets(kind: Kind) -> Tensor:
+    """Start and end inside each window; labels; values."""
+    if kind == "span":
+        return torch.tensor([(i % size, (i + 1) % size) for i, size in enumerate(SIZES)])
+    return torch.arange(len(SIZES)) % 3 if kind == "classify" else random(len(SIZES), seed=4)
+
+
+def loss(head: Head, kind: Kind) -> Tensor:
+    hidden, mask, pooled = batch()
+    return head_loss(kind, head(hidden, mask, pooled), targets(kind), mask)
+
+
+def test_all_means_every_variant_of_every_head() -> None:
+    assert {parse_spec(spec).name for spec in SPECS} == set(HEADS)
+    assert len(SPECS) == sum(len(HEADS[name].variants) for name in HEADS)
+    assert "probe:layers=last1" in SPECS  # the control of every leaderboard
+
+
+@every_head
+@every_kind
+def test_output_shape(spec: str, kind: Kind) -> None:
+    output = build(spec, kind)(*batch())
+    assert output.shape == ((len(SIZES), TOKENS, 2) if kind == "span" else (len(SIZES), OUTPUTS[kind]))
+    assert output.dtype == torch.float32
+    assert output.isfinite().all()
+
+
+def assert_padding_is_unseen(spec: str, kind: Kind) -> None:
+    head = build(spec, kind)
+    expected, mask = head(*batch()), batch()[1]
+    for tokens, garbage in ((TOKENS, 30.0), (TOKENS + 5, 0.0), (TOKENS + 5, 30.0)):
+        got = head(*batch(tokens, garbage))
+        if kind == "span":
+            got, real = got[:, :TOKENS][mask], expected[mask]
+        else:
+            real = expected
+        torch.testing.assert_close(got, real, atol=1e-5, rtol=1e-5)
+
+
+@every_head
+def test_padding_cannot_change_a_span(spec: str) -> None:
+    assert_padding_is_unseen(spec, "span")
+
+
+@every_head
+@pytest.mark.parametrize("read", ["cls", "mean"])
+@pytest.mark.parametrize("kind", ["classify", "regress"])
+def test_padding_cannot_change_a_label(spec: str, read: str, kind: Kind) -> None:
+    assert_padding_is_unseen(but(spec, read=read), kind)
+
+
+@every_head
+def test_one_by_one_is_the_same_as_in_a_batch(spec: str) -> None:
+    head, (hidden, mask, pooled) = build(spec, "span"), batch(garbage=30.0)
+    together = head(hidden, mask, pooled)
+    for row, size in enumerate(SIZES):
+        alone = head(hidden[row : row + 1, :size], mask[row : row + 1, :size])
+        torch.testing.assert_close(alone[0], together[row, :size], atol=1e-5, rtol=1e-5)
+
+
+@pointwise_head
+def test_mean_reads_every_real_token_and_cls_only_the_first(spec: str) -> None:
+    hidden, mask, pooled = batch()
+    changed = hidden.clone()
+    changed[:, 1] += 1.0
+    by_cls, by_mean = build(but(spec, read="cls"), "classify"), build(but(spec, read="mean"), "classify")
+    assert torch.equal(by_cls(hidden, mask, pooled), by_cls(changed, mask, pooled))
+    assert not torch.allclose(by_mean(hidden, mask, pooled), by_mean(changed, mask, pooled))
+
+
+@every_head
+@every_kind
+def test_every_parameter_gets_a_gradient(spec: str, kind: Kind) -> None:
+    head = build(spec, kind).train()
+    loss(head, kind).backward()  # type: ignore[no-untyped-call]
+    without = [name for name, p in head.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
+    assert without == []
+
+
+@every_head
+@every_kind
+def test_saved_and_loaded_is_the_same(spec: str, kind: Kind) -> None:
+    head, other = build(spec, kind), build(spec, kind, seed=1)
+    assert not torch.equal(head(*batch()), other(*batch()))
+    other.load_state_dict(load(save(head.state_dict())))
+    assert torch.equal(head(*batch()), other(*batch()))
+
+
+@every_head
+@every_kind
+def test_one_seed_gives_one_head(spec: str, kind: Kind) -> None:
+    first, second = build(spec, kind).state_dict(), build(spec, kind).state_dict()
+    assert list(first) == list(second)
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@every_head
+@every_kind
+def test_eight_examples_can_be_learned_by_heart(spec: str, kind: Kind) -> None:
+    head = build(spec, kind).train()
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.01, fused=True)
+    before = float(loss(head, kind).detach())
+    for _ in range(150):
+        optimizer.zero_grad()
+        now = loss(head, kind)
+        now.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    assert float(loss(head, kind).detach()) < 0.1 * before
+
+
+@every_head
+def test_the_spec_is_canonical_and_builds_the_same_head(spec: str) -> None:
+    assert canonical_spec(spec) == spec
+    assert str(parse_spec(spec)) == spec
+    assert build(spec, "span").spec == spec
+    assert canonical_spec(build(but(spec, read="mean"), "regress").spec) == canonical_spec(but(spec, read="mean"))
+
+
+@every_head
+def test_layers_that_are_not_chosen_are_not_seen(spec: str) -> None:
+    hidden, mask, pooled = batch()
+    for layers, ids in (("0+2+4", (0, 2, 4)), ("last2", (3, 4)), ("first2", (0, 1)), ("1+2+3", (1, 2, 3))):
+        head = build(but(spec, layers=layers), "span")
+        assert head.layer_ids == ids
+        noise = torch.full_like(hidden, 7.0)
+        noise[:, :, list(ids)] = hidden[:, :, list(ids)]
+        got = head(hidden, mask, pooled)
+        assert torch.equal(got, head(noise, mask, pooled))
+        assert torch.equal(got, head.on_chosen(hidden[:, :, list(ids)], mask, pooled))
+
+
+@pointwise_head
+def test_the_pooled_cls_is_one_more_layer_in_front(spec: str) -> None:
+    hidden, mask, pooled = batch()
+    head = build(but(spec, pooled=True), "classify")
+    assert head.needs_pooled
+    front = torch.cat([pooled[:, None], hidden[:, 0, list(head.layer_ids)]], dim=1)  # (batch, 1 + layers, width)
+    torch.testing.assert_close(head(hidden, mask, pooled), head.body(front))
+    assert not torch.allclose(head(hidden, mask, pooled), head(hidden, mask, pooled + 1))
+    with pytest.raises(BadInput, match="needs the pooled CLS, which this encoder does not have"):
+        head(hidden, mask, None)
+
+
+@pointwise_head
+def test_read_pooled_sees_nothing_else(spec: str) -> None:
+    hidden, mask, pooled = batch()
+    head = build(but(spec, read="pooled"), "classify")
+    assert torch.equal(head(hidden, mask, pooled), head(hidden + 1, mask, pooled))
+    assert head.needs_pooled
+    with pytest.raises(BadInput, match="needs the pooled CLS"):
+        head(hidden, mask)
+
+
+@every_head
+@pytest.mark.parametrize("option", [{"read": "mean"}, {"read": "pooled"}, {"pooled": True}])
+def test_spans_are_read_from_every_token(spec: str, option: dict[str, Value]) -> None:
+    with pytest.raises(BadInput, match="for labels and values; spans read every token"):
+        build(but(spec, **option), "span")
+
+
+@every_head
+def test_layer_weights_are_a_share_per_layer(spec: str) -> None:
+    head = build(spec, "span")
+    weights = head.body.layer_weights()
+    if weights is not None:
+        assert weights.shape == (len(head.layer_ids),)
+        assert not weights.requires_grad
+        torch.testing.assert_close(weights.sum(), torch.tensor(1.0))
+
+
+def test_span_loss_is_the_mean_cross_entropy_of_start_and_end_over_real_tokens() -> None:
+    logits, mask = random(2, 3, 2), torch.tensor([[True, True, True], [True, True, False]])
+    wanted = []
+    for row, (start, end) in enumerate([(2, 0), (0, 1)]):
+        for side, target in enumerate((start, end)):
+            scores = logits[row, mask[row], side]
+            wanted.append(scores.exp().sum().log() - scores[target])
+    got = head_loss("span", logits, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), mask)
+    torch.testing.assert_close(got, torch.stack(wanted).mean())
+    assert masked(logits, mask)[1, 2].tolist() == [float("-inf")] * 2
+
+
+def test_label_and_value_losses() -> None:
+    mask = torch.ones(2, 1, dtype=torch.bool)
+    logits = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
+    wanted = (torch.log(torch.tensor(2.0)) + torch.log1p(torch.exp(torch.tensor(-2.0)))) / 2
+    torch.testing.assert_close(head_loss("classify", logits, torch.tensor([1.0, 0.0]), mask), wanted)
+    values = head_loss("regress", torch.tensor([[1.0], [4.0]]), torch.tensor([0.0, 2.0]), mask)
+    assert float(values) == pytest.approx(2.5)

@@ -1,0 +1,192 @@
+"""Parameter counts as published, and the formulas behind them computed the naive way."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from bertvision.heads.base import Head, build_head
+from bertvision.heads.compress import Compress
+from bertvision.heads.count import bert_parameters, count_head
+from bertvision.heads.pool import LearnedPool, MeanPool
+from bertvision.heads.probe import Probe
+from bertvision.records import Shape
+from bertvision.runtime import seeded
+
+LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
+BASE = Shape(layers=13, width=768, tokens=386, outputs=2, kind="span")
+
+ON_LARGE = {
+    "learned-pool": 2_076,
+    "mean-pool": 2_050,
+    "compress:size=386": 414_952,
+    "compress:size=386,skip=true": 417_000,
+    "compress:size=386,shared=false": 9_910_552,
+    "compress:size=386,shared=false,skip=true": 9_912_600,
+    "compress:size=64": 68_802,
+    "compress:size=64,skip=true": 70_850,
+    "compress:size=64,shared=false": 1_643_202,
+    "compress:size=64,shared=false,skip=true": 1_645_250,
+    "compress:size=16": 17_202,
+    "compress:size=16,skip=true": 19_250,
+    "compress:size=16,shared=false": 410_802,
+    "probe:layers=last1": 2_050,
+    "probe": 51_202,
+}
+ON_BASE = {
+    "learned-pool": 1_552,
+    "mean-pool": 1_538,
+    "compress:size=16": 12_722,
+    "compress:size=16,skip=true": 14_258,
+    "compress:size=16,shared=false": 160_370,
+    "compress:size=64": 50_882,
+    "compress:size=64,skip=true": 52_418,
+    "compress:size=64,shared=false": 641_474,
+    "compress:size=64,shared=false,skip=true": 643_010,
+    "compress:size=386": 306_872,
+    "compress:size=386,skip=true": 308_408,
+    "compress:size=386,shared=false": 3_868_880,
+    "compress:size=386,shared=false,skip=true": 3_870_416,
+}
+
+
+@pytest.mark.parametrize(("spec", "parameters"), ON_LARGE.items())
+def test_counts_on_bert_large(spec: str, parameters: int) -> None:
+    assert count_head(spec, LARGE)["parameters"] == parameters
+
+
+@pytest.mark.parametrize(("spec", "parameters"), ON_BASE.items())
+def test_counts_on_bert_base(spec: str, parameters: int) -> None:
+    assert count_head(spec, BASE)["parameters"] == parameters
+
+
+def test_the_pooled_cls_makes_26_layers() -> None:
+    labels = Shape(25, 1024, 386, 2, "classify")
+    assert count_head("learned-pool:pooled=true", labels)["parameters"] == 2_077
+    assert count_head("learned-pool", labels)["parameters"] == 2_076
+
+
+def test_a_bert_has_as_many_parameters_as_published() -> None:
+    assert bert_parameters(24, 1024) == 335_141_888
+    assert bert_parameters(12, 768) == 109_482_240
+
+
+def test_a_count_needs_no_memory_and_says_what_it_is() -> None:
+    told = count_head("compress:skip=true,size=386", LARGE)
+    assert told["spec"] == "compress:size=386,skip=true"
+    assert (told["name"], told["kind"]) == ("compress", "pointwise")
+    assert told["percent"] == pytest.approx(100 * 417_000 / 335_141_888)
+    huge = Shape(layers=1001, width=100_000, tokens=386, outputs=2, kind="span")
+    assert count_head("compress:size=386,shared=false", huge)["parameters"] == 1001 * (100_000 * 386 + 386 + 772) + 2
+
+
+def test_a_real_head_has_as_many_parameters_as_counted() -> None:
+    for spec in ON_BASE:
+        shape = Shape(layers=4, width=8, tokens=5, outputs=3, kind="classify")
+        assert build_head(spec, shape).parameters_count == count_head(spec, shape)["parameters"]
+
+
+SMALL = Shape(layers=4, width=6, tokens=3, outputs=2, kind="span")
+
+
+def states() -> Tensor:
+    return torch.randn(2, 3, SMALL.layers, SMALL.width, generator=torch.Generator().manual_seed(0))
+
+
+def randomised(spec: str) -> Head:
+    """A head whose every parameter is random: biases that start at zero would hide."""
+    head = build_head(spec, SMALL)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return head
+
+
+def outputs(head: Head) -> Tensor:
+    hidden = states()
+    return head(hidden, torch.ones(hidden.shape[:2], dtype=torch.bool)).detach()  # type: ignore[no-any-return]
+
+
+def dense(weight: Tensor, bias: Tensor, vector: Tensor) -> Tensor:
+    rows = zip(weight, bias, strict=True)
+    return torch.stack([sum((w * v for w, v in zip(row, vector, strict=True)), start) for row, start in rows])
+
+
+def test_learned_pool_is_gamma_times_the_weighted_mean_then_a_linear_layer() -> None:
+    head = randomised("learned-pool")
+    body = head.body
+    assert isinstance(body, LearnedPool)
+    shares = body.weights.detach().exp() / body.weights.detach().exp().sum()
+    for b in range(2):
+        for t in range(3):
+            pooled = body.gamma.detach() * sum(shares[i] * states()[b, t, i] for i in range(SMALL.layers))
+            wanted = dense(body.dense.weight.detach(), body.dense.bias.detach(), pooled)
+            torch.testing.assert_close(outputs(head)[b, t], wanted)
+    torch.testing.assert_close(body.layer_weights(), shares)
+
+
+def test_learned_pool_starts_as_almost_the_mean() -> None:
+    with seeded(0):
+        body = build_head("learned-pool", LARGE).body
+    assert isinstance(body, LearnedPool)
+    assert body.gamma.item() == 1.0
+    assert (body.layer_weights() - 1 / 25).abs().max() < 0.25 / 25
+
+
+def test_mean_pool_is_the_mean_then_a_linear_layer() -> None:
+    head = randomised("mean-pool")
+    assert isinstance(head.body, MeanPool)
+    weight, bias = head.body.dense.weight.detach(), head.body.dense.bias.detach()
+    pooled = sum(states()[1, 2, i] for i in range(SMALL.layers)) / SMALL.layers
+    torch.testing.assert_close(outputs(head)[1, 2], dense(weight, bias, pooled))
+
+
+def test_probe_is_one_linear_layer_on_the_layers_side_by_side() -> None:
+    head = randomised("probe:layers=1+3")
+    assert isinstance(head.body, Probe)
+    side_by_side = torch.cat([states()[0, 1, 1], states()[0, 1, 3]])
+    wanted = dense(head.body.dense.weight.detach(), head.body.dense.bias.detach(), side_by_side)
+    torch.testing.assert_close(outputs(head)[0, 1], wanted)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """The tanh form, as the papers' code had it."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_compress_is_its_formula(shared: bool, skip: bool) -> None:
+    head = randomised(f"compress:size=5,shared={str(shared).lower()},skip={str(skip).lower()}")
+    body = head.body
+    assert isinstance(body, Compress)
+    assert len(body.down) == (1 if shared else SMALL.layers)
+    for b in range(2):
+        for t in range(3):
+            parts = []
+            for layer, state in enumerate(states()[b, t]):
+                kernel = 0 if shared else layer
+                parts.append(gelu(dense(body.down[kernel].detach().T, body.bias[kernel, 0].detach(), state)))
+            if skip:  # the last layer's state stands beside the compressed ones
+                parts.append(states()[b, t, -1])
+            wanted = dense(body.dense.weight.detach(), body.dense.bias.detach(), torch.cat(parts))
+            torch.testing.assert_close(outputs(head)[b, t], wanted)
+
+
+def test_compress_starts_small() -> None:
+    with seeded(0):
+        body = build_head("compress:size=386", LARGE).body
+    assert isinstance(body, Compress)
+    assert float(body.down.detach().std()) == pytest.approx(0.88e-3, rel=0.02)  # cut off at two standard deviations
+    assert float(body.down.detach().abs().max()) <= 2e-3
+    assert float(body.bias.detach().abs().max()) == 0.0
+
+
+def test_counts_grow_with_the_size() -> None:
+    counts = [build_head(f"compress:size={size}", SMALL).parameters_count for size in range(1, 6)]
+    assert all(low < high for low, high in pairwise(counts))

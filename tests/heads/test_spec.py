@@ -1,0 +1,167 @@
+"""Head specs: their grammar, their one canonical form, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertvision.cli.options import expand_heads
+from bertvision.config import QUICK_HEADS
+from bertvision.errors import BadInput
+from bertvision.heads.base import HEADS, Body, build_head, canonical_spec
+from bertvision.records import Shape
+from bertvision.registry import Spec, Value, choose_layers, parse_spec, read_value
+
+SHAPE = Shape(layers=5, width=8, tokens=4, outputs=3, kind="classify")
+
+names = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+keys = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+words = st.from_regex(r"[A-Za-z0-9_.+-]{1,8}", fullmatch=True).filter(lambda word: isinstance(read_value(word), str))
+values = st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), words)
+
+
+@given(names, st.dictionaries(keys, values, max_size=4))
+def test_a_spec_survives_being_written_and_read(name: str, options: dict[str, Value]) -> None:
+    read = parse_spec(str(Spec(name, options)))
+    assert read == Spec(name, options)
+    assert [type(value) for value in read.options.values()] == [type(value) for value in options.values()]
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_spec_or_bad_input(text: str) -> None:
+    with suppress(BadInput):
+        assert str(parse_spec(str(parse_spec(text)))) == str(parse_spec(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected name[:key=value[,key=value]...], e.g. compress:size=64,skip=true"),
+        ("compress:", "expected name[:key=value"),
+        ("Compress", "expected name[:key=value"),
+        (":size=3", "expected name[:key=value"),
+        ("compress:size", "'size' is not key=value"),
+        ("compress:size=", "'size=' is not key=value"),
+        ("compress:size=3,", "'' is not key=value"),
+        ("compress:size=3;skip=true", "'size=3;skip=true' is not key=value"),
+        ("compress:size=3,size=4", "size is given twice"),
+    ],
+)
+def test_a_malformed_spec_says_where(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)):
+        parse_spec(text)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("compres:size=64", "no head named 'compres'. Did you mean 'compress'? Known: "),
+        ("learned-pool:sise=3", "head learned-pool:sise=3: no option named 'sise'. Known: layers, pooled, read"),
+        ("compress:sise=3", "Did you mean 'size'? Known: layers, pooled, read, shared, size, skip"),
+        ("compress:size=big", "head compress:size=big: size='big', expected int"),
+        ("compress:size=6.5", "size=6.5, expected int"),
+        ("compress:size=true", "size=True, expected int"),
+        ("compress:skip=1", "skip=1, expected bool"),
+        ("compress:skip=yes", "skip='yes', expected bool"),
+        ("compress:read=3", "read=3, expected str"),
+        ("compress:shape=3", "no option named 'shape'"),
+        ("compress:self=3", "no option named 'self'"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_there_is(spec: str, said: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)):
+        canonical_spec(spec)
+    with pytest.raises(BadInput, match=re.escape(said)):
+        build_head(spec, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("probe:read=max", "head probe:read=max: read=max, expected one of cls, mean, pooled"),
+        ("probe:read=pooled,pooled=true", "read=pooled is the pooled CLS already"),
+        ("probe:layers=last6", "layers=last6: there are 5 states, 0 to 4"),
+        ("probe:layers=true", "there are 5 states, 0 to 4"),
+        ("compress:size=0", "size=0, expected at least 1"),
+        ("compress:size=-4,shared=false", "size=-4, expected at least 1"),
+    ],
+)
+def test_an_option_that_cannot_be_built_is_bad_input(spec: str, said: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(said)):
+        build_head(spec, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "canonical"),
+    [
+        ("compress", "compress:size=64"),
+        ("compress:skip=false,size=64,shared=true", "compress:size=64"),
+        ("compress:skip=true,shared=false,size=386", "compress:size=386,shared=false,skip=true"),
+        ("learned-pool:layers=all,read=cls,pooled=false", "learned-pool"),
+        ("learned-pool:pooled=true,read=mean,layers=last4", "learned-pool:layers=last4,read=mean,pooled=true"),
+        (" mean-pool ", "mean-pool"),
+        ("probe:layers=3", "probe:layers=3"),
+        ("probe:layers=3+0+12", "probe:layers=0+3+12"),
+        ("probe:layers=00+3", "probe:layers=0+3"),
+    ],
+)
+def test_equal_heads_have_one_spec(spec: str, canonical: str) -> None:
+    assert canonical_spec(spec) == canonical
+    assert canonical_spec(canonical) == canonical
+
+
+def test_a_whole_number_will_do_where_a_float_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dropped(Body):
+        def __init__(self, shape: Shape, rate: float = 1.0) -> None:
+            super().__init__()
+
+    list(HEADS)  # the registry is filled before it is changed
+    monkeypatch.setitem(HEADS._entries, "dropped", Dropped)
+    assert canonical_spec("dropped:rate=2") == canonical_spec("dropped:rate=2.0") == "dropped:rate=2.0"
+    assert canonical_spec("dropped:rate=1") == "dropped"
+    with pytest.raises(BadInput, match="rate='high', expected float"):
+        canonical_spec("dropped:rate=high")
+
+
+def test_words_for_several_heads() -> None:
+    assert expand_heads(["quick"]) == list(QUICK_HEADS)
+    assert expand_heads(["compress", "quick", "compress:size=64"])[0] == "compress:size=64"
+    assert len(expand_heads(["all", "all"])) == len(expand_heads(["all"]))
+    assert set(expand_heads(["quick"])) <= set(expand_heads(["all"]))
+    with pytest.raises(BadInput, match="Did you mean 'probe'"):
+        expand_heads(["quick", "prob"])
+
+
+counts = st.integers(1, 40)
+
+
+@given(counts, st.data())
+def test_layers_by_word(count: int, data: st.DataObject) -> None:
+    number = data.draw(st.integers(1, count))
+    assert choose_layers("all", count) == tuple(range(count))
+    assert choose_layers(f"last{number}", count) == tuple(range(count))[-number:]
+    assert choose_layers(f"first{number}", count) == tuple(range(count))[:number]
+    every = choose_layers(f"every{number}", count)
+    assert every[-1] == count - 1
+    assert every[0] < number
+    assert all(b - a == number for a, b in pairwise(every))
+
+
+@given(counts, st.data())
+def test_layers_by_number_come_in_order(count: int, data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True))
+    assert choose_layers("+".join(map(str, chosen)), count) == tuple(sorted(chosen))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["last0", "first0", "every0", "last6", "first6", "5", "0+5", "1+1", "-1", "+1", "1+", "none", "", "last", "ALL"],
+)
+def test_wrong_layers_say_what_there_is(text: str) -> None:
+    with pytest.raises(BadInput, match="there are 5 states, 0 to 4; expected all, last4, first6, every2 or 0"):
+        choose_layers(text, 5)

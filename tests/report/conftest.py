@@ -1,0 +1,118 @@
+"""Run folders as ``bertvision run`` leaves them, made up: one for each kind of task, two heads with two seeds each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.analyse.advice import CONTROL
+from bertvision.records import SPLITS, Answer, Example
+from bertvision.runtime import write_json
+from bertvision.tasks.base import Task
+
+POOL = "learned-pool"
+SCORES: Mapping[str, Mapping[str, float]] = {
+    "span": {"exact": 60.0, "f1": 70.0, "total": 4, "HasAns_f1": 65.0, "HasAns_total": 2},
+    "classify": {"accuracy": 80.0, "macro_f1": 78.0},
+    "regress": {"pearson": 70.0, "spearmanr": 68.0, "rmse": 0.8},
+}
+METRICS = {"span": "f1", "classify": "accuracy", "regress": "pearson"}
+Make = Callable[..., tuple[Path, Task]]
+
+
+def make_task(kind: Any, plain: Callable[[str], str]) -> Task:
+    """Twelve examples in three splits; ``plain`` may change every text on its way in."""
+    labels = (plain("label-no"), plain("label-yes")) if kind == "classify" else ()
+    examples = tuple(_example(kind, number, plain) for number in range(12))
+    splits = {split: examples[4 * place : 4 * place + 4] for place, split in enumerate(SPLITS)}
+    return Task(plain("task"), kind, splits, METRICS[kind], labels, no_answer=kind == "span")
+
+
+def _example(kind: str, number: int, plain: Callable[[str], str]) -> Example:
+    name = plain(f"id{number}")
+    if kind == "span":
+        start = plain("context-start ")
+        answers = (Answer(plain("answer"), len(start)),) if number % 2 else ()
+        return Example(name, plain("question"), start + plain("answer") + plain(" context-end"), answers)
+    return Example(name, plain("text"), plain("pair"), label=float(number % 2 if kind == "classify" else number))
+
+
+def right_answer(task: Task, example: Example) -> object:
+    if task.kind == "span":
+        return example.answers[0].text if example.answers else ""
+    return task.labels[int(example.label or 0)] if task.kind == "classify" else example.label
+
+
+def wrong_answer(task: Task, example: Example) -> object:
+    if task.kind == "span":
+        return "" if example.answers else (example.pair or "")[:6]
+    return task.labels[1 - int(example.label or 0)] if task.kind == "classify" else float(example.label or 0) + 1.5
+
+
+def fill_run(folder: Path, task: Task, plain: Callable[[str], str] = str, pool: str = POOL) -> None:
+    """Write every file that a report is made from."""
+    encoder = {"name": plain("encoder-name"), "parameters": 1000, "record": _record(plain)}
+    rows = [_row(task, pool, seed, 5.0 - seed) for seed in (0, 1)] + [
+        _row(task, CONTROL, seed, seed) for seed in (0, 1)
+    ]
+    rows += [_row(task, "encoder", None, 2.0, "encoder"), _row(task, plain("ensemble"), None, 3.0, "ensemble")]
+    rows[-1] |= {"spec": "fitted", "members": [plain("member"), "encoder"], "weights": [0.25, 0.75]}
+    base = {"name": plain("baseline"), "scores": dict.fromkeys(SCORES[task.kind], 10.0)}
+    board = {"task": task.name, "split": "dev", "metric": task.metric, "rows": rows, "baseline": base}
+    write_json(folder / "leaderboard.json", {**board, "advice": plain("advice")})
+    write_json(folder / "store" / "manifest.json", _manifest(encoder, plain))
+    write_json(folder / "encoder" / "bertvision.json", encoder)
+    (folder / "recipe.toml").write_text(plain("recipe"), encoding="utf-8")
+    (folder / "log.jsonl").write_text('{"step": "fit", "time": "2031-05-06T07:08:09"}\n', encoding="utf-8")
+    for row in rows:
+        if row["kind"] == "head":
+            write_json(folder / "heads" / row["spec"] / f"seed{row['seed']}" / "head.json", _head(row))
+        said = {e.id: (right_answer if i < 2 else wrong_answer)(task, e) for i, e in enumerate(task["dev"])}
+        seed = "" if row["seed"] is None else f"@{row['seed']}"
+        write_json(folder / "predictions" / f"{row['name']}{seed}.json", said)
+
+
+def _record(plain: Callable[[str], str]) -> dict[str, Any]:
+    tune = {"method": plain("method"), "epochs": 0.3, "steps": 17, "lr": 1e-4}
+    return {"tune": tune, "cost": {"seconds": 61.0, "loss": 0.5}}
+
+
+def _row(task: Task, spec: str, seed: int | None, more: float, kind: str = "head") -> dict[str, Any]:
+    scores = {name: value if "total" in name else value + more for name, value in SCORES[task.kind].items()}
+    facts = {"name": spec, "spec": spec, "kind": kind, "seed": seed, "parameters": 123, "percent": 12.3}
+    return {**facts, "scores": scores, "inner": scores, "seconds": 2.5, "threshold": None, "members": [], "weights": []}
+
+
+def _head(row: Mapping[str, Any]) -> dict[str, Any]:
+    history = [{"epoch": epoch, "loss": 1.0, "inner": 50.0 + epoch} for epoch in (1, 2, 3)]
+    weights = None if row["spec"] == CONTROL else [0.2, 0.3, 0.5]
+    facts = {"spec": row["spec"], "seed": row["seed"], "best_epoch": 2, "history": history, "seconds": 2.5}
+    return {**facts, "layers": [0, 1, 2], "layer_weights": weights, "parameters": 123}
+
+
+def _manifest(encoder: Mapping[str, Any], plain: Callable[[str], str]) -> dict[str, Any]:
+    splits = {split: {"windows": 4, "tokens": 100, "bytes": 60000} for split in SPLITS}
+    shape = {"layers": 3, "width": 100}
+    return {
+        "shape": shape,
+        "layers": [0, 4, 8],
+        "dtype": plain("dtype"),
+        "encoder": encoder,
+        "splits": splits,
+        "seconds": 9.0,
+    }
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Make:
+    """A run folder of a kind, and its task."""
+
+    def make(kind: str, plain: Callable[[str], str] = str, pool: str = POOL) -> tuple[Path, Task]:
+        task = make_task(kind, plain)
+        fill_run(tmp_path / "run", task, plain, pool)
+        return tmp_path / "run", task
+
+    return make

@@ -1,0 +1,139 @@
+"""Examples in the report: which are chosen, what is said of them, and how spans are marked and drawn."""
+
+from __future__ import annotations
+
+import html
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertvision.records import Example
+from bertvision.report.examples import Case, choose
+from bertvision.report.html import write_report
+from bertvision.report.labels import OTHERS, confusion_table
+from bertvision.report.marks import AROUND, WITHOUT, locate, marked
+from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
+from bertvision.report.svg import Scale, scale_of
+
+WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
+
+
+def shown(markup: str) -> str:
+    """What one reads: no tags, no raised words."""
+    return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<sup>[^<]*</sup>", "", markup)))
+
+
+@given(st.text())
+def test_escaped_text_has_no_markup_and_reads_the_same(text: str) -> None:
+    safe = escaped(text)
+    assert not set(safe) & set("<>\"'")
+    assert len(html.unescape(safe)) == len(text)
+    assert all(after in (before, "\ufffd") for before, after in zip(text, html.unescape(safe), strict=True))
+    assert text.isprintable() <= (html.unescape(safe) == text)
+
+
+def test_markup_is_escaped_once_and_plain_joins_never_pass() -> None:
+    inner = tag("b", "a < b", title='"')
+    assert inner == '<b title="&quot;">a &lt; b</b>'
+    assert tag("p", inner) == f"<p>{inner}</p>"
+    assert tag("p", inner + "") == f"<p>{html.escape(inner)}</p>"
+    assert tag("i", x1=0, x2=0.123, hidden=False, none=None, class_="c") == '<i x1="0" x2="0.12" class="c"></i>'
+    assert isinstance(join(["<", inner]), Html)
+
+
+@given(WORDS, st.integers(0, 60), st.integers(0, 20), st.integers(0, 60), st.integers(0, 20))
+def test_marking_keeps_every_character(context: str, start: int, long: int, said: int, said_long: int) -> None:
+    gold = min(start, len(context)), min(start + long, len(context))
+    predicted = min(said, len(context)), min(said + said_long, len(context))
+    assert shown(marked(context, [gold], predicted)) == context
+
+
+@given(WORDS, st.integers(0, 60), st.integers(1, 5), st.integers(0, 60))
+def test_an_answer_is_found_at_its_occurrence_nearest_to_the_gold(context: str, at: int, long: int, near: int) -> None:
+    answer = context[at : at + long]
+    found = locate(answer, context, [near])
+    if not answer:
+        assert found is None
+        return
+    assert found is not None
+    assert context[found[0] : found[1]] == answer
+    assert abs(found[0] - near) == min(abs(m.start() - near) for m in re.finditer(f"(?={re.escape(answer)})", context))
+
+
+def test_an_answer_that_is_not_in_the_context_is_not_marked() -> None:
+    assert locate("no", "yes", [0]) is None
+    assert locate("b", "a b b", []) == (2, 3)
+
+
+def test_spans_that_overlap_are_marked_piece_by_piece() -> None:
+    assert marked("a flood in the cellar", [(2, 21)], (0, 7)) == (
+        '<mark class="predicted">a </mark><mark class="gold predicted">flood<sup>predicted</sup></mark>'
+        '<mark class="gold"> in the cellar<sup>gold</sup></mark>'
+    )
+
+
+def test_long_contexts_are_cut_around_the_spans() -> None:
+    context = "word " * 400 + "GOLD " + "word " * 400 + "SAID " + "word " * 400
+    gold, said = context.index("GOLD"), context.index("SAID")
+    text = shown(marked(context, [(gold, gold + 4)], (said, said + 4)))
+    assert "GOLD" in text
+    assert "SAID" in text
+    assert text.count("\N{HORIZONTAL ELLIPSIS}") == 3
+    assert len(text) < 4 * AROUND + 100
+    assert not re.search(r"(?<!w)ord|wor(?!d)", text)
+    assert len(shown(marked(context, [], None))) < WITHOUT + 10
+
+
+def test_examples_mix_all_sorts_and_do_not_depend_on_their_order() -> None:
+    cases = [Case(Example(f"e{i}", ""), "", None, True, "rare" if i < 2 else "common") for i in range(40)]
+    chosen = choose(cases)
+    assert [case.sort for case in chosen] == ["common", "rare"] * 2 + ["common"] * 4
+    assert chosen == choose(cases[::-1])
+    assert choose([]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts"),
+    [
+        ("span", ["answer missed", "rightly no answer", "no answer", "Wrong: 2 of 4", "Right: 2 of 4", "gold"]),
+        ("classify", ["label-yes taken for label-no", "Wrong: 2 of 4", "Right: 2 of 4", "gold (down)"]),
+        ("regress", ["Largest errors", "off by 1.50", "12.500"]),
+    ],
+)
+def test_what_is_said_of_examples(make_run: Any, kind: str, facts: list[str]) -> None:
+    content = write_report(*make_run(kind)).read_text(encoding="utf-8")
+    examples = html.unescape(content[content.index('id="examples"') : content.index('id="repeat"')])
+    for fact in facts:
+        assert fact in examples
+    assert "<dt>encoder</dt>" in examples
+
+
+def test_rare_labels_are_folded() -> None:
+    labels = [f"l{number}" for number in range(30)]
+    pairs = [(label, "l0") for number, label in enumerate(labels) for _ in range(30 - number)]
+    table = confusion_table(labels, pairs)
+    assert table.count("<tr>") == 1 + 15 + 1
+    assert OTHERS in table
+    counts = [int(cell) for cell in re.findall(r"<td[^>]*>(\d+)</td>", table)]
+    assert sum(counts) == len(pairs)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=5))
+def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float]) -> None:
+    scale = scale_of(values)
+    assert all(0 <= scale.share(value) <= 1 for value in values if abs(value) < 1e300)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 12
+    assert all(before < after for before, after in pairwise(ticks))
+    assert Scale(0, 10).ticks() == [0, 2, 4, 6, 8, 10]
+
+
+def test_numbers_read_well() -> None:
+    assert [size(n) for n in (999, 91_580_924, 1_067_328_627)] == ["999 bytes", "91.6 MB", "1.07 GB"]
+    assert [duration(s) for s in (7.66, 198, 7300)] == ["7.7 s", "3 min 18 s", "2 h 1 min"]
+    assert [percent(p) for p in (100.0, 0.1124, 0.0004)] == ["100.000", "0.112", "0.0004"]
+    assert cut("abcdef", 4) == "abc\N{HORIZONTAL ELLIPSIS}"

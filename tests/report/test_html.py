@@ -1,0 +1,240 @@
+"""The report: whole, well-formed, safe whatever the data hold, and made from whatever there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.errors import BadInput
+from bertvision.report.html import write_report
+from bertvision.runtime import write_json
+
+KINDS = ("span", "classify", "regress")
+VOID = {"meta", "wbr"}
+SECTIONS = ["leaderboard", "cost", "layers", "curves", "examples", "repeat"]
+LOADING = ("src", "srcset", "xlink:href", "action", "data", "poster", "background")
+NASTY = "\"><img src=x onerror=alert(1)><svg onload='alert(2)'>&lt;"
+
+
+class Page(HTMLParser):
+    """A page taken apart; tags that do not close in order are an error."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    @property
+    def sections(self) -> list[str]:
+        return [attributes["id"] for tag, attributes in self.tags if tag == "section"]
+
+    @property
+    def everything(self) -> str:
+        return self.text + "".join(value for _, attributes in self.tags for value in attributes.values())
+
+    def alternatives(self) -> list[str]:
+        return [attributes.get("aria-label", "") for tag, attributes in self.tags if attributes.get("role") == "img"]
+
+
+def report(run: tuple[Path, Any]) -> Page:
+    return Page(write_report(*run))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> None:
+    page = report(make_run(kind))
+    assert page.sections == SECTIONS
+    assert [a["href"] for tag, a in page.tags if tag == "a"] == [f"#{name}" for name in SECTIONS]
+    for fact in ("encoder-name", "tuned 0.3 epochs", "17 steps", "2031-05-06", "advice", "baseline", "control"):
+        assert fact in page.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_in_the_data_becomes_markup(make_run: Any, kind: str) -> None:
+    plain = report(make_run(kind))
+    folder, task = make_run(kind, plain=lambda text: text + NASTY, pool="pool" + NASTY)
+    shutil.rmtree(folder / "heads" / "learned-pool")
+    page = report((folder, task))
+    assert {tag for tag, _ in page.tags} == {tag for tag, _ in plain.tags}
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    asked = {"span": ["question", "answer", " context-end"], "classify": ["text", "pair", "label-no"]}
+    places = ["task", "encoder-name", "method", "advice", "baseline", "ensemble", "member", "recipe", "dtype", "pool"]
+    for place in [*places, *asked.get(kind, ["text", "pair"])]:
+        assert place + NASTY in page.text, place
+    assert "id8" + NASTY in page.everything
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_loaded_and_nothing_runs(make_run: Any, kind: str) -> None:
+    path = write_report(*make_run(kind))
+    page = Page(path)
+    assert "script" not in {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        assert not set(attributes) & set(LOADING)
+        assert attributes.get("href", "#").startswith("#")
+        assert tag != "link"
+    content = path.read_text(encoding="utf-8")
+    assert "http:" not in content
+    assert "https:" not in content
+    assert "url(" not in content
+    assert "@import" not in content
+    policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+
+
+def test_text_that_a_page_cannot_hold_is_replaced(make_run: Any) -> None:
+    page = report(make_run("classify", plain=lambda text: text.replace("pair", "p\ud800\x00\x1b\u202eair")))
+    assert "p\ufffd\ufffd\ufffd\ufffdair" in page.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_picture_has_an_alternative_text(make_run: Any, kind: str) -> None:
+    page = report(make_run(kind))
+    pictures = [a for tag, a in page.tags if tag == "svg" and a.get("aria-hidden") != "true"]
+    assert len(page.alternatives()) == len(pictures) == (5 if kind == "regress" else 4)
+    assert all(len(text) > 20 for text in page.alternatives())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_run_gives_the_same_bytes(make_run: Any, kind: str) -> None:
+    run = make_run(kind)
+    assert write_report(*run).read_bytes() == write_report(*run).read_bytes()
+
+
+def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tmp_path: Path) -> None:
+    folder, task = make_run("span")
+    shutil.rmtree(folder / "encoder")
+    (folder / "recipe.toml").unlink()
+    (folder / "log.jsonl").unlink()
+    (folder / "store").rename(tmp_path / "elsewhere")
+    write_json(folder / "source.json", {"store": str(tmp_path / "elsewhere")})
+    page = report((folder, task))
+    assert page.sections == SECTIONS
+    assert "encoder-name" in page.text
+    assert "bertvision run recipe.toml" not in page.text
+    assert "bertvision fit STORE --head learned-pool --head probe:layers=last1 --seeds 0,1 --out" in page.text
+
+
+def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:
+    folder, task = make_run("span")
+    for child in list(folder.iterdir()):
+        if child.name != "leaderboard.json":
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+    assert report((folder, task)).sections == ["leaderboard", "cost", "repeat"]
+
+
+def test_without_a_leaderboard_one_line_says_what_to_do(make_run: Any) -> None:
+    folder, task = make_run("span")
+    (folder / "leaderboard.json").unlink()
+    with pytest.raises(BadInput, match=r"leaderboard\.json is missing; make it with: bertvision evaluate"):
+        write_report(folder, task)
+
+
+def test_scores_that_are_no_numbers_are_dashes(make_run: Any) -> None:
+    folder, task = make_run("span")
+    document = json.loads((folder / "leaderboard.json").read_text())
+    for row in document["rows"]:
+        row["scores"]["f1"], row["inner"] = float("nan"), {}
+    write_json(folder / "leaderboard.json", document)
+    page = report((folder, task))
+    assert "nan" not in page.everything.lower()
+    assert "\N{EM DASH}" in page.text
+
+
+def test_numbers_that_cannot_be_drawn_are_left_out(make_run: Any) -> None:
+    folder, task = make_run("span")
+    for path in folder.glob("heads/*/seed0/head.json"):
+        facts = json.loads(path.read_text())
+        facts["history"][0]["inner"] = float("nan")
+        facts["layer_weights"] = facts["layer_weights"] and [float("nan"), 0.5, float("inf")]
+        write_json(path, facts)
+    page = report((folder, task))
+    places = [value for _, a in page.tags for name, value in a.items() if name in ("cx", "cy", "x", "y", "points")]
+    assert len(places) > 50
+    assert not re.search("nan|inf", "".join(places))
+
+
+def rows_of(page: Page) -> list[str]:
+    """Names in the leaderboard, top to bottom, as the dot plot tells them."""
+    return [told.split(" ")[0] for told in page.alternatives()[0].split(": ", 1)[1].split("; ")]
+
+
+def test_lines_are_sorted_by_inner_and_hold_all_seeds(make_run: Any) -> None:
+    folder, task = make_run("span")
+    page = report((folder, task))
+    assert [name.split("=")[0] for name in rows_of(page)[:4]] == ["learned-pool", "ensemble", "encoder", "probe:layers"]
+    assert "74.5074.00\N{EN DASH}75.00" in page.text  # mean, then lowest to highest
+    assert "total" not in page.text
+    assert "One example of dev weighs 25.00 points" in page.text
+
+
+def test_one_seed_has_no_spread(make_run: Any) -> None:
+    folder, task = make_run("span")
+    document = json.loads((folder / "leaderboard.json").read_text())
+    document["rows"] = [row for row in document["rows"] if row["seed"] in (None, 0)]
+    write_json(folder / "leaderboard.json", document)
+    page = report((folder, task))
+    assert "\N{EN DASH}" not in page.text
+    assert "Seed 0." in page.text
+
+
+def test_heads_that_left_the_leaderboard_are_not_shown(make_run: Any) -> None:
+    folder, task = make_run("span")
+    shutil.copytree(folder / "heads" / "learned-pool", folder / "heads" / "old")
+    for path in (folder / "heads" / "old").glob("*/head.json"):
+        write_json(path, {**json.loads(path.read_text()), "spec": "old-head"})
+    assert "old-head" not in report((folder, task)).everything
+
+
+def test_layer_weights_name_the_stored_states(make_run: Any) -> None:
+    page = report(make_run("classify"))
+    told = next(text for text in page.alternatives() if "layer weights" in text)
+    assert told == "Mean layer weights of learned-pool by state. 0: 0.200, 4: 0.300, 8: 0.500."
+    assert "Most on state 8 (0.500), least on state 0 (0.200); equal weights would be 0.333." in page.text
+
+
+def test_curves_tell_which_epoch_was_kept(make_run: Any) -> None:
+    page = report(make_run("regress"))
+    told = next(text for text in page.alternatives() if "by epoch" in text)
+    assert "seed 0: 51.00, 52.00, 53.00, epoch 2 kept; seed 1: " in told
+    assert "Kept: epoch 2 (seed 0), epoch 2 (seed 1)." in page.text
+    assert sum(a.get("class") == "kept" for _, a in page.tags) == 4 + 1  # two heads, two seeds, and the legend
+
+
+def test_the_control_is_marked_and_explained_where_there_is_one(make_run: Any) -> None:
+    folder, task = make_run("span")
+    with_control = report((folder, task))
+    assert sum("control" in a.get("class", "").split() for _, a in with_control.tags) == 1 + 2  # its line, its dots
+    assert "comes from refitting, not from more layers" in with_control.text
+    document = json.loads((folder / "leaderboard.json").read_text())
+    document["rows"] = [row for row in document["rows"] if not row["name"].startswith("probe")]
+    write_json(folder / "leaderboard.json", document)
+    assert "comes from refitting" not in report((folder, task)).text

@@ -1,0 +1,400 @@
+"""Extraction: once and for all, resumed where it stopped, and never mixed with anything else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.records import SPLITS
+from bertvision.steps import extract as extracting
+from bertvision.steps.extract import STARTED, extract
+from bertvision.steps.inputs import encoder_hash, split_windows, tokenizer_hash
+from bertvision.store.plan import plan_shards
+from bertvision.store.store import MANIFEST, Store
+from bertvision.tasks.base import Task, read_task
+
+SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several shards a split, though none of these comes near a megabyte."""
+    monkeypatch.setattr(
+        extracting, "plan_shards", lambda batches, lengths, per, mb: plan_shards(batches, lengths, per * 60, mb)
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def without_seconds(files: dict[str, bytes]) -> dict[str, Any]:
+    manifest = json.loads(files[MANIFEST])
+    manifest.pop("seconds")
+    return {**files, MANIFEST: manifest}
+
+
+def refusal(*arguments: Any, **settings: Any) -> str:
+    with pytest.raises(BadInput) as error:
+        extract(*arguments, **settings)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_doing_it_twice_does_nothing(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    first = extract(span_encoder, span_task, tmp_path / "store", **SMALL)
+    before = stamps(tmp_path)
+    again = extract(span_encoder, span_task, tmp_path / "store", **SMALL)
+    assert stamps(tmp_path) == before
+    assert first.id == again.id
+    assert not (tmp_path / "store" / STARTED).exists()
+
+
+def test_a_saved_and_loaded_encoder_is_the_same(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    span_encoder.save_pretrained(tmp_path / "encoder")
+    loaded = load_encoder(str(tmp_path / "encoder"))
+    extract(span_encoder, span_task, tmp_path / "store", **SMALL)
+    before = stamps(tmp_path / "store")
+    extract(loaded, span_task, tmp_path / "store", **SMALL)
+    assert stamps(tmp_path / "store") == before
+
+
+def test_a_saved_task_comes_back(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    store = extract(span_encoder, span_task, tmp_path / "store", **SMALL)
+    assert read_task(store.folder / "task") == span_task
+
+
+def nudged(encoder: Encoder) -> Encoder:
+    other = encoder.copy()
+    with torch.no_grad():
+        other.model.embeddings.word_embeddings.weight[7, 3] += 1e-3
+    return other
+
+
+def fewer_attention_heads(encoder: Encoder) -> Encoder:
+    """The very same weights, used in another way."""
+    other = encoder.copy()
+    other.model.config.num_attention_heads = 1
+    return other
+
+
+def other_own_head(encoder: Encoder) -> Encoder:
+    assert encoder.own is not None
+    return replace(encoder, own=replace(encoder.own, spec="probe:layers=first1"))
+
+
+def cased(encoder: Encoder) -> Encoder:
+    other = copy.deepcopy(encoder.tokenizer)
+    other.backend_tokenizer.normalizer.lowercase = False
+    return replace(encoder, tokenizer=other)
+
+
+@pytest.mark.parametrize("change", [nudged, fewer_attention_heads, other_own_head, cased])
+def test_another_encoder_is_refused(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Encoder], Encoder]
+) -> None:
+    extract(span_encoder, span_task, tmp_path / "store", **SMALL)
+    before = stamps(tmp_path)
+    text = refusal(change(span_encoder), span_task, tmp_path / "store", **SMALL)
+    assert f"store {tmp_path / 'store'} was made from something else" in text
+    assert ("tokenizer is " if change is cased else "encoder is ") in text
+    assert "there and" in text
+    assert "choose another folder" in text
+    assert stamps(tmp_path) == before
+
+
+def first_changed(task: Task, **changes: Any) -> Task:
+    first, *others = task["dev"]
+    return replace(task, splits={**task.splits, "dev": (replace(first, **changes), *others)})
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda task: first_changed(task, text="where does Ben live"), "data is "),
+        (lambda task: first_changed(task, pair=task["dev"][0].pair + " "), "data is "),
+        (lambda task: first_changed(task, answers=()), "data is "),
+        (lambda task: first_changed(task, id="other"), "data is "),
+        (lambda task: replace(task, splits={**task.splits, "dev": task["dev"][:-1]}), "data is "),
+        (lambda task: replace(task, no_answer=False), "data is "),
+        (lambda task: replace(task, name="squad1"), "data is "),
+        (lambda task: replace(task, max_length=31), "windows.max_length is 32 there and 31 here"),
+        (lambda task: replace(task, overlap=7), "windows.overlap is 8 there and 7 here"),
+    ],
+)
+def test_other_data_is_refused(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Task], Task], named: str
+) -> None:
+    extract(tiny_encoder, span_task, tmp_path / "store", **SMALL)
+    before = stamps(tmp_path)
+    text = refusal(tiny_encoder, change(span_task), tmp_path / "store", **SMALL)
+    assert named in text
+    assert text.count(" there and ") == 1
+    assert stamps(tmp_path) == before
+
+
+def test_other_label_names_are_refused(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    extract(tiny_encoder, label_task, tmp_path / "store")
+    assert "data is " in refusal(tiny_encoder, replace(label_task, labels=("a", "b", "c")), tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"dtype": "f32"}, "dtype is f16 there and f32 here"),
+        ({"layers": "last2"}, "layers is [0, 1, 2] there and [1, 2] here"),
+        ({"batch_tokens": 97}, "plan.batch_tokens is 96 there and 97 here"),
+        ({"seed": 4}, "plan.seed is 0 there and 4 here"),
+    ],
+)
+def test_other_settings_are_refused(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, settings: dict[str, Any], named: str
+) -> None:
+    extract(tiny_encoder, label_task, tmp_path / "store", **SMALL)
+    before = stamps(tmp_path)
+    assert named in refusal(tiny_encoder, label_task, tmp_path / "store", **{**SMALL, **settings})
+    assert stamps(tmp_path) == before
+
+
+def test_the_same_layers_in_other_words_are_the_same(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    one = extract(tiny_encoder, label_task, tmp_path / "store", layers="all")
+    assert extract(tiny_encoder, label_task, tmp_path / "store", layers="0+1+2").id == one.id
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupted(patch: pytest.MonkeyPatch, shards: int, encoder: Encoder, task: Task, to: Path) -> None:
+    """An extraction that ends when it writes one more than that many shards."""
+    real, written = extracting.write_shard, []
+
+    def write(shard: Any, path: Path) -> str:
+        if len(written) == shards:
+            raise Interrupted
+        written.append(path)
+        return real(shard, path)
+
+    patch.setattr(extracting, "write_shard", write)
+    with pytest.raises(Interrupted):
+        extract(encoder, task, to, **SMALL)
+    patch.setattr(extracting, "write_shard", real)
+
+
+@pytest.mark.parametrize("shards", [0, 1, 4])
+def test_an_interrupted_extraction_goes_on_and_ends_the_same(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    extract(span_encoder, span_task, tmp_path / "whole", **SMALL)
+    target = tmp_path / "resumed"
+    interrupted(monkeypatch, shards, span_encoder, span_task, target)
+    kept = {name: stamp for name, stamp in stamps(target).items() if name.endswith(".safetensors")}
+    assert len(kept) == shards
+    assert not (target / MANIFEST).exists()
+    with pytest.raises(BadInput, match="no finished store"):
+        Store(target)
+    extract(span_encoder, span_task, target, **SMALL)
+    assert {name: stamps(target)[name] for name in kept} == kept
+    assert without_seconds(contents(target)) == without_seconds(contents(tmp_path / "whole"))
+
+
+def test_what_another_extraction_began_is_refused(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(monkeypatch, 1, tiny_encoder, label_task, tmp_path / "store")
+    before = contents(tmp_path)
+    text = refusal(tiny_encoder, label_task, tmp_path / "store", **SMALL, dtype="f32")
+    assert "dtype is f16 there and f32 here" in text
+    assert contents(tmp_path) == before
+    (tmp_path / "store" / STARTED).write_text("{")
+    assert "cannot be read" in refusal(tiny_encoder, label_task, tmp_path / "store", **SMALL)
+
+
+def test_a_beginning_without_a_shard_may_be_anyones(
+    tiny_encoder: Encoder, label_task: Task, span_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(monkeypatch, 0, tiny_encoder, span_task, tmp_path / "store")
+    store = extract(tiny_encoder, label_task, tmp_path / "store", **SMALL, dtype="f32")
+    fresh = extract(tiny_encoder, label_task, tmp_path / "fresh", **SMALL, dtype="f32")
+    assert without_seconds(contents(store.folder)) == without_seconds(contents(fresh.folder))
+
+
+def test_the_manifest_is_written_last(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, seen = extracting.write_json, []
+
+    def write(path: Path, content: Any) -> None:
+        seen.append((path.name, len(list(tmp_path.rglob("*.safetensors")))))
+        real(path, content)
+
+    monkeypatch.setattr(extracting, "write_json", write)
+    store = extract(tiny_encoder, label_task, tmp_path / "store", **SMALL)
+    shards = sum(len(store.manifest["splits"][split]["shards"]) for split in SPLITS)
+    assert shards > 3
+    assert seen == [(STARTED, 0), (MANIFEST, shards)]
+
+
+def by_window(store: Store) -> dict[int, torch.Tensor]:
+    """States (tokens, layers, width) of dev."""
+    return {
+        window: batch.hidden[row, : int(batch.mask[row].sum())]
+        for batch in store["dev"].batches(4)
+        for row, window in enumerate(batch.windows.tolist())
+    }
+
+
+def test_some_layers_only(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    """The own head looks at the last layer, which is not among the stored ones."""
+    whole = extract(span_encoder, span_task, tmp_path / "whole", **SMALL)
+    part = extract(span_encoder, span_task, tmp_path / "part", **SMALL, layers="first2")
+    assert (part.layers, part.shape.layers) == ((0, 1), 2)
+    everything, some = by_window(whole), by_window(part)
+    assert len(some) == len(part["dev"])
+    assert all(torch.equal(everything[number][:, :2], states) for number, states in some.items())
+    for found, expected in zip(part["dev"].own_logits() or [], whole["dev"].own_logits() or [], strict=True):
+        assert found.tolist() == expected.tolist()
+
+
+def test_f32_keeps_every_bit_and_f16_rounds(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    full = extract(tiny_encoder, label_task, tmp_path / "full", dtype="f32", batch_tokens=96)
+    half = extract(tiny_encoder, label_task, tmp_path / "half", dtype="f16", batch_tokens=96)
+    pairs = list(zip(full["dev"].shards(), half["dev"].shards(), strict=True))
+    for one, two in pairs:
+        assert (one["hidden"].dtype, two["hidden"].dtype) == (torch.float32, torch.float16)
+        assert torch.equal(one["hidden"].half(), two["hidden"])
+        assert not torch.equal(one["hidden"], two["hidden"].float())
+
+
+def too_large(encoder: Encoder) -> Encoder:
+    other = encoder.copy()
+    with torch.no_grad():
+        other.model.embeddings.LayerNorm.weight.mul_(1e5)
+    return other
+
+
+def test_states_beyond_f16_are_caught_and_f32_is_the_way_out(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    text = refusal(too_large(tiny_encoder), label_task, tmp_path / "store")
+    assert "not finite in f16" in text
+    assert "--dtype f32" in text
+    assert not list(tmp_path.rglob("*.safetensors"))
+    store = extract(too_large(tiny_encoder), label_task, tmp_path / "store", dtype="f32")
+    assert max(float(batch.hidden.abs().max()) for batch in store["dev"].batches(9)) > 65504
+
+
+def test_a_folder_with_something_else_is_left_alone(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is not empty and is no store" in refusal(tiny_encoder, label_task, tmp_path)
+    assert "is not empty and is no store" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt")
+    assert "cannot write" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt" / "below")
+    assert contents(tmp_path) == {"notes.txt": b"mine"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"dtype": "f8"}, "store dtype 'f8' is not known"),
+        ({"layers": "last9"}, "there are 3 states"),
+        ({"device": "abacus"}, "device 'abacus' is not known"),
+        ({"shard_mb": 0}, "extract.shard_mb is 0; expected at least 1"),
+        ({"batch_tokens": 0}, "extract.batch_tokens is 0; expected at least 1"),
+    ],
+)
+def test_a_bad_setting_is_refused_before_anything_is_written(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, settings: dict[str, Any], reason: str
+) -> None:
+    assert reason in refusal(tiny_encoder, label_task, tmp_path / "store", **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def long_question(task: Task) -> Task:
+    return first_changed(task, text="where " * 40)
+
+
+def test_a_question_too_long_for_a_window_ends_it_before_anything_is_written(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path
+) -> None:
+    """It is in the last split: nobody should have to wait for the first two."""
+    assert "question longer than the window" in refusal(tiny_encoder, long_question(span_task), tmp_path / "store")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_question_too_long_for_a_window_is_counted_under_skip(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = replace(long_question(span_task), skip_bad=True)
+    store = extract(tiny_encoder, task, tmp_path / "store", **SMALL)
+    assert 0 not in store["dev"].table().example
+    assert 1 in store["dev"].table().example
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "dev: 1 bad rows were skipped: question longer than the window (1)" in said
+
+
+def test_a_split_without_a_window_is_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    only = replace(span_task["dev"][0], text="where " * 40)
+    task = replace(span_task, splits={**span_task.splits, "dev": (only,)}, skip_bad=True)
+    assert "no example of the dev split" in refusal(tiny_encoder, task, tmp_path / "store")
+
+
+def test_windows_longer_than_the_encoder_are_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    text = refusal(tiny_encoder, replace(span_task, max_length=65), tmp_path / "store")
+    assert "--max-length 65 is more than encoder" in text
+    assert "at most 64" in text
+
+
+def test_an_encoder_that_was_not_tuned_and_has_no_pooler(
+    tiny_encoder_folder: Path, label_task: Task, tmp_path: Path
+) -> None:
+    bare = transformers.BertModel.from_pretrained(tiny_encoder_folder, add_pooling_layer=False)
+    bare.save_pretrained(tmp_path / "bare")
+    transformers.AutoTokenizer.from_pretrained(tiny_encoder_folder).save_pretrained(tmp_path / "bare")
+    store = extract(load_encoder(str(tmp_path / "bare")), label_task, tmp_path / "store")
+    batch = next(store["dev"].batches(4))
+    assert batch.pooled is None
+    assert batch.logits is None
+    assert store["dev"].own_logits() is None
+    assert store.manifest["own"] is None
+
+
+def test_values_are_stored_at_the_scale_they_are_learned_at(
+    tiny_encoder: Encoder, value_task: Task, tmp_path: Path
+) -> None:
+    store = extract(tiny_encoder, value_task, tmp_path / "store")
+    targets = store["train"].table().targets[:, 0]
+    assert targets.mean() == pytest.approx(0, abs=1e-6)
+    assert targets.std() == pytest.approx(1, abs=1e-6)
+    expected = [(float(e.label or 0) - value_task.center) / value_task.spread for e in value_task["dev"]]
+    assert store["dev"].table().targets[:, 0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_extraction_changes_neither_the_encoder_nor_the_random_state(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    before, state = encoder_hash(tiny_encoder), torch.get_rng_state()
+    extract(tiny_encoder, label_task, tmp_path / "store")
+    assert encoder_hash(tiny_encoder) == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_hashes_do_not_depend_on_use(tiny_encoder: Encoder, span_task: Task) -> None:
+    """A tokenizer remembers how it last cut; that is not what it is."""
+    before = tokenizer_hash(tiny_encoder)
+    split_windows(span_task, "dev", tiny_encoder)
+    assert tokenizer_hash(tiny_encoder) == before

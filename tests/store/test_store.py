@@ -1,0 +1,296 @@
+"""Reading a store: the states are the encoder's, unpadded on disk, padded in a batch, everything in its place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertvision.encoder.hidden import collate, hidden_states
+from bertvision.encoder.load import Encoder
+from bertvision.errors import BadInput
+from bertvision.records import Window
+from bertvision.steps import extract as extracting
+from bertvision.steps.extract import extract
+from bertvision.steps.inputs import own_head, split_windows
+from bertvision.store.codec import check_finite, codec_dtype
+from bertvision.store.fingerprint import differences, hash_json, hash_lines, hash_tensors
+from bertvision.store.plan import plan_shards
+from bertvision.store.store import MANIFEST, Store
+from bertvision.tasks.base import Task
+
+KINDS = ("span", "label", "value")
+CPU = torch.device("cpu")
+HALF_STEP = 2**-11  # largest relative error of rounding to f16
+
+
+@pytest.fixture(scope="module")
+def small_shards() -> Iterator[None]:
+    """Shards of a few batches, though no shard of these tests comes near a megabyte."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            extracting, "plan_shards", lambda batches, lengths, per, mb: plan_shards(batches, lengths, per * 60, mb)
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(
+    small_shards: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Store, Task, Encoder]]:
+    """One f16 store of several shards for each kind of task, with what it was made from."""
+    found = {}
+    for kind in KINDS:
+        task, encoder = request.getfixturevalue(f"{kind}_task"), request.getfixturevalue(f"{kind}_encoder")
+        store = extract(encoder, task, tmp_path_factory.mktemp(kind) / "store", batch_tokens=96, shard_mb=1)
+        found[kind] = store, task, encoder
+    return found
+
+
+def alone(encoder: Encoder, window: Window) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """(states (tokens, layers, width), pooled) of one window, without neighbours and padding."""
+    batch = collate([window], encoder.tokenizer.pad_token_id, CPU)
+    with torch.inference_mode():
+        states = hidden_states(encoder.model, batch, range(encoder.layers))
+    return states.stacked()[0], None if states.pooled is None else states.pooled[0]
+
+
+def near(stored: torch.Tensor, computed: torch.Tensor) -> bool:
+    return bool(((stored - computed).abs() <= HALF_STEP * computed.abs() + 2e-5).all())
+
+
+def rows(store: Store, split: str, batch: int = 5, seed: int | None = None) -> dict[int, dict[str, Any]]:
+    """Everything a split's batches hold, by window, padding cut off."""
+    found: dict[int, dict[str, Any]] = {}
+    for one in store[split].batches(batch, seed):
+        for i, window in enumerate(one.windows.tolist()):
+            size = int(one.mask[i].sum())
+            assert window not in found
+            found[window] = {
+                "hidden": one.hidden[i, :size],
+                "target": one.targets[i],
+                "pooled": None if one.pooled is None else one.pooled[i],
+                "logits": None if one.logits is None else one.logits[i],
+                "size": size,
+            }
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", ["train", "inner", "dev"])
+def test_states_are_the_encoders(made: dict[str, Any], kind: str, split: str) -> None:
+    store, task, encoder = made[kind]
+    windows, found = split_windows(task, split, encoder), rows(store, split)
+    assert sorted(found) == list(range(len(windows))) == list(range(len(store[split])))
+    for number, window in enumerate(windows):
+        states, pooled = alone(encoder, window)
+        assert found[number]["hidden"].shape == (len(window), encoder.layers, encoder.width)
+        assert near(found[number]["hidden"], states)
+        assert pooled is not None
+        assert near(found[number]["pooled"], pooled)
+
+
+def test_state_0_is_the_embedding_output(made: dict[str, Any]) -> None:
+    store, task, encoder = made["span"]
+    window = split_windows(task, "dev", encoder)[0]
+    ids, types = torch.tensor(window.input_ids)[None].long(), torch.tensor(window.token_types)[None].long()
+    with torch.inference_mode():
+        embedded = encoder.model.embeddings(input_ids=ids, token_type_ids=types)[0]
+    assert near(rows(store, "dev")[0]["hidden"][:, 0], embedded)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_and_own_outputs(made: dict[str, Any], kind: str) -> None:
+    store, task, encoder = made[kind]
+    head = own_head(encoder)
+    assert head is not None
+    found = rows(store, "inner")
+    for number, window in enumerate(split_windows(task, "inner", encoder)):
+        target = found[number]["target"]
+        assert target.tolist() == (list(window.target) if kind == "span" else pytest.approx(window.target[0]))
+        states, pooled = alone(encoder, window)
+        with torch.inference_mode():
+            expected = head(states[None], torch.ones(1, len(window), dtype=torch.bool), pooled[None])[0]
+        logits = found[number]["logits"]
+        torch.testing.assert_close(logits[: len(window)] if kind == "span" else logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_batch_is_padded_to_its_longest_with_zeros(made: dict[str, Any]) -> None:
+    store, _, encoder = made["span"]
+    uneven = 0
+    for batch in store["train"].batches(7):
+        count, tokens = batch.mask.shape
+        sizes = batch.mask.sum(1)
+        uneven += int(sizes.min() < tokens)
+        assert sizes.max() == tokens
+        assert torch.equal(batch.mask, torch.arange(tokens)[None] < sizes[:, None])
+        assert batch.hidden.shape == (count, tokens, encoder.layers, encoder.width)
+        assert {batch.hidden.dtype, batch.pooled.dtype, batch.logits.dtype, batch.targets.dtype} == {torch.float32}
+        assert (batch.hidden[~batch.mask] == 0).all()
+        assert (batch.logits[~batch.mask] == 0).all()
+        assert batch.targets.shape == (count, 2)
+        assert batch.pooled.shape == (count, encoder.width)
+    assert uneven
+    label = next(made["label"][0]["train"].batches(2))
+    assert label.targets.shape == (2,)
+    assert label.logits.shape == (2, 3)
+
+
+def test_batches_can_be_read_again_and_are_shuffled_by_the_seed(made: dict[str, Any]) -> None:
+    split = made["span"][0]["train"]
+    orders = [[batch.windows.tolist() for batch in split.batches(4, seed)] for seed in (None, None, 1, 1, 2)]
+    assert orders[0] == orders[1]
+    assert orders[2] == orders[3]
+    assert orders[2] != orders[4]
+    for order in orders:
+        assert sorted(window for batch in order for window in batch) == list(range(len(split)))
+        assert len(order) == split.batch_count(4)
+    assert sum(1 for _ in split.batches(1000)) == split.batch_count(1000) == len(list(split.shards())) > 2
+
+
+def test_no_padding_is_stored(made: dict[str, Any]) -> None:
+    """Bytes of a shard: every token's states, ids, types, offsets and own logits; every window's facts."""
+    store, _, encoder = made["span"]
+    for entry in store.manifest["splits"]["train"]["shards"]:
+        path = store.folder / entry["file"]
+        shard = load_file(path)
+        windows, tokens = len(shard["lengths"]), int(shard["lengths"].sum())
+        assert shard["hidden"].shape == (tokens, encoder.layers, encoder.width)
+        assert shard["hidden"].dtype == torch.float16
+        per_token = encoder.layers * encoder.width * 2 + 4 + 1 + 2 * 4 + 2 * 4
+        per_window = 4 + 8 + 8 + 4 + 2 * 4 + encoder.width * 2
+        header = 8 + int.from_bytes(path.read_bytes()[:8], "little")
+        assert path.stat().st_size == entry["bytes"] == header + tokens * per_token + windows * per_window
+        assert windows == entry["windows"]
+
+
+def test_the_manifest_adds_up(made: dict[str, Any]) -> None:
+    for store, task, encoder in made.values():
+        for split, facts in store.manifest["splits"].items():
+            windows = split_windows(task, split, encoder)
+            assert facts["windows"] == len(windows) == sum(entry["windows"] for entry in facts["shards"])
+            assert facts["tokens"] == sum(len(window) for window in windows)
+            files = [store.folder / entry["file"] for entry in facts["shards"]]
+            assert facts["bytes"] == sum(path.stat().st_size for path in files)
+            assert sorted((store.folder / split).iterdir()) == sorted(files)
+        assert store.shape.layers == len(store.layers) == encoder.layers
+        assert (store.shape.width, store.shape.outputs, store.shape.kind) == (encoder.width, task.outputs, task.kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_and_own_logits_are_in_window_order(made: dict[str, Any], kind: str) -> None:
+    store, task, encoder = made[kind]
+    windows = split_windows(task, "train", encoder)
+    table, logits = store["train"].table(), store["train"].own_logits()
+    assert len(table) == len(windows) == len(logits)
+    assert table.example.tolist() == [window.example for window in windows]
+    assert table.cls.tolist() == [window.cls for window in windows]
+    assert np.allclose(table.targets, [window.target for window in windows], atol=1e-6)
+    found = rows(store, "train")
+    for number, window in enumerate(windows):
+        assert np.array_equal(table.offsets[number], window.offsets)
+        assert np.array_equal(table.input_ids[number], window.input_ids)
+        expected = found[number]["logits"].numpy()
+        assert np.array_equal(logits[number], expected[: len(window)] if kind == "span" else expected)
+    assert store["train"].table() is table
+
+
+def test_token_types_are_stored(made: dict[str, Any]) -> None:
+    store, task, encoder = made["value"]
+    windows = split_windows(task, "dev", encoder)
+    for shard in store["dev"].shards():
+        types = shard["token_types"].split(shard["lengths"].tolist())
+        for number, row in zip(shard["windows"].tolist(), types, strict=True):
+            assert row.tolist() == windows[number].token_types.tolist()
+            assert 1 in row
+
+
+def copied(store: Store, to: Path) -> Path:
+    return Path(shutil.copytree(store.folder, to / "copy"))
+
+
+def refusal(folder: Path, split: str = "dev") -> str:
+    with pytest.raises(BadInput) as error:
+        for _ in Store(folder)[split].batches(4):
+            pass
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_split_that_is_not_there(made: dict[str, Any], tmp_path: Path) -> None:
+    assert "has no split 'test'; it has train, inner, dev" in refusal(made["span"][0].folder, "test")
+
+
+def test_no_manifest_no_store(made: dict[str, Any], tmp_path: Path) -> None:
+    folder = copied(made["span"][0], tmp_path)
+    (folder / MANIFEST).unlink()
+    for place in (folder, tmp_path / "nowhere", folder / "task" / "task.json"):
+        text = refusal(place)
+        assert f"no finished store at {place}" in text
+        assert "bertvision extract" in text
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"7", b"{}", b'{"format": 99}'])
+def test_a_broken_manifest_is_said(made: dict[str, Any], tmp_path: Path, content: bytes) -> None:
+    folder = copied(made["span"][0], tmp_path)
+    (folder / MANIFEST).write_bytes(content)
+    text = refusal(folder)
+    assert str(folder / MANIFEST) in text
+    assert "extract again" in text
+
+
+@pytest.mark.parametrize("size", [0, 5, 200, -1])
+def test_a_truncated_shard_is_said(made: dict[str, Any], tmp_path: Path, size: int) -> None:
+    folder = copied(made["span"][0], tmp_path)
+    path = sorted((folder / "dev").iterdir())[0]
+    path.write_bytes(path.read_bytes()[:size])
+    text = refusal(folder)
+    assert str(path) in text
+    assert "cannot be read" in text
+    path.unlink()
+    assert str(path) in refusal(folder)
+
+
+def test_codecs() -> None:
+    assert (codec_dtype("f16"), codec_dtype("f32")) == (torch.float16, torch.float32)
+    with pytest.raises(BadInput, match="'f8' is not known; expected one of f32, f16"):
+        codec_dtype("f8")
+    check_finite(torch.tensor([65504.0]).half(), "f16")
+    for bad in (70000.0, float("nan"), float("-inf")):
+        with pytest.raises(BadInput, match=r"not finite in f16.*--dtype f32"):
+            check_finite(torch.tensor([1.0, bad]).half(), "f16")
+
+
+def test_hashes_see_names_types_shapes_and_values() -> None:
+    base = {"a": torch.arange(4.0), "b": torch.ones(())}
+    others = [
+        {"a": torch.arange(4.0), "c": torch.ones(())},
+        {"a": torch.arange(4.0).reshape(2, 2), "b": torch.ones(())},
+        {"a": torch.arange(4.0).double(), "b": torch.ones(())},
+        {"a": torch.arange(4.0) + 1e-6, "b": torch.ones(())},
+        {"a": torch.arange(4.0)},
+    ]
+    assert len({hash_tensors(one.items()) for one in (base, *others)}) == 6
+    assert hash_tensors(base.items()) == hash_tensors(reversed(list(base.items())))
+    transposed = torch.arange(6.0).reshape(2, 3).T
+    assert hash_tensors([("a", transposed)]) == hash_tensors([("a", transposed.contiguous())])
+    assert hash_json({"a": 1, "b": [2]}) == hash_json({"b": [2], "a": 1}) != hash_json({"a": 1, "b": [3]})
+    assert hash_lines(["ab", "c"]) != hash_lines(["a", "bc"])
+
+
+def test_differences_name_what_differs() -> None:
+    stored = {"encoder": "a" * 64, "windows": {"max_length": 32, "overlap": 8}, "format": 1}
+    wanted = {"encoder": "b" * 64, "windows": {"max_length": 32, "overlap": 9}, "new": True, "format": 1}
+    assert differences(stored, json.loads(json.dumps(stored))) == []
+    assert differences(stored, wanted) == [
+        "encoder is aaaaaaaaaa... there and bbbbbbbbbb... here",
+        "new is None there and True here",
+        "windows.overlap is 8 there and 9 here",
+    ]

@@ -1,0 +1,156 @@
+"""GLUE files and folders that are not what they should be: one line of reason, and no row lost in silence."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertvision.errors import BadInput
+from bertvision.tasks.base import Task, load_task
+from bertvision.tasks.glue import GLUE
+
+NAMES = tuple(name for name in GLUE if name not in ("mnli-mm", "ax"))
+
+
+def refusal(name: str, **options: object) -> str:
+    with pytest.raises(BadInput) as error:
+        load_task(name, **options)
+    return str(error.value)
+
+
+def row_lines(task: Task) -> list[int]:
+    return sorted(int(e.id.split(":")[1]) for split in task.splits.values() for e in split)
+
+
+def test_a_missing_training_file_is_named(tmp_path: Path, glue: Any) -> None:
+    glue.write_task(tmp_path, "qnli")
+    (tmp_path / "QNLI/train.tsv").unlink()
+    said = refusal("qnli", data=tmp_path)
+    assert said.startswith("task qnli has no train file: looked for QNLI/train.tsv or train.tsv (or .jsonl)")
+    assert said.endswith("QNLI holds dev.tsv; give another, or --train FILE")
+
+
+def test_a_missing_dev_file_is_named(tmp_path: Path, glue: Any) -> None:
+    glue.write_task(tmp_path, "mnli")
+    said = refusal("mnli-mm", data=tmp_path)
+    assert "no dev file: looked for MNLI/dev_mismatched.tsv" in said
+    assert "MNLI holds dev_matched.tsv, train.tsv" in said
+
+
+def test_wrong_folders(tmp_path: Path, glue: Any) -> None:
+    glue.write_task(tmp_path, "rte")
+    assert "no such folder" in refusal("rte", data=tmp_path / "nowhere")
+    assert "looked for MRPC/train.tsv or train.tsv" in refusal("mrpc", data=tmp_path)
+    # WNLI's files have RTE's columns: the folder's name is all there is to tell them apart.
+    assert "folder of another task; task wnli is in WNLI" in refusal("wnli", data=tmp_path / "RTE")
+    assert "it holds nothing" in refusal("wnli", data=_made(tmp_path / "empty"))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_files_of_another_task(tmp_path: Path, glue: Any) -> None:
+    glue.write_task(tmp_path, "rte")
+    glue.write_task(tmp_path, "sst2")
+    rte, sst2 = tmp_path / "RTE/train.tsv", tmp_path / "SST-2/train.tsv"
+    assert "train.tsv: not a file of task qnli: it has the columns 'index, sentence1" in refusal("qnli", train=rte)
+    assert "line 1: wrong number of cells: got 2, expected 4: source, label, notation" in refusal("cola", train=sst2)
+    assert "line 2: unknown label: got 'entailment', expected 0 or not_" in refusal("mrpc", train=rte)
+    assert "unknown extension '.csv'" in refusal("rte", train=tmp_path / "a.csv")
+
+
+def test_no_place_two_places_and_the_same_file_twice(tmp_path: Path, glue: Any) -> None:
+    glue.write_task(tmp_path, "rte")
+    train = tmp_path / "RTE/train.tsv"
+    assert refusal("rte") == "task 'rte' needs --data FOLDER, --train FILE or --hub NAME"
+    assert "needs --data" in refusal("rte", dev=train)
+    assert "got both" in refusal("rte", data=tmp_path, hub="nyu-mll/glue")
+    assert "given twice" in refusal("rte", train=train, dev=train)
+    assert "max_length" in refusal("rte", train=train, max_length=0)
+    assert "named 'encoding'" in refusal("rte", train=train, encoding="cp1252")
+
+
+BROKEN_ROWS = [
+    ("qqp", '"\tWas Muhammad a real historical figure?\t0', "wrong number of cells"),
+    ("qqp", "1\t2\t3\t\tWhat is it?\t0", "missing text"),
+    ("qqp", "1\t2\t3\tWhat is it?\tWhy?\t", "missing label"),
+    ("qqp", "1\t2\t3\tWhat is it?\tWhy?\t2", "unknown label"),
+    ("mnli", "0\tp\tp\tg\tx\tx\tx\tx\ta\tb\tneutral\t-", "no gold label"),
+    ("mnli", "0\tp\tp\tg\tx\tx\tx\tx\ta\tb\tneutral\tneut", "unknown label"),
+    ("cola", "gj04\t1\t\t ", "missing text"),
+    ("cola", "gj04\tyes\t\tA sentence.", "unknown label"),
+    ("cola", "gj04\t1", "wrong number of cells"),
+    ("stsb", "0\tg\tf\ty\to\ts\ts\ta\tb\t5.1", "not a score"),
+    ("stsb", "0\tg\tf\ty\to\ts\ts\ta\tb\tnan", "not a score"),
+    ("stsb", "0\tg\tf\ty\to\ts\ts\ta\tb\thigh", "not a score"),
+    ("sst2", "cut in the mid", "wrong number of cells"),
+    ("rte", "", "blank row"),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "reason"), BROKEN_ROWS)
+def test_a_broken_row_ends_the_loading_or_is_counted(
+    name: str, row: str, reason: str, tmp_path: Path, glue: Any
+) -> None:
+    good = glue.lines(glue.labelled[name], glue.rows(name, 20))
+    path = glue.write(tmp_path / "train.tsv", [*good[:8], row, *good[8:]])
+    said = refusal(name, train=path)
+    assert f"train.tsv, line 9: {reason}: " in said
+    assert "--skip-bad" in said
+    task = load_task(name, train=path, skip_bad=True)
+    assert task.skipped == {reason: 1}
+    first = 1 if name == "cola" else 2
+    assert row_lines(task) == [line for line in range(first, first + 21) if line != 9]
+
+
+def test_labels_that_are_kept_back_are_explained(tmp_path: Path, glue: Any) -> None:
+    row = json.dumps({"sentence": "x", "label": -1})
+    assert "-1 marks labels that GLUE keeps to itself" in refusal("sst2", train=glue.write(tmp_path / "a.jsonl", [row]))
+
+
+def test_a_file_without_one_good_row(tmp_path: Path, glue: Any) -> None:
+    header, _ = glue.labelled["rte"]
+    rows = ["0\ta\tb\tmaybe", "1\ta\tb\tperhaps"]
+    path = glue.write(tmp_path / "train.tsv", [header, *rows])
+    assert "no row can be used; 2 bad rows were skipped: unknown label (2)" in refusal("rte", train=path, skip_bad=True)
+    path = glue.write(tmp_path / "train.tsv", [header, "0\ta", "1"])
+    assert "no row can be used; 2 bad rows" in refusal("rte", train=path, skip_bad=True)
+
+
+def test_texts_in_json_must_be_texts(tmp_path: Path, glue: Any) -> None:
+    for text, reason in ((7, "wrong type"), (None, "missing text"), ("\ud83d", "broken character")):
+        path = glue.write(tmp_path / "a.jsonl", [json.dumps({"sentence": text, "label": 1})])
+        assert f"line 1: {reason}: column 'sentence'" in refusal("sst2", train=path)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_mutated_files_lose_no_row_in_silence(data: st.DataObject, glue: Any) -> None:
+    """Whatever bytes are put in, taken out or cut off: one line of reason, or every row is an example or counted."""
+    name = data.draw(st.sampled_from(NAMES))
+    content = "\n".join(glue.lines(glue.labelled[name], glue.rows(name, 12))).encode()
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.sampled_from([at, at + 1, at + 9, len(content)]))
+        content = (
+            content[:at]
+            + data.draw(st.sampled_from([b"", b"\t", b"\n", b'"', b"\r", b"-", b"\xff", b"\0", b"x"]))
+            + content[end:]
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.tsv"
+        path.write_bytes(content)
+        try:
+            task = load_task(name, train=path, skip_bad=True)
+        except BadInput:
+            return
+    rows = content.count(b"\n") + (not content.endswith(b"\n")) - (name != "cola")
+    assert len(row_lines(task)) + sum(task.skipped.values()) == rows

