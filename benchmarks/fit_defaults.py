@@ -12,12 +12,11 @@ import argparse
 import itertools
 from pathlib import Path
 
-from rows import Rows
-
 import bertvision as bv
 from bertvision.config import QUICK_HEADS
 from bertvision.steps.judge import judge_inner
 from bertvision.tasks.base import read_task
+from rows import Rows
 
 
 def main() -> None:

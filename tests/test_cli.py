@@ -176,6 +176,13 @@ def test_a_failure_is_one_line_and_exit_1(call: Call, monkeypatch: pytest.Monkey
         call("tasks", "--debug")
 
 
+def test_a_path_that_cannot_be_used_is_the_users_to_change(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    line = refused(call("demo", "--out", tmp_path / "file" / "run"))
+    assert f"cannot use {tmp_path / 'file' / 'run'}" in line
+    assert "Not a directory" in line
+
+
 def test_an_interruption_is_not_a_failure(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect, "_tasks", broken(KeyboardInterrupt()))
     said = call("tasks")

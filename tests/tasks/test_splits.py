@@ -37,7 +37,8 @@ def rows(labels: list[int]) -> list[Example]:
 def test_no_group_is_on_both_sides_and_neither_is_empty(sizes: list[int], random: Random, five: bool) -> None:
     examples = articles(sizes if five else sizes[:4])
     train, inner = cut_inner(examples, stratify=False)
-    assert train and inner
+    assert train
+    assert inner
     assert not {e.group for e in train} & {e.group for e in inner}
     assert Counter(train + inner) == Counter(examples)
     shuffled = list(examples)
@@ -58,7 +59,8 @@ def test_a_giant_article_stays_in_train_wherever_it_hashes() -> None:
     for giant in range(12):
         sizes = [400 if i == giant else 20 for i in range(12)]
         train, inner = cut_inner(articles(sizes), stratify=False)
-        assert len(inner) == 60 and f"article {giant}" in {e.group for e in train}
+        assert len(inner) == 60
+        assert f"article {giant}" in {e.group for e in train}
 
 
 def test_few_articles_are_cut_by_context() -> None:
@@ -70,7 +72,8 @@ def test_few_articles_are_cut_by_context() -> None:
 
 def test_one_group_is_not_cut() -> None:
     train, inner = cut_inner(articles([7]), stratify=False)
-    assert len(train) == 7 and not inner
+    assert len(train) == 7
+    assert not inner
 
 
 @QUICK
@@ -87,7 +90,8 @@ def test_labels_are_drawn_evenly_and_none_leaves_train(labels: list[int]) -> Non
 def test_few_rows_are_not_taken_from_a_label_that_has_one() -> None:
     for salt in "abcdefgh":
         train, inner = cut_inner(rows([0, 0, 0, 1]), stratify=True, salt=salt)
-        assert [e.label for e in inner] == [0.0] and {e.label for e in train} == {0.0, 1.0}
+        assert [e.label for e in inner] == [0.0]
+        assert {e.label for e in train} == {0.0, 1.0}
 
 
 def test_big_labels_keep_their_share() -> None:
@@ -101,7 +105,8 @@ def test_equal_texts_stay_together_even_with_different_labels(pairs: list[tuple[
     examples = [Example(str(i), f"text {t}", label=float(label)) for i, (t, label) in enumerate(pairs)]
     train, inner = cut_inner(examples, stratify=True)
     assert not {e.text for e in train} & {e.text for e in inner}
-    assert train and (inner or len({e.text for e in examples}) == 1)
+    assert train
+    assert inner or len({e.text for e in examples}) == 1
     backwards = cut_inner(examples[::-1], stratify=True)
     assert set(backwards[1]) == set(inner)
 
@@ -118,7 +123,8 @@ def test_limit_takes_examples_from_all_over_the_file_in_order() -> None:
     examples = articles([50] * 20)
     splits = make_splits(examples, examples[:300], stratify=False, limit=200)
     used = splits["train"] + splits["inner"]
-    assert len(used) == 200 and len(splits["dev"]) == 200
+    assert len(used) == 200
+    assert len(splits["dev"]) == 200
     assert len({e.group for e in used}) == 20
     assert list(splits["train"]) == [e for e in examples if e in set(splits["train"])]
 

@@ -113,13 +113,15 @@ def test_an_impossible_question_has_no_answers_whatever_is_listed(tmp_path: Path
     assert all_examples(load_task("squad2", train=path))[0].answers == ()
     assert "unanswerable question: squad1 asks only what can be answered" in refusal("squad1", train=path)
     skipped = load_task("squad1", train=path, skip_bad=True)
-    assert skipped.skipped == {"unanswerable question": 1} and not skipped.no_answer
+    assert skipped.skipped == {"unanswerable question": 1}
+    assert not skipped.no_answer
 
 
 def test_limit_leaves_that_many(tmp_path: Path) -> None:
     train, dev = write(tmp_path, document(articles=30)), write(tmp_path, document("d"), "dev.json")
     task = load_task("squad2", train=train, dev=dev, limit=20)
-    assert len(task["train"]) + len(task["inner"]) == 20 and len(task["dev"]) == 20
+    assert len(task["train"]) + len(task["inner"]) == 20
+    assert len(task["dev"]) == 20
 
 
 def drop(key: str) -> Edit:
@@ -201,7 +203,8 @@ def test_the_same_id_in_train_and_dev_is_a_leak(tmp_path: Path) -> None:
     message = refusal(train=files["train"], dev=files["dev"])
     assert f"{files['dev']}, {AT} (id 'q000'): duplicate id: also at {files['train']}" in message
     task = load_task("squad2", skip_bad=True, **files)
-    assert task.skipped == {"duplicate id": 1} and len(task["dev"]) == 23
+    assert task.skipped == {"duplicate id": 1}
+    assert len(task["dev"]) == 23
 
 
 @pytest.mark.parametrize(

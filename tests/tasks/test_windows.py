@@ -117,7 +117,7 @@ def check_targets(context: str, answer: Answer, windows: Sequence[Window]) -> No
 
 
 @pytest.mark.parametrize("name", ["words", "letters", "byte_pairs"])
-@QUICK
+@settings(QUICK, max_examples=40)
 @given(case=answered(), max_length=st.sampled_from([80, 120, 384]))
 def test_targets_decode_to_the_gold_answer(
     name: str, request: pytest.FixtureRequest, case: tuple[str, Answer], max_length: int

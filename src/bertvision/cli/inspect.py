@@ -62,7 +62,8 @@ def _tasks(options: argparse.Namespace) -> Result:
     from bertvision.tasks.base import TASKS
 
     rows = [{"name": name, "about": _first_line(TASKS[name])} for name in TASKS]
-    return {"tasks": rows}, "\n".join(f"{row['name']:10} {row['about']}" for row in rows)
+    width = max(len(row["name"]) for row in rows)
+    return {"tasks": rows}, "\n".join(f"{row['name']:{width}}  {row['about']}" for row in rows)
 
 
 def _first_line(loader: Any) -> str:

@@ -14,6 +14,10 @@ from bertvision.cli import experiment, inspect, use
 from bertvision.errors import BadInput
 
 
+PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+"""What a path that a user gave can lead to where nobody looked closer."""
+
+
 class _Parser(argparse.ArgumentParser):
     """Usage errors are one line, like all others; an option is written out, because half of one may mean another."""
 
@@ -55,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except PATH_ERRORS as error:
+        return _failed(BadInput(f"cannot use {error.filename}: {error.strerror}; choose another path"), 2, options)
     except Exception as error:
         return _failed(error, 1, options)
 
