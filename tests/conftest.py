@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from hypothesis import settings
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 
@@ -31,6 +32,10 @@ from bertvision.steps.fitted import FittedHead
 from bertvision.steps.tune import tune
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
+
+# The same examples in every run, and no race against the clock of a busy machine.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PEOPLE = ("Anna", "Ben", "Cleo", "Dora", "Emil", "Fay", "Gus", "Hana", "Ivan", "Jo")

@@ -19,7 +19,7 @@ from bertvision.steps.evaluate import evaluate
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import judge_predictions
+from bertvision.steps.judge import judge, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
@@ -137,12 +137,15 @@ def test_a_model_gives_the_outputs_that_were_judged(kind: str, request: pytest.F
 def test_a_model_answers_as_the_board_says(
     span_encoder: Encoder, span_heads: list[FittedHead], span_store: Store, span_task: Task
 ) -> None:
+    asked = [e.text for e in span_task["dev"]], [e.pair or "" for e in span_task["dev"]]
     for head, one in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
-        said = judge_predictions(span_task, one).verdict
         model = QuestionAnswerer(span_encoder, head, span_task)
-        assert model.threshold == said.threshold
-        answers = model([e.text for e in span_task["dev"]], [e.pair or "" for e in span_task["dev"]])
-        assert [answer["answer"] for answer in answers] == list(said.answers.values())
+        assert model.threshold == judge_predictions(span_task, one).verdict.threshold
+        for threshold in (head.threshold, 0.0, 1e6):
+            said = judge(span_task, "dev", one.logits, one.table, threshold).answers
+            model = QuestionAnswerer(span_encoder, head, span_task, threshold=threshold)
+            assert [answer["answer"] for answer in model(*asked)] == list(said.values())
+        assert all(said.values())  # at the last threshold everything is answered
 
 
 def test_heads_fitted_on_some_layers_get_these_layers(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class TuneConfig:
     method: str = "full"
     epochs: float = 1.0
     head: str | None = None
-    lr: float = 1e-4
+    lr: float | None = None  # None: what suits an encoder of this width
     batch: int = 16
     warmup: float = 0.1
     decay: str = "linear"
@@ -124,16 +124,8 @@ class Recipe:
             raise BadInput("seeds is empty; expected at least one whole number, e.g. 0,1")
 
 
-BUILT_IN: Mapping[str, Mapping[str, Any]] = {
-    "squad2": {"tune": {"epochs": 1.0, "lr": 1.5e-4}},
-    "squad1": {"tune": {"epochs": 1.0, "lr": 1.5e-4}},
-    "text": {"tune": {"epochs": 1.0, "lr": 5e-5}},
-}
-"""What differs from the defaults by task."""
-
-
 Defaults = Callable[[str], Mapping[str, Any]]
-"""A task's name to the settings that the task itself brings; they lie over BUILT_IN."""
+"""A task's name to the settings that the task itself brings; they lie over the defaults."""
 
 
 def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) -> Recipe:
@@ -142,7 +134,7 @@ def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) 
 
 
 def _of_task(task: str, defaults: Defaults | None) -> dict[str, Any]:
-    return merged(BUILT_IN.get(task, {}), defaults(task) if defaults else {})
+    return dict(defaults(task)) if defaults else {}
 
 
 def _check_numbers(config: object, section: str, least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
@@ -153,7 +145,7 @@ def _check_numbers(config: object, section: str, least: Mapping[str, float], abo
             raise BadInput(f"{section}.{name} is {value}; expected at least {bound}")
     for name in above_zero:
         value = getattr(config, name)
-        if not 0 < value < math.inf:
+        if value is not None and not 0 < value < math.inf:
             raise BadInput(f"{section}.{name} is {value}; expected more than 0")
 
 

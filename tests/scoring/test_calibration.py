@@ -95,8 +95,9 @@ def test_no_answer_is_a_choice_of_two() -> None:
 
 
 def test_questions_with_nothing_to_answer_with_do_not_set_the_temperature() -> None:
-    scores, unanswerable = [2.0, -1.0, 0.5, -3.0], [1, 0, 0, 1]
+    scores, unanswerable = [2.0, -1.0, 0.5, -3.0, 0.5], [1, 0, 0, 0, 1]
     found = fit_no_answer_temperature(scores, unanswerable)
+    assert BOUNDS[0] < found < BOUNDS[1]
     assert fit_no_answer_temperature([*scores, 1e9, math.inf], [*unanswerable, 0, 0]) == found
     assert fit_no_answer_temperature([math.inf], [0]) == 1.0
 

@@ -150,7 +150,7 @@ def test_fitted_spans_weigh_start_and_end_tokens_by_their_probability() -> None:
     assert ensemble(members, "fitted").weights == pytest.approx((0.5, 0.5))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 4))
 def test_fitted_weights_are_about_the_likeliest(seed: int, members: int) -> None:
     random = np.random.default_rng(seed)
@@ -219,7 +219,6 @@ def test_without_inner_an_ensemble_has_none_either() -> None:
     assert ensemble([A.inner, A.inner], "mean").inner is None
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["max", "mean"]))
 def test_members_that_agree_are_left_as_they_are(seed: int, how: Any) -> None:
     row = np.random.default_rng(seed).normal(size=(7, 2)).astype(np.float32)

@@ -13,7 +13,6 @@ import bertvision
 from bertvision.cli import experiment, inspect, use
 from bertvision.errors import BadInput
 
-
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 """What a path that a user gave can lead to where nobody looked closer."""
 

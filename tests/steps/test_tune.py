@@ -1,0 +1,80 @@
+"""Tuning: a copy is tuned, for exactly the steps asked, reproducibly, with any head, and it learns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bertvision.encoder.load import Encoder
+from bertvision.errors import BadInput
+from bertvision.runtime import rate_at
+from bertvision.steps.tune import default_rate, tune
+from bertvision.tasks.base import Task
+
+
+def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
+    return {key: value.clone() for key, value in encoder.model.state_dict().items()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_the_given_encoder_is_left_as_it_is_and_the_copy_is_changed(tiny_encoder: Encoder, span_task: Task) -> None:
+    before = weights(tiny_encoder)
+    tuned = tune(tiny_encoder, span_task, epochs=1, lr=1e-3)
+    assert same(before, weights(tiny_encoder))
+    assert tiny_encoder.own is None
+    assert not same(before, weights(tuned))
+    assert tuned.own is not None
+    assert tuned.own.spec == "probe:layers=last1"
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(0, 0), (0.5, 0.5), (1, 1), (2.5, 2.5)])
+def test_a_fraction_is_a_whole_run_of_that_length(
+    tiny_encoder: Encoder, label_task: Task, epochs: float, steps: float
+) -> None:
+    per_epoch = -(-len(label_task["train"]) // 4)
+    tuned = tune(tiny_encoder, label_task, epochs=epochs, batch=4)
+    assert tuned.record["tune"]["steps"] == round(steps * per_epoch)
+
+
+def test_the_seed_decides_everything(tiny_encoder: Encoder, label_task: Task) -> None:
+    runs = [weights(tune(tiny_encoder, label_task, epochs=1, lr=1e-3, seed=seed)) for seed in (3, 3, 4)]
+    assert same(runs[0], runs[1])
+    assert not same(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("head", ["learned-pool", "compress:size=4,skip=true", "probe:layers=last1"])
+def test_any_head_can_be_tuned_with(tiny_encoder: Encoder, span_task: Task, head: str) -> None:
+    tuned = tune(tiny_encoder, span_task, epochs=1, head=head)
+    assert tuned.own is not None
+    assert tuned.own.spec == head
+
+
+def test_it_learns(tiny_encoder: Encoder, label_task: Task) -> None:
+    short = tune(tiny_encoder, label_task, epochs=1, lr=3e-3, batch=4)
+    long = tune(tiny_encoder, label_task, epochs=30, lr=3e-3, batch=4)
+    assert long.record["cost"]["loss"] < 0.6 * short.record["cost"]["loss"]
+
+
+def test_divergence_is_said(tiny_encoder: Encoder, label_task: Task) -> None:
+    with pytest.raises(ArithmeticError, match="diverged"):
+        tune(tiny_encoder, label_task, epochs=20, lr=1e30, clip=1e30)
+
+
+def test_unknown_methods_are_refused(tiny_encoder: Encoder, label_task: Task) -> None:
+    with pytest.raises(BadInput, match="no tune method named 'ful'. Did you mean 'full'"):
+        tune(tiny_encoder, label_task, method="ful")
+
+
+def test_warm_up_and_decay_fill_the_run() -> None:
+    rates = [rate_at(step, 100, 0.1) for step in range(100)]
+    assert rates[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert 0 < rates[-1] < 0.02
+    assert {rate_at(step, 100, 0.1, "constant") for step in range(10, 100)} == {1.0}
+
+
+def test_wider_encoders_get_smaller_rates() -> None:
+    assert [default_rate(width) for width in (16, 384, 768, 1024)] == [1.5e-4, 1.5e-4, 4.9e-5, 3.1e-5]
