@@ -509,7 +509,7 @@ def test_the_written_recipe_runs_again(call: Call, squad_run: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (["--lr", "0.5"], "tune.lr is 0.00015 there and 0.5 here"),
+        (["--lr", "0.5"], "tune.lr is not set there and 0.5 here"),
         (["--max-length", "40"], "data.max_length is 48 there and 40 here"),
         (["--set", "extract.dtype=f32"], "extract.dtype is f16 there and f32 here"),
     ],

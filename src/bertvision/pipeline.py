@@ -85,7 +85,7 @@ def _difference(part: str, before: Any, now: Any) -> str:
         return f"{part} is {before} there and {now} here"
     old, new = to_mapping(before), to_mapping(now)
     key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
-    return f"{part}.{key} is {old.get(key)} there and {new.get(key)} here"
+    return f"{part}.{key} is {old.get(key, 'not set')} there and {new.get(key, 'not set')} here"
 
 
 def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog) -> Encoder:
