@@ -90,7 +90,7 @@ def _doctor(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import MINILM_PACKAGE
     from bertvision.runtime import choose_device
 
-    names = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn")
+    names = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy")
     facts: dict[str, Any] = {"python": platform.python_version()}
     for name in names:
         try:
