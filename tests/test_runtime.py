@@ -156,7 +156,7 @@ def test_messages_and_progress_stay_off_stdout(
 ) -> None:
     monkeypatch.setenv("BERTVISION_PROGRESS", "1")
     say("hello")
-    assert list(progress(range(3), "count")) == [0, 1, 2]
+    assert list(progress(range(3), "count", 3)) == [0, 1, 2]
     with progress_bar("bar", 3, "step") as advance:
         advance(3)
     shown = capsys.readouterr()
@@ -173,11 +173,21 @@ def test_progress_is_silent_where_nobody_watches(
     monkeypatch.delenv("BERTVISION_PROGRESS")
     if wanted is not None:
         monkeypatch.setenv("BERTVISION_PROGRESS", wanted)
-    assert list(progress(range(3), "count")) == [0, 1, 2]
+    assert list(progress(range(3), "count", 3)) == [0, 1, 2]
     with progress_bar("bar", 3, "step") as advance:
         advance(3)
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "")
+
+
+def test_progress_is_a_line_now_and_then_in_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTVISION_PROGRESS")
+    monkeypatch.setattr("bertvision.runtime.LINE_SECONDS", 0.0)
+    assert list(progress(range(2), "tune", 2, "step")) == [0, 1]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["tune: 1 of 2 steps, about 0 min left", "tune: 2 of 2 steps, about 0 min left"]
 
 
 def test_sizes_hashes_and_time(tmp_path: Path) -> None:

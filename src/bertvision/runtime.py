@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LINE_SECONDS = 60.0
+"""How often progress is told where no terminal shows a bar."""
+
 
 def choose_device(name: str = "auto") -> torch.device:
     """``auto`` is the first of cuda, mps, cpu that is there."""
@@ -47,15 +50,45 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def progress(items: Iterable[T], what: str, total: int | None = None, unit: str = "batch") -> Iterable[T]:
-    """A bar with time left on stderr; silent when stderr is no terminal and when asked to be.
+def progress(items: Iterable[T], what: str, total: int, unit: str = "batch") -> Iterator[T]:
+    """The items, with progress and time left on stderr; see :func:`progress_bar`."""
+    with progress_bar(what, total, unit) as advance:
+        for item in items:
+            yield item
+            advance(1)
 
-    BERTVISION_PROGRESS=0 switches it off, 1 on.
+
+@contextmanager
+def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """A bar on a terminal, a line a minute in a log; ``with progress_bar(...) as advance: advance(3)``.
+
+    BERTVISION_PROGRESS=0 switches both off, 1 asks for the bar everywhere.
     """
+    wanted = os.environ.get("BERTVISION_PROGRESS")
+    if wanted != "0" and not (wanted or sys.stderr.isatty()):
+        yield _Minutes(what, total, unit).advance
+        return
     from tqdm.auto import tqdm
 
-    bar: Iterable[T] = tqdm(items, desc=what, total=total, unit=unit, disable=_hidden(), leave=False, file=sys.stderr)
-    return bar
+    with tqdm(desc=what, total=total, unit=unit, disable=wanted == "0", leave=False, file=sys.stderr) as bar:
+        yield bar.update
+
+
+class _Minutes:
+    """Progress as plain lines, for logs: the first after a minute."""
+
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.done, self.start, self.told = 0, time.monotonic(), time.monotonic()
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        now = time.monotonic()
+        if now - self.told < LINE_SECONDS:
+            return
+        self.told = now
+        left = (now - self.start) / self.done * (self.total - self.done) / 60
+        say(f"{self.what}: {self.done:,} of {self.total:,} {self.unit}s, about {left:.0f} min left")
 
 
 def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
@@ -64,20 +97,6 @@ def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> floa
     if step < rise:
         return (step + 1) / rise
     return 1.0 if decay == "constant" else max(0.0, (steps - step) / max(1, steps - rise))
-
-
-@contextmanager
-def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """The same bar, moved on by hand: ``with progress_bar(...) as advance: advance(3)``."""
-    from tqdm.auto import tqdm
-
-    with tqdm(desc=what, total=total, unit=unit, disable=_hidden(), leave=False, file=sys.stderr) as bar:
-        yield bar.update
-
-
-def _hidden() -> bool:
-    wanted = os.environ.get("BERTVISION_PROGRESS")
-    return wanted == "0" or (wanted is None and not sys.stderr.isatty())
 
 
 class Timer:
