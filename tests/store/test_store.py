@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +19,6 @@ from bertvision.records import Window
 from bertvision.steps import extract as extracting
 from bertvision.steps.extract import extract
 from bertvision.steps.inputs import own_head, split_windows
-from bertvision.store.codec import check_finite, codec_dtype
-from bertvision.store.fingerprint import differences, hash_json, hash_lines, hash_tensors
 from bertvision.store.plan import plan_shards
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.base import Task
@@ -256,41 +253,3 @@ def test_a_truncated_shard_is_said(made: dict[str, Any], tmp_path: Path, size: i
     assert "cannot be read" in text
     path.unlink()
     assert str(path) in refusal(folder)
-
-
-def test_codecs() -> None:
-    assert (codec_dtype("f16"), codec_dtype("f32")) == (torch.float16, torch.float32)
-    with pytest.raises(BadInput, match="'f8' is not known; expected one of f32, f16"):
-        codec_dtype("f8")
-    check_finite(torch.tensor([65504.0]).half(), "f16")
-    for bad in (70000.0, float("nan"), float("-inf")):
-        with pytest.raises(BadInput, match=r"not finite in f16.*--dtype f32"):
-            check_finite(torch.tensor([1.0, bad]).half(), "f16")
-
-
-def test_hashes_see_names_types_shapes_and_values() -> None:
-    base = {"a": torch.arange(4.0), "b": torch.ones(())}
-    others = [
-        {"a": torch.arange(4.0), "c": torch.ones(())},
-        {"a": torch.arange(4.0).reshape(2, 2), "b": torch.ones(())},
-        {"a": torch.arange(4.0).double(), "b": torch.ones(())},
-        {"a": torch.arange(4.0) + 1e-6, "b": torch.ones(())},
-        {"a": torch.arange(4.0)},
-    ]
-    assert len({hash_tensors(one.items()) for one in (base, *others)}) == 6
-    assert hash_tensors(base.items()) == hash_tensors(reversed(list(base.items())))
-    transposed = torch.arange(6.0).reshape(2, 3).T
-    assert hash_tensors([("a", transposed)]) == hash_tensors([("a", transposed.contiguous())])
-    assert hash_json({"a": 1, "b": [2]}) == hash_json({"b": [2], "a": 1}) != hash_json({"a": 1, "b": [3]})
-    assert hash_lines(["ab", "c"]) != hash_lines(["a", "bc"])
-
-
-def test_differences_name_what_differs() -> None:
-    stored = {"encoder": "a" * 64, "windows": {"max_length": 32, "overlap": 8}, "format": 1}
-    wanted = {"encoder": "b" * 64, "windows": {"max_length": 32, "overlap": 9}, "new": True, "format": 1}
-    assert differences(stored, json.loads(json.dumps(stored))) == []
-    assert differences(stored, wanted) == [
-        "encoder is aaaaaaaaaa... there and bbbbbbbbbb... here",
-        "new is None there and True here",
-        "windows.overlap is 8 there and 9 here",
-    ]

@@ -117,6 +117,6 @@ def _with_nothing(decoded: Decoded, threshold: float) -> list[Candidate]:
     best, null = decoded.candidates[0].score, decoded.null - threshold
     if decoded.no_answer_score <= threshold:
         listed = [*decoded.candidates, Candidate(0, 0, min(null, best))]
-    else:
-        listed = [Candidate(0, 0, max(null, best)), *decoded.candidates]
+    else:  # then null >= best, rounded or not
+        listed = [Candidate(0, 0, null), *decoded.candidates]
     return sorted(listed, key=lambda one: -one.score)

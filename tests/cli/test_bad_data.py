@@ -1,0 +1,167 @@
+"""Bad data on the command line: one line and exit 2, or counted under --skip-bad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., Any]
+
+
+def first_question(content: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = content["data"][0]["paragraphs"][0]["qas"][0]
+    return found
+
+
+def wrong_offset(content: dict[str, Any]) -> None:
+    first_question(content)["answers"][0]["answer_start"] += 1
+
+
+def duplicate_id(content: dict[str, Any]) -> None:
+    first_question(content)["id"] = "q1a"
+
+
+def empty_context(content: dict[str, Any]) -> None:
+    content["data"][0]["paragraphs"][0]["context"] = " "
+
+
+def long_question(content: dict[str, Any]) -> None:
+    first_question(content)["question"] = "where " * 90
+
+
+SQUAD_CASES = [
+    (wrong_offset, "answer is not at its offset", 1),
+    (duplicate_id, "duplicate id", 1),
+    (empty_context, "empty context", 2),
+]
+
+
+@pytest.mark.parametrize(("change", "reason", "count"), SQUAD_CASES)
+def test_bad_questions_are_refused_or_counted(
+    samples: Any,
+    call: Call,
+    tmp_path: Path,
+    tiny_encoder_folder: Path,
+    change: Callable[[Any], None],
+    reason: str,
+    count: int,
+) -> None:
+    content = samples.squad()
+    change(content)
+    data = samples.write_squad(tmp_path / "train.json", content)
+    said = call(*samples.extraction(data, tiny_encoder_folder))
+    line = said.refused()
+    assert said.err.count("\n") == 1
+    assert f"{data}, data[" in line
+    assert reason in line
+    assert "--skip-bad" in line
+    assert not (tmp_path / "store").exists()
+    said = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
+    assert said.code == 0
+    assert f"{count} bad rows left out: {reason} ({count})" in said.err
+
+
+def test_a_question_longer_than_the_window(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    content = samples.squad()
+    long_question(content)
+    data = samples.write_squad(tmp_path / "train.json", content)
+    line = call(*samples.extraction(data, tiny_encoder_folder)).refused()
+    assert "question 'q0a': question longer than the window: 90 tokens, at most 37 fit" in line
+    assert "--max-length" in line
+    assert not (tmp_path / "store").exists()
+    said = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
+    assert said.code == 0
+    assert "1 bad rows were skipped: question longer than the window (1)" in said.err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not JSON"),
+        (b'{"data": [', "not JSON"),
+        (b"[]", "expected SQuAD JSON"),
+        (b'{"data": []}', "no questions in it"),
+        ('{"data": "é"}'.encode("latin-1"), "not UTF-8: byte 0xe9"),
+    ],
+)
+def test_a_broken_squad_file_is_never_skipped(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, content: bytes, reason: str
+) -> None:
+    data = tmp_path / "train.json"
+    data.write_bytes(content)
+    for more in ([], ["--skip-bad"]):
+        said = call(*samples.extraction(data, tiny_encoder_folder), *more)
+        line = said.refused()
+        assert said.err.count("\n") == 1
+        assert str(data) in line
+        assert reason in line
+
+
+def test_a_file_that_is_not_there(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    assert "no such file" in call(*samples.extraction(tmp_path / "none.json", tiny_encoder_folder)).refused()
+    assert "this is a folder" in call(*samples.extraction(tmp_path, tiny_encoder_folder)).refused()
+
+
+def test_bad_rows_of_a_table(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    lines = data.read_text(encoding="utf-8").splitlines()
+    data.write_text("\n".join([*lines[:3], ",", "the old town,", *lines[3:], "a,b,c"]) + "\n", encoding="utf-8")
+    line = call(*samples.extraction(data, tiny_encoder_folder, "text")).refused()
+    assert f"{data}, line 4: blank row" in line
+    said = call(*samples.extraction(data, tiny_encoder_folder, "text"), "--skip-bad")
+    assert said.code == 0
+    assert "3 bad rows left out" in said.err
+    assert all(f"{reason} (1)" in said.err for reason in ("blank row", "missing label", "wrong number of cells"))
+
+
+def test_a_table_without_the_column(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_csv(tmp_path / "my.csv", header=("text", "verdict"))
+    words = samples.extraction(data, tiny_encoder_folder, "text")
+    for more in ([], ["--skip-bad"]):
+        line = call(*words, *more).refused()
+        assert "no column is called like a label; the file has: text, verdict; give --label-column" in line
+    assert "no column 'stars'" in call(*words, "--label-column", "stars").refused()
+    assert call(*words, "--label-column", "verdict").code == 0
+
+
+def test_a_table_in_another_encoding(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    data.write_bytes(data.read_bytes() + "naïve,good\r\n".encode("cp1252"))
+    words = samples.extraction(data, tiny_encoder_folder, "text")
+    for more in ([], ["--skip-bad"]):
+        line = call(*words, *more).refused()
+        assert "not utf-8: byte 0xef" in line
+        assert "--encoding cp1252" in line
+    assert "--encoding: got 'klingon'" in call(*words, "--encoding", "klingon").refused()
+    assert call(*words, "--encoding", "cp1252").code == 0
+
+
+def test_an_option_of_another_task(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_squad(tmp_path / "train.json")
+    line = call(*samples.extraction(data, tiny_encoder_folder), "--label-column", "x").refused()
+    assert "no option of task 'squad2' named 'label_column'" in line
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--max-length", "65"], "--max-length 65 is more than encoder"),
+        (["--max-length", "5"], "--max-length 5 leaves no room"),
+        (["--max-length", "0"], "expected a whole number of at least 1"),
+        (["--limit", "0"], "expected a whole number of at least 1"),
+        (["--overlap", "-1"], "expected a whole number of at least 0"),
+        (["--encoder", "./nowhere"], "no encoder folder at ./nowhere"),
+        (["--set", "extract.dtype=f8"], "store dtype 'f8' is not known"),
+        (["--layers", "last9"], "layers=last9: there are 3 states"),
+        (["--set", "extract.device=abacus"], "device 'abacus' is not known"),
+    ],
+)
+def test_settings_that_cannot_be_leave_nothing_behind(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, more: list[str], reason: str
+) -> None:
+    data = samples.write_squad(tmp_path / "train.json")
+    assert reason in call(*samples.extraction(data, tiny_encoder_folder), *more).refused()
+    assert not (tmp_path / "store").exists()

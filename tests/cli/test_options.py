@@ -1,0 +1,84 @@
+"""Flags, recipes and --set: which reaches which setting, and which word is the last."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bertvision.cli.main import build_parser
+from bertvision.cli.options import recipe_from
+from bertvision.config import (
+    QUICK_HEADS,
+    DataConfig,
+    TuneConfig,
+    read_recipe,
+)
+from bertvision.errors import BadInput
+from bertvision.tasks.base import task_defaults
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "my.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def options(*words: str) -> argparse.Namespace:
+    return build_parser().parse_args(["run", *words, "--out", "runs/x"])
+
+
+def test_precedence(tmp_path: Path) -> None:
+    """default < task < recipe < flag < --set: at each step the next one has the word, and only on what it says."""
+    task_lr, task_epochs = task_defaults("rte")["tune"]["lr"], TuneConfig().epochs
+    assert task_lr != TuneConfig().lr
+    path = str(write(tmp_path, 'task = "rte"\n[tune]\nbatch = 4'))
+    bare = recipe_from(options(path))
+    assert (bare.tune.lr, bare.tune.epochs, bare.tune.batch, bare.tune.clip) == (task_lr, task_epochs, 4, 1.0)
+    path = str(write(tmp_path, 'task = "rte"\n[tune]\nlr = 0.5\nbatch = 4\nclip = 2'))
+    assert recipe_from(options(path)).tune.lr == 0.5
+    flagged = recipe_from(options(path, "--lr", "0.25"))
+    assert (flagged.tune.lr, flagged.tune.batch, flagged.tune.clip) == (0.25, 4, 2.0)
+    last = recipe_from(options(path, "--lr", "0.25", "--set", "tune.lr=0.125", "--set", "tune.clip=3"))
+    assert (last.tune.lr, last.tune.batch, last.tune.clip, last.tune.epochs) == (0.125, 4, 3.0, task_epochs)
+
+
+def test_flags_reach_their_settings() -> None:
+    words = "text --train a.csv b.csv --train c.csv --dev d.csv --text-column t --pair-column p --label-column l"
+    more = "--encoding cp1252 --kind regress --limit 9 --skip-bad --max-length 64 --overlap 0 --encoder e --epochs 0.3"
+    rest = "--lr 1e-3 --method full --tune-head probe --heads probe mean-pool --head learned-pool --seeds 4,5"
+    recipe = recipe_from(options(*words.split(), *more.split(), *rest.split()))
+    assert recipe.data == replace(
+        DataConfig(),
+        train=("a.csv", "b.csv", "c.csv"),
+        dev=("d.csv",),
+        text_column="t",
+        pair_column="p",
+        label_column="l",
+        encoding="cp1252",
+        kind="regress",
+        limit=9,
+        skip_bad=True,
+        max_length=64,
+        overlap=0,
+    )
+    assert (recipe.encoder, recipe.heads, recipe.seeds) == ("e", ("probe", "mean-pool", "learned-pool"), (4, 5))
+    assert (recipe.tune.epochs, recipe.tune.lr, recipe.tune.method, recipe.tune.head) == (0.3, 1e-3, "full", "probe")
+
+
+def test_flags_that_are_not_given_change_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, 'task = "text"\n[data]\ntrain = ["a.csv"]\nskip_bad = true\nlimit = 3')
+    assert recipe_from(options(str(path))) == replace(read_recipe(path), heads=QUICK_HEADS)
+
+
+def test_quick_and_all_stand_for_heads_wherever_they_are_written(tmp_path: Path) -> None:
+    path = str(write(tmp_path, 'task = "text"\nheads = ["quick"]'))
+    assert recipe_from(options(path)).heads == QUICK_HEADS
+    everything = recipe_from(options("text", "--heads", "all")).heads
+    assert set(QUICK_HEADS) <= set(everything)
+    assert recipe_from(options("text", "--set", "heads=all")).heads == everything
+    assert recipe_from(options("text", "--heads", "quick", "mean-pool", "compress")).heads == QUICK_HEADS
+    with pytest.raises(BadInput, match="Did you mean 'probe'"):
+        recipe_from(options("text", "--heads", "prob"))

@@ -1,0 +1,110 @@
+"""Whole runs: what they leave, that they are not done twice, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.config import read_recipe
+
+Call = Callable[..., Any]
+SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}
+
+
+@pytest.mark.parametrize("name", ["squad_run", "text_run"])
+def test_a_run_leaves_what_it_promises(request: pytest.FixtureRequest, name: str) -> None:
+    run = request.getfixturevalue(name)
+    for child in ("recipe.toml", "log.jsonl", "encoder", "store", "heads", "predictions", "leaderboard.json", "model"):
+        assert (run / child).exists(), child
+    for path in ("store/manifest.json", "store/train", "store/inner", "store/dev", "heads/mean-pool/seed0/head.json"):
+        assert (run / path).exists(), path
+    board = json.loads((run / "leaderboard.json").read_text(encoding="utf-8"))
+    assert board["split"] == "dev"
+    assert {row["name"] for row in board["rows"] if row["kind"] != "ensemble"} == SQUAD_ROWS
+    assert {row["kind"] for row in board["rows"]} == {"encoder", "head", "ensemble"}
+    steps = [json.loads(line)["step"] for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert steps[:4] == ["tune", "extract", "fit", "run"]
+    assert read_recipe(run / "recipe.toml").heads == ("mean-pool", "learned-pool")
+    assert not list(run.rglob("*.part"))
+
+
+@pytest.mark.parametrize(("name", "words"), [("squad_run", "squad_words"), ("text_run", "text_words")])
+def test_the_same_run_again_does_nothing(
+    samples: Any,
+    call: Call,
+    request: pytest.FixtureRequest,
+    tiny_encoder_folder: Path,
+    name: str,
+    words: str,
+) -> None:
+    run = request.getfixturevalue(name)
+    kept = [path for part in ("encoder", "store", "heads") for path in (run / part).rglob("*")]
+    before = {path: path.stat().st_mtime_ns for path in kept}
+    board = json.loads((run / "leaderboard.json").read_text(encoding="utf-8"))
+    said = call(*getattr(samples, words)(run.parent, tiny_encoder_folder), "--out", run, "--json")
+    found = said.document()
+    assert [line.partition(" (")[0] for line in said.err.splitlines() if "done before" in line] == [
+        "tune: done before",
+        "extract: done before",
+        "fit: done before",
+    ]
+    assert {path: path.stat().st_mtime_ns for path in kept} == before
+    assert found == {**board, "run": str(run)}
+
+
+def test_the_written_recipe_runs_again(call: Call, squad_run: Path) -> None:
+    said = call("run", squad_run / "recipe.toml", "--out", squad_run)
+    assert said.code == 0
+    assert said.err.count("done before") == 3
+    assert "learned-pool" in said.out
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--lr", "0.5"], "tune.lr is not set there and 0.5 here"),
+        (["--max-length", "40"], "data.max_length is 48 there and 40 here"),
+        (["--set", "extract.dtype=f32"], "extract.dtype is f16 there and f32 here"),
+    ],
+)
+def test_another_recipe_in_the_same_folder_is_refused(
+    samples: Any, call: Call, squad_run: Path, tiny_encoder_folder: Path, more: list[str], reason: str
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in squad_run.rglob("*")}
+    line = call(*samples.squad_words(squad_run.parent, tiny_encoder_folder), *more, "--out", squad_run).refused()
+    assert f"{squad_run} holds another run: {reason}; choose another --out" in line
+    assert {path: path.stat().st_mtime_ns for path in squad_run.rglob("*")} == before
+
+
+def test_a_folder_with_something_else_is_refused(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    samples.write_csv(tmp_path / "my.csv")
+    words = samples.text_words(tmp_path, tiny_encoder_folder)
+    assert "is not empty and holds no run" in call(*words, "--out", tmp_path).refused()
+    assert "is not empty and holds no run" in call(*words, "--out", tmp_path / "my.csv").refused()
+    assert [child.name for child in tmp_path.iterdir()] == ["my.csv"]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--heads", "probe:layers=last4"], "there are 3 states"),
+        (["--heads", "probe:read=mean"], "spans read every token"),
+        (["--encoder", "./nowhere"], "no encoder folder"),
+        (["--tune-head", "prob"], "Did you mean 'probe'"),
+        (["--method", "ful"], "no tune method named 'ful'. Did you mean 'full'?"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said_before_the_encoder_is_tuned(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, more: list[str], reason: str
+) -> None:
+    samples.write_squad(tmp_path / "train.json", samples.squad("t"))
+    samples.write_squad(tmp_path / "dev.json", samples.squad("d", 3))
+    words = samples.squad_words(tmp_path, tiny_encoder_folder)
+    assert reason in call(*words, *more, "--out", tmp_path / "run").refused()
+    assert not (tmp_path / "run" / "encoder").exists()

@@ -1,0 +1,82 @@
+"""The steps as single commands, and what they make of what others left."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Call = Callable[..., Any]
+TONES = ("bad", "plain", "good")
+SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}
+
+
+def test_evaluate_fit_and_store_info(call: Call, squad_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(squad_run, tmp_path / "run"))
+    rows = {row["name"] for row in call("evaluate", run, "--json").document()["rows"]}
+    assert rows >= SQUAD_ROWS
+    more = call("fit", run / "store", "--head", "compress:size=4", "--set", "fit.epochs=1", "--json").document()
+    assert {row["name"] for row in more["rows"]} >= {*SQUAD_ROWS, "compress:size=4"}
+    info = call("store", "info", run / "store", "--json").document()
+    assert set(info["splits"]) == {"train", "inner", "dev"}
+    assert info["layers"] == [0, 1, 2]
+    assert "windows" in call("store", "info", run / "store").out
+    assert "learned-pool" in call("evaluate", run).out
+
+
+def test_the_steps_one_by_one(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    """tune, extract and fit end in the same model as run."""
+    data = samples.write_csv(tmp_path / "my.csv")
+    run = tmp_path / "run"
+    task = ["text", "--train", data, "--max-length", 48]
+    tuned = call("tune", *task, "--encoder", tiny_encoder_folder, "--epochs", 1, "--out", run, "--json").document()
+    assert tuned["tune"]["steps"] > 0
+    stored = call("extract", *task, "--encoder", run / "encoder", "--to", run / "store", "--json").document()
+    assert stored["splits"]["train"]["windows"] > 0
+    assert call("fit", run / "store", "--head", "mean-pool", "--set", "fit.epochs=1").code == 0
+    assert call("predict", run / "model", "--text", "the good old town", "--json").document()["label"] in TONES
+
+
+def test_flags_give_way_to_set(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    words = [*samples.extraction(data, tiny_encoder_folder, "text"), "--dtype", "f16", "--set", "extract.dtype=f32"]
+    assert call(*words).code == 0
+    assert call("store", "info", tmp_path / "store", "--json").document()["dtype"] == "f32"
+
+
+def test_heads_of_another_store_are_not_judged_on_this_one(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    for name, rows in (("one", 40), ("two", 50)):
+        (tmp_path / name).mkdir()
+        assert (
+            call(
+                *samples.extraction(samples.write_csv(tmp_path / name / "my.csv", rows), tiny_encoder_folder, "text")
+            ).code
+            == 0
+        )
+    words = ["--set", "fit.epochs=1", "--out", tmp_path / "run", "--json"]
+    assert call("fit", tmp_path / "one" / "store", "--head", "mean-pool", *words).code == 0
+    rows = call("fit", tmp_path / "two" / "store", "--head", "probe", *words).document()["rows"]
+    assert [row["name"] for row in rows] == ["probe"]
+
+
+def test_a_store_that_belongs_to_no_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:
+    lone = Path(shutil.copytree(squad_run / "store", tmp_path / "states"))
+    assert "give --out RUN" in call("fit", lone).refused()
+    assert [child.name for child in tmp_path.iterdir()] == ["states"]
+
+
+def test_no_model_is_saved_with_an_encoder_that_the_heads_do_not_know(
+    samples: Any, call: Call, text_run: Path, tiny_encoder_folder: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(text_run, tmp_path / "run"))
+    shutil.rmtree(run / "model")
+    data = samples.write_csv(tmp_path / "my.csv")
+    words = ["tune", "text", "--train", data, "--max-length", 48, "--encoder", tiny_encoder_folder, "--epochs", 2]
+    assert call(*words, "--out", run).code == 0
+    said = call("evaluate", run)
+    assert said.code == 0
+    assert "no model saved" in said.err
+    assert not (run / "model").exists()

@@ -1,0 +1,50 @@
+"""Codecs and fingerprints: what is stored stays finite, and whatever makes a difference is seen and named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from bertvision.errors import BadInput
+from bertvision.store.codec import check_finite, codec_dtype
+from bertvision.store.fingerprint import differences, hash_json, hash_lines, hash_tensors
+
+
+def test_codecs() -> None:
+    assert (codec_dtype("f16"), codec_dtype("f32")) == (torch.float16, torch.float32)
+    with pytest.raises(BadInput, match="'f8' is not known; expected one of f32, f16"):
+        codec_dtype("f8")
+    check_finite(torch.tensor([65504.0]).half(), "f16")
+    for bad in (70000.0, float("nan"), float("-inf")):
+        with pytest.raises(BadInput, match=r"not finite in f16.*--dtype f32"):
+            check_finite(torch.tensor([1.0, bad]).half(), "f16")
+
+
+def test_hashes_see_names_types_shapes_and_values() -> None:
+    base = {"a": torch.arange(4.0), "b": torch.ones(())}
+    others = [
+        {"a": torch.arange(4.0), "c": torch.ones(())},
+        {"a": torch.arange(4.0).reshape(2, 2), "b": torch.ones(())},
+        {"a": torch.arange(4.0).double(), "b": torch.ones(())},
+        {"a": torch.arange(4.0) + 1e-6, "b": torch.ones(())},
+        {"a": torch.arange(4.0)},
+    ]
+    assert len({hash_tensors(one.items()) for one in (base, *others)}) == 6
+    assert hash_tensors(base.items()) == hash_tensors(reversed(list(base.items())))
+    transposed = torch.arange(6.0).reshape(2, 3).T
+    assert hash_tensors([("a", transposed)]) == hash_tensors([("a", transposed.contiguous())])
+    assert hash_json({"a": 1, "b": [2]}) == hash_json({"b": [2], "a": 1}) != hash_json({"a": 1, "b": [3]})
+    assert hash_lines(["ab", "c"]) != hash_lines(["a", "bc"])
+
+
+def test_differences_name_what_differs() -> None:
+    stored = {"encoder": "a" * 64, "windows": {"max_length": 32, "overlap": 8}, "format": 1}
+    wanted = {"encoder": "b" * 64, "windows": {"max_length": 32, "overlap": 9}, "new": True, "format": 1}
+    assert differences(stored, json.loads(json.dumps(stored))) == []
+    assert differences(stored, wanted) == [
+        "encoder is aaaaaaaaaa... there and bbbbbbbbbb... here",
+        "new is None there and True here",
+        "windows.overlap is 8 there and 9 here",
+    ]
