@@ -23,8 +23,8 @@ from hypothesis import settings
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 
+from bertvision.asking import QuestionAnswerer, TextClassifier
 from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.model import QuestionAnswerer, TextClassifier
 from bertvision.records import Answer, Example
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bertvision import asking as asking_module
 from bertvision import model as model_module
+from bertvision.asking import QuestionAnswerer, TextClassifier
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.model import QuestionAnswerer, TextClassifier
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import judge_predictions
 from bertvision.steps.predict import predict
@@ -113,7 +114,7 @@ def test_batches_change_nothing(qa: QuestionAnswerer, monkeypatch: pytest.Monkey
     alone = [qa(q, c, top_k=3) for q, c in pairs]
     assert_close(qa(questions, contexts, top_k=3), alone)
     monkeypatch.setattr(model_module, "BATCH_TOKENS", 70)
-    monkeypatch.setattr(model_module, "CHUNK", 2)
+    monkeypatch.setattr(asking_module, "CHUNK", 2)
     assert_close(qa(questions, contexts, top_k=3), alone)
 
 

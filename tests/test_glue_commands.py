@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bertvision.asking import TextClassifier
 from bertvision.cli.main import build_parser, main
 from bertvision.cli.options import recipe_from
 from bertvision.config import Recipe, built_in_recipe
 from bertvision.encoder.load import Encoder
-from bertvision.model import Model, TextClassifier
+from bertvision.model import Model
 from bertvision.tasks.base import Task, task_defaults
 from bertvision.tasks.glue import GLUE
 

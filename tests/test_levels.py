@@ -22,14 +22,14 @@ PREFIX = "bertvision."
 
 LEVEL_0 = ("errors", "registry", "records", "runtime", "convert", "config")
 LEVEL_1 = ("tasks", "scoring", "encoder", "store", "heads")
-ABOVE = ("steps", "analyse", "report", "members", "model", "conclude", "pipeline", "demo", "cli", "__main__")
+ABOVE = ("steps", "analyse", "report", "members", "model", "asking", "conclude", "pipeline", "demo", "cli", "__main__")
 """Each may import all before it."""
 
 SUPPORT = ("inputs", "judge", "fitted", "shard_maker")
 """Modules of ``steps`` that are no steps: any step may import them."""
 
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "peft")
-MAY_IMPORT_TORCH = ("heads", "encoder", "store", "steps", "members", "model")
+MAY_IMPORT_TORCH = ("heads", "encoder", "store", "steps", "members", "model", "asking")
 AT_IMPORT = {"torch": MAY_IMPORT_TORCH, "safetensors": MAY_IMPORT_TORCH, "scipy": (), "sklearn": ()}
 ANYWHERE = {"transformers": ("encoder",), "datasets": ("tasks",)}
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.model import Model, QuestionAnswerer, TextClassifier, load_model
+from bertvision.model import Model
 from bertvision.records import Predictions
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.evaluate import evaluate

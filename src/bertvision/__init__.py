@@ -6,9 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
     from bertvision.encoder.load import Encoder, load_encoder
     from bertvision.errors import BadInput
-    from bertvision.model import Model, QuestionAnswerer, TextClassifier, load_model
+    from bertvision.model import Model
     from bertvision.pipeline import run
     from bertvision.records import Board, Example, LayerBatch, Predictions
     from bertvision.steps.ensemble import ensemble
@@ -30,16 +31,16 @@ _HOMES = {
     "LayerBatch": "records",
     "Model": "model",
     "Predictions": "records",
-    "QuestionAnswerer": "model",
+    "QuestionAnswerer": "asking",
     "Store": "store.store",
     "Task": "tasks.base",
-    "TextClassifier": "model",
+    "TextClassifier": "asking",
     "ensemble": "steps.ensemble",
     "evaluate": "steps.evaluate",
     "extract": "steps.extract",
     "fit": "steps.fit",
     "load_encoder": "encoder.load",
-    "load_model": "model",
+    "load_model": "asking",
     "load_task": "tasks.base",
     "predict": "steps.predict",
     "predict_own": "steps.predict",

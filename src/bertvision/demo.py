@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from bertvision.asking import QuestionAnswerer
 from bertvision.conclude import RunResult
 from bertvision.config import built_in_recipe
-from bertvision.model import QuestionAnswerer
 from bertvision.pipeline import run
 from bertvision.runtime import Timer, say
 from bertvision.tasks.generated import DEMO_CONTEXT, DEMO_QUESTION, DEMO_UNANSWERABLE, write

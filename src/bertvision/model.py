@@ -23,16 +23,14 @@ from bertvision.heads.base import Head
 from bertvision.members import Member, Part, load_part, part_of
 from bertvision.records import Example, Kind, Window, WindowTable
 from bertvision.runtime import choose_device, write_json
-from bertvision.steps.ensemble import How, check_how, combine_rows, softmax_rows
+from bertvision.steps.ensemble import How, check_how, combine_rows
 from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import Logits, example_outputs
+from bertvision.steps.judge import Logits
 from bertvision.tasks.base import BadRows, Task
-from bertvision.tasks.spans import Decoded, decode, n_best
 from bertvision.tasks.windows import make_windows
 
 FORMAT = 1
 BATCH_TOKENS = 4096
-CHUNK = 256
 HEADS_FILE = "heads.safetensors"
 SETTINGS = ("name", "kind", "metric", "labels", "no_answer", "max_length", "overlap", "center", "spread", "merge")
 
@@ -93,7 +91,7 @@ class Model:
     def from_pretrained(cls, folder: str | Path, device: str = "auto") -> Self:
         """Load what :meth:`save_pretrained` wrote."""
         folder = Path(folder)
-        config = _read_config(folder)
+        config = read_config(folder)
         task = Task(**{**config["task"], "labels": tuple(config["task"]["labels"]), "splits": {}})
         cls._check_kind(task.kind)
         tensors = _read_heads(folder / HEADS_FILE)
@@ -128,99 +126,6 @@ class Model:
         chosen = torch.stack([states.layers[i] for i in part.needed], dim=2)  # (batch, tokens, layers, width)
         rows = part.head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
         return [row[: len(w)] if self.task.kind == "span" else row for row, w in zip(rows, windows, strict=True)]
-
-
-class QuestionAnswerer(Model):
-    """Answers questions from a context, or says that the context does not hold the answer."""
-
-    kinds = ("span",)
-
-    def __call__(
-        self,
-        question: str | Sequence[str],
-        context: str | Sequence[str],
-        top_k: int = 1,
-        handle_impossible_answer: bool | None = None,
-    ) -> Any:
-        """``{"answer", "score", "start", "end", "no_answer_probability"}``; lists in, lists out.
-
-        An empty answer means that there is none; ``handle_impossible_answer=False`` always gives a
-        span. ``start`` and ``end`` are characters of the context.
-        """
-        if isinstance(question, str) and isinstance(context, str):
-            return next(self.answers([(question, context)], top_k, handle_impossible_answer))
-        pairs = list(zip(_listed(question, context), _listed(context, question), strict=True))
-        return list(self.answers(pairs, top_k, handle_impossible_answer))
-
-    def answers(
-        self, pairs: Sequence[tuple[str, str]], top_k: int = 1, handle_impossible: bool | None = None
-    ) -> Iterator[Any]:
-        """Answers to (question, context) pairs, a few hundred at a time."""
-        if top_k < 1:
-            raise BadInput(f"top_k is {top_k}, expected at least 1")
-        wanted = self.task.no_answer if handle_impossible is None else handle_impossible
-        threshold = (self.threshold or 0.0) if wanted else None
-        for first in range(0, len(pairs), CHUNK):
-            examples = [_question(i, q, c) for i, (q, c) in enumerate(pairs[first : first + CHUNK], first)]
-            logits, table = self.outputs(examples)
-            for example, found in zip(examples, decode(logits, table, len(examples)), strict=True):
-                best = self._entries(found, example.pair or "", threshold, top_k)
-                yield best[0] if top_k == 1 else best
-
-    def _entries(self, found: Decoded, context: str, threshold: float | None, top_k: int) -> list[dict[str, object]]:
-        # The same whether "no answer" may be said or not: it tells how near it was.
-        chance = 1 / (1 + np.exp(np.clip((self.threshold or 0.0) - found.no_answer_score, -700, 700)))
-        return [{**entry, "no_answer_probability": float(chance)} for entry in n_best(found, context, threshold, top_k)]
-
-
-class TextClassifier(Model):
-    """Labels, or for a regression task a number, for texts and pairs of texts."""
-
-    kinds = ("classify", "regress")
-
-    def __call__(self, text: str | Sequence[str], pair: str | Sequence[str] | None = None) -> Any:
-        """``{"label", "score", "scores"}`` or ``{"value"}``; lists in, lists out."""
-        if isinstance(text, str) and (pair is None or isinstance(pair, str)):
-            return next(self.labels([(text, pair)]))
-        texts = _listed(text, text if pair is None else pair)
-        pairs: Sequence[str | None] = [None] * len(texts) if pair is None else _listed(pair, text)
-        return list(self.labels(list(zip(texts, pairs, strict=True))))
-
-    def labels(self, texts: Sequence[tuple[str, str | None]]) -> Iterator[dict[str, Any]]:
-        """Labels for (text, pair or None), a few hundred at a time."""
-        for first in range(0, len(texts), CHUNK):
-            chunk = texts[first : first + CHUNK]
-            logits, table = self.outputs([Example(str(i), text, pair) for i, (text, pair) in enumerate(chunk)])
-            for row in example_outputs(logits, table, len(chunk), self.task.merge_label):
-                yield self._entry(row)
-
-    def _entry(self, row: np.ndarray) -> dict[str, Any]:
-        if self.task.kind == "regress":
-            return {"value": float(row[0]) * self.task.spread + self.task.center}
-        scores = softmax_rows(row)
-        best = int(scores.argmax())
-        named = {label: float(score) for label, score in zip(self.task.labels, scores, strict=True)}
-        return {"label": self.task.labels[best], "score": float(scores[best]), "scores": named}
-
-
-def load_model(folder: str | Path, device: str = "auto") -> QuestionAnswerer | TextClassifier:
-    """A saved model as what it is for."""
-    kind = _read_config(Path(folder))["task"]["kind"]
-    return (QuestionAnswerer if kind == "span" else TextClassifier).from_pretrained(folder, device)
-
-
-def _question(number: int, question: str, context: str) -> Example:
-    if not context.strip() or not question.strip():
-        raise BadInput(f"question {number + 1}: the {'context' if question.strip() else 'question'} is empty")
-    return Example(str(number + 1), question.strip(), context)
-
-
-def _listed(given: str | Sequence[str], other: str | Sequence[str]) -> list[str]:
-    """One context for many questions, or many for one, or as many as the other."""
-    listed = [given] * len(other) if isinstance(given, str) else list(given)
-    if not isinstance(other, str) and len(listed) != len(other):
-        raise BadInput(f"got {len(listed)} and {len(other)} texts; expected as many of the one as of the other")
-    return listed
 
 
 def _length_batches(windows: Sequence[Window]) -> Iterator[list[int]]:
@@ -265,7 +170,8 @@ def _threshold(parts: Sequence[Part], task: Task, given: float | None) -> float 
     raise BadInput("this model can say 'no answer' and so needs threshold=, fitted on inner (its board row has it)")
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """What a saved model is made of."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:

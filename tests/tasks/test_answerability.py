@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertvision.asking import TextClassifier
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.model import TextClassifier
 from bertvision.records import Answer, Example, WindowTable
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit

@@ -41,7 +41,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _predict(options: argparse.Namespace) -> Result:
-    from bertvision.model import QuestionAnswerer, load_model
+    from bertvision.asking import QuestionAnswerer, load_model
 
     asked = [options.question, options.text, options.file, options.glue_submission]
     if sum(one is not None for one in asked) != 1:
@@ -65,7 +65,7 @@ def _predict(options: argparse.Namespace) -> Result:
 
 def _submit(options: argparse.Namespace) -> Result:
     """The model's answers to the hidden test set(s) of its task."""
-    from bertvision.model import TextClassifier
+    from bertvision.asking import TextClassifier
     from bertvision.tasks.glue_submission import write_submission
 
     if options.data is None:
