@@ -1,0 +1,102 @@
+"""Fill the tables in README.md and docs/ from results/*.csv.
+
+python benchmarks/tables.py
+
+A place is marked ``<!-- name -->`` ... ``<!-- /name -->``; what is between is replaced.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+
+RESULTS = Path("results")
+RUNS = {
+    "demo": ("generated questions (`make demo`)", "f1"),
+    "squad2": ("SQuAD 2.0, 23 articles", "f1"),
+    "mrpc": ("MRPC", "accuracy"),
+    "airline": ("airline tweets, 3 classes", "accuracy"),
+}
+Row = dict[str, str]
+
+
+def main() -> None:
+    fill(Path("README.md"), {"results": results_table})
+    fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
+
+
+def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
+    """Replace every marked place of a file."""
+    text = path.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        pattern = rf"<!-- {name} -->.*?<!-- /{name} -->"
+        text = re.sub(pattern, f"<!-- {name} -->\n{table()}\n<!-- /{name} -->", text, flags=re.DOTALL)
+    path.write_text(text, encoding="utf-8")
+
+
+def read(name: str) -> list[Row]:
+    path = RESULTS / f"{name}.csv"
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
+
+
+def results_table() -> str:
+    """A line a run: baseline, encoder, control, best head on inner, best ensemble on inner."""
+    head = ["task", "metric", "baseline", "encoder alone", "control", "best head", "", "best ensemble"]
+    lines = []
+    for name, (title, metric) in RUNS.items():
+        rows = read(name)
+        if not rows:
+            continue
+        kinds: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            kinds["control" if row["name"] == "probe:layers=last1" else row["kind"]].append(row)
+        heads: dict[str, list[Row]] = defaultdict(list)
+        for row in kinds["head"]:
+            heads[row["name"]].append(row)
+        best = max(heads, key=lambda spec: mean(float(row["inner"]) for row in heads[spec]))
+        mixed = max(kinds["ensemble"], key=lambda row: float(row["inner"]))
+        scores = [score(kinds[kind], metric) for kind in ("baseline", "encoder", "control")]
+        lines.append([title, metric, *scores, score(heads[best], metric), f"`{best}`", score([mixed], metric)])
+    return markdown(head, lines)
+
+
+def score(rows: Sequence[Row], metric: str) -> str:
+    """Mean over seeds, with the range where there are several."""
+    values = [float(row[metric]) for row in rows]
+    spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
+    return f"{mean(values):.1f}{spread}"
+
+
+def tune_table() -> str:
+    lines = [
+        [row["task"], row["lr"], row["steps"], row["metric"], row["score"], _number(row["has_answer_f1"])]
+        for row in sorted(read("tune_rates"), key=lambda row: (row["task"], float(row["lr"])))
+    ]
+    return markdown(["task", "rate", "steps", "metric", "inner", "F1 on answerable"], lines)
+
+
+def fit_table() -> str:
+    groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in read("fit_defaults"):
+        groups[row["run"], row["epochs"], row["batch"], row["lr"], row["metric"]].append(float(row["inner"]))
+    lines = [[*key, f"{mean(values):.2f}"] for key, values in sorted(groups.items())]
+    return markdown(["run", "epochs", "batch", "rate", "metric", "mean on inner"], lines)
+
+
+def _number(text: str) -> str:
+    return "" if text == "nan" else text
+
+
+if __name__ == "__main__":
+    main()
