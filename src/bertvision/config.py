@@ -93,7 +93,7 @@ class FitConfig:
     """How heads are fitted on stored states."""
 
     epochs: int = 5
-    lr: float = 1e-3
+    lr: float = 3e-3
     batch: int = 32
     warmup: float = 0.1
     weight_decay: float = 0.01
