@@ -79,6 +79,7 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
     encoder = _run_encoder(folder, store)
     if encoder is not None:
         _save_best(board.rows[0], encoder, heads, task, folder)
+        say(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
     write_report(folder, task)
     return RunResult(folder, board, document)
 

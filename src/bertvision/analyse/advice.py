@@ -24,5 +24,5 @@ def advise(board: Board) -> str:
     return (
         f"Use {best}: best of {len(specs)} heads on inner ({metric} {mean(best, 'inner'):.2f}, mean over seeds); "
         f"on {board.split} it has {metric} {mean(best, 'scores'):.2f}{own}"
-        f"{control}. Saved as model: {board.rows[0].name}, the best row on inner."
+        f"{control}. Best row on inner: {board.rows[0].name}."
     )

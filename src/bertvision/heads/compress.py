@@ -27,7 +27,7 @@ class Compress(Body):
         for skip in ("", ",skip=true")
     )
     shown = ("size",)
-    source = "seed 001, adapter on stored states"
+    source = "Jiang, Benge, King: BERTVision, adapter on stored states"
 
     def __init__(self, shape: Shape, size: int = 64, shared: bool = True, skip: bool = False) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ class LearnedPool(Body):
     instead of H makes the head almost free. gamma lets the pooled state leave the states' scale.
     """
 
-    source = "seed 001, learned pooling (Tenney et al. 2019)"
+    source = "Jiang, Benge, King: BERTVision, learned pooling after Tenney et al. 2019"
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class LearnedPool(Body):
 class MeanPool(Body):
     """Mean over layers, then a linear layer; outputs * (H + 1) parameters."""
 
-    source = "seed 001, average pooling"
+    source = "Jiang, Benge, King: BERTVision, average pooling"
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
