@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import json
 import sys
-import tomllib
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -21,15 +20,20 @@ def main() -> None:
     for argument in sys.argv[1:]:
         name, _, folder = argument.partition("=")
         board = json.loads((Path(folder) / "leaderboard.json").read_text(encoding="utf-8"))
-        recipe = tomllib.loads((Path(folder) / "recipe.toml").read_text(encoding="utf-8"))
-        write(Path("results") / f"{name}.csv", board, recipe)
+        encoder = json.loads((Path(folder) / "encoder" / "bertvision.json").read_text(encoding="utf-8"))
+        write(Path("results") / f"{name}.csv", board, encoder)
         print(f"\n{name}: {board['task']}, {board['split']}\n{markdown(board)}")
 
 
-def write(path: Path, board: dict[str, Any], recipe: dict[str, Any]) -> None:
-    """All rows, with what they were made with."""
-    tune = recipe["tune"]
-    made = {"encoder": recipe["encoder"], "tune_epochs": tune["epochs"], "tune_lr": tune["lr"]}
+def write(path: Path, board: dict[str, Any], encoder: dict[str, Any]) -> None:
+    """All rows, with how their encoder was tuned."""
+    tune = encoder["record"]["tune"]
+    made = {
+        "encoder": encoder["name"],
+        "tune_epochs": tune["epochs"],
+        "tune_lr": tune["lr"],
+        "tune_batch": tune["batch"],
+    }
     base = {"name": board["baseline"]["name"], "kind": "baseline", "scores": board["baseline"]["scores"]}
     names = list(board["rows"][0]["scores"])
     path.parent.mkdir(parents=True, exist_ok=True)

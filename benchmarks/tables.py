@@ -80,10 +80,10 @@ def score(rows: Sequence[Row], metric: str) -> str:
 
 def tune_table() -> str:
     lines = [
-        [row["task"], row["lr"], row["steps"], row["metric"], row["score"], _number(row["has_answer_f1"])]
+        [row["task"], row["lr"], row["batch"], row["steps"], row["metric"], row["score"], _number(row["has_answer_f1"])]
         for row in sorted(read("tune_rates"), key=lambda row: (row["task"], float(row["lr"])))
     ]
-    return markdown(["task", "rate", "steps", "metric", "inner", "F1 on answerable"], lines)
+    return markdown(["task", "rate", "batch", "steps", "metric", "inner", "F1 on answerable"], lines)
 
 
 def fit_table() -> str:

@@ -21,7 +21,7 @@ SAMPLES = {"squad": (2500, 600), "mrpc": (None, None), "airline": (3000, None)}
 
 def main() -> None:
     options = _options()
-    rows = Rows(Path("results/tune_rates.csv"), ("task", "lr", "epochs", "head", "seed"))
+    rows = Rows(Path("results/tune_rates.csv"), ("task", "lr", "batch", "epochs", "head", "seed"))
     for name in options.task:
         train, inner = SAMPLES[name]
         task = sampled(load_named(name, options.data), train, inner, 1)
@@ -29,6 +29,7 @@ def main() -> None:
             settings = {
                 "task": name,
                 "lr": f"{lr:g}",
+                "batch": options.batch,
                 "epochs": options.epochs,
                 "head": options.head or "plain",
                 "seed": options.seed,
@@ -44,6 +45,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--task", nargs="+", default=["squad", "mrpc", "airline"], choices=sorted(SAMPLES))
     parser.add_argument("--rates", nargs="+", type=float, default=[5e-5, 1.5e-4, 3e-4])
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--head", default=None)
     parser.add_argument("--seed", type=int, default=0)
@@ -52,7 +54,8 @@ def _options() -> argparse.Namespace:
 
 def _measure(task: bv.Task, lr: float, options: argparse.Namespace) -> dict[str, object]:
     """Tune on train, score the encoder's own head on inner."""
-    tuned = bv.tune(bv.load_encoder("minilm"), task, epochs=options.epochs, lr=lr, head=options.head, seed=options.seed)
+    settings = {"epochs": options.epochs, "batch": options.batch, "head": options.head, "seed": options.seed}
+    tuned = bv.tune(bv.load_encoder("minilm"), task, lr=lr, **settings)
     model = bv.Model(tuned, "encoder", task, threshold=0.0 if task.no_answer else None)
     logits, table = model.outputs(task["inner"])
     verdict = judge_inner(task, logits, table)
