@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
+from bertvision.report.facts import store_place
 from bertvision.report.html import write_report
 from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
@@ -24,9 +24,6 @@ from bertvision.steps.judge import Judged, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task, read_task
-
-SOURCE = "source.json"
-"""Names the store of a run whose store lies elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,7 @@ class RunResult:
 
 def run_store(folder: Path) -> Store:
     """The store that a run's heads were fitted on."""
-    source = folder / SOURCE
-    place = Path(json.loads(source.read_text(encoding="utf-8"))["store"]) if source.exists() else folder / "store"
+    place = store_place(folder)
     if not place.exists():
         raise BadInput(f"{folder} is no run: it has no store; make one with bertvision run TASK ... --out {folder}")
     return Store(place)

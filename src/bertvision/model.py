@@ -6,7 +6,7 @@ Saved as ``config.json``, ``heads.safetensors`` and ``encoder/``; no pickle anyw
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -26,6 +26,7 @@ from bertvision.runtime import choose_device, write_json
 from bertvision.steps.ensemble import How, check_how, combine_rows
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import Logits
+from bertvision.store.plan import length_batches
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.windows import make_windows
 
@@ -106,7 +107,8 @@ class Model:
             examples, self.encoder.tokenizer, self.task.kind, self.task.max_length, self.task.overlap, bad
         )
         outputs: list[Any] = [None] * len(windows)
-        for batch in _length_batches(windows):
+        sizes = np.array([len(window) for window in windows], np.int64)
+        for batch in length_batches(np.arange(len(windows)), sizes, BATCH_TOKENS):
             for number, row in zip(batch, self._run([windows[i] for i in batch]), strict=True):
                 outputs[number] = row
         return outputs, _table(windows)
@@ -126,18 +128,6 @@ class Model:
         chosen = torch.stack([states.layers[i] for i in part.needed], dim=2)  # (batch, tokens, layers, width)
         rows = part.head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
         return [row[: len(w)] if self.task.kind == "span" else row for row, w in zip(rows, windows, strict=True)]
-
-
-def _length_batches(windows: Sequence[Window]) -> Iterator[list[int]]:
-    """Window numbers by length, cut under a token budget."""
-    batch: list[int] = []
-    for number in sorted(range(len(windows)), key=lambda i: len(windows[i])):
-        if batch and (len(batch) + 1) * len(windows[number]) > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
 
 
 def _table(windows: Sequence[Window]) -> WindowTable:

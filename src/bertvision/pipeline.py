@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.analyse.advice import CONTROL
-from bertvision.conclude import SOURCE, RunResult, conclude
+from bertvision.conclude import RunResult, conclude
 from bertvision.config import FitConfig, Recipe, read_recipe, write_recipe
 from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import canonical_spec
+from bertvision.report.facts import STORE_SOURCE
 from bertvision.runtime import RunLog, Timer, folder_bytes, say, write_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
@@ -134,7 +135,7 @@ def fit_into(
     else:
         done.update(_fit_missing(folder, store, missing, seeds, config, made_from))
     if store.folder.resolve() != (folder / "store").resolve():
-        write_json(folder / SOURCE, {"store": str(store.folder.resolve())})
+        write_json(folder / STORE_SOURCE, {"store": str(store.folder.resolve())})
     return [done[pair] for pair in places if pair in done]
 
 

@@ -59,7 +59,7 @@ def gather(folder: Path, task: Task) -> Run:
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision evaluate {folder}")
     rows = tuple(Row(**row) for row in document["rows"])
-    manifest = _read(_store(folder) / "manifest.json") or {}
+    manifest = _read(store_place(folder) / "manifest.json") or {}
     baseline = document.get("baseline")
     return Run(
         task=task,
@@ -91,7 +91,8 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _store(folder: Path) -> Path:
+def store_place(folder: Path) -> Path:
+    """Where the store of a run lies: in it, or where its source.json says."""
     source = _read(folder / STORE_SOURCE)
     return Path(source["store"]) if source else folder / "store"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,15 +92,25 @@ def _train_epoch(runners: Sequence[_Runner], train: Split, config: FitConfig, ep
     batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
     what = f"fit {len(runners)} heads, epoch {epoch}/{config.epochs}"
     for batch in progress(batches, what, total=train.batch_count(config.batch)):
+        here = _moved(batch, runners)
         for runner in runners:
-            runner.step(batch)
+            runner.step(here)
+
+
+def _moved(batch: LayerBatch, runners: Sequence[_Runner]) -> LayerBatch:
+    """What heads look at, brought to their device once for all of them."""
+    device = runners[0].device if runners else batch.hidden.device
+    pooled = None if batch.pooled is None else batch.pooled.to(device)
+    hidden, mask, targets = (tensor.to(device) for tensor in (batch.hidden, batch.mask, batch.targets))
+    return replace(batch, hidden=hidden, mask=mask, targets=targets, pooled=pooled)
 
 
 @torch.inference_mode()
 def _outputs(runners: Sequence[_Runner], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
     """Every head's outputs on a split, in window order, from one read."""
     outputs: list[list[Any]] = [[None] * len(split) for _ in runners]
-    for states in split.batches(batch):
+    for stored in split.batches(batch):
+        states = _moved(stored, runners)
         for runner, found in zip(runners, outputs, strict=True):
             place_outputs(runner.apply(states), states, split.shape.kind, found)
     return outputs
@@ -137,18 +147,15 @@ class _Runner:
         self.losses: list[float] = []
 
     def apply(self, batch: LayerBatch) -> Tensor:
-        pooled = None if batch.pooled is None else batch.pooled.to(self.device)
-        return self.head.eval()(batch.hidden.to(self.device), batch.mask.to(self.device), pooled)  # type: ignore[no-any-return]
+        return self.head.eval()(batch.hidden, batch.mask, batch.pooled)  # type: ignore[no-any-return]
 
     def step(self, batch: LayerBatch) -> None:
         """One optimiser step; a loss that is no number ends this head only."""
         if self.failed:
             return
         timer = Timer()
-        hidden, mask, targets = (x.to(self.device) for x in (batch.hidden, batch.mask, batch.targets))
-        pooled = None if batch.pooled is None else batch.pooled.to(self.device)
-        logits = self.head.train()(hidden, mask, pooled)
-        loss = head_loss(self.shape.kind, logits, targets, mask)
+        logits = self.head.train()(batch.hidden, batch.mask, batch.pooled)
+        loss = head_loss(self.shape.kind, logits, batch.targets, batch.mask)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)

@@ -38,8 +38,6 @@ def tune(encoder: Encoder, task: Task, config: TuneConfig | None = None, **setti
         raise BadInput(unknown("tune method", config.method, list(METHODS)))
     device, timer = choose_device(config.device), Timer()
     windows = split_windows(task, "train", encoder)
-    if not windows:
-        raise BadInput("there is nothing to tune on: the training split is empty")
     with seeded(config.seed):
         tuned = encoder.copy()
         head = build_head(config.head or plain_head(task, encoder), task_shape(task, encoder.layers, encoder.width))

@@ -25,12 +25,13 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int, seed: int) -> list[B
     batches: list[Batch] = []
     for first in range(0, len(order), POOL):
         pool = order[first : first + POOL]
-        batches.extend(_cut(pool[np.argsort(sizes[pool], kind="stable")], sizes, batch_tokens))
+        batches.extend(length_batches(pool, sizes, batch_tokens))
     return [batches[i] for i in random.permutation(len(batches))]
 
 
-def _cut(sorted_pool: Batch, sizes: NDArray[np.int64], batch_tokens: int) -> Iterator[Batch]:
-    """Cut a pool sorted by length; the last window of a batch is its longest and sets the padding."""
+def length_batches(pool: Batch, sizes: NDArray[np.int64], batch_tokens: int) -> Iterator[Batch]:
+    """A pool by length, cut under a token budget; a batch's last window is its longest and sets the padding."""
+    sorted_pool = pool[np.argsort(sizes[pool], kind="stable")]
     start = 0
     for end in range(1, len(sorted_pool) + 1):
         full = end == len(sorted_pool) or (end + 1 - start) * sizes[sorted_pool[end]] > batch_tokens
