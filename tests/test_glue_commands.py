@@ -39,12 +39,12 @@ def recipe(*words: str) -> Recipe:
 
 def test_a_task_brings_its_own_settings() -> None:
     plain = recipe("rte", "--data", "glue")
-    assert (plain.tune.lr, plain.tune.batch, plain.tune.epochs) == (2e-5, 16, 1.0)
+    assert (plain.tune.lr, plain.tune.bert_lr, plain.tune.batch, plain.tune.epochs) == (None, 2e-5, 16, 1.0)
     assert (plain.data.data, plain.data.hub) == ("glue", None)
     assert recipe("qqp", "--hub", "nyu-mll/glue").data.hub == "nyu-mll/glue"
     for name, record in GLUE.items():
         tune = built_in_recipe(name, task_defaults).tune
-        assert (tune.lr, tune.batch) == (record.lr, record.batch)
+        assert (tune.bert_lr, tune.batch) == (record.lr, record.batch)
 
 
 def test_other_tasks_and_unknown_ones_bring_none() -> None:

@@ -59,6 +59,7 @@ class TuneConfig:
     epochs: float = 1.0
     head: str | None = None
     lr: float | None = None  # None: what suits an encoder of this width
+    bert_lr: float | None = None  # the task's own choice where lr is None and the encoder as wide as BERT
     batch: int = 16
     warmup: float = 0.1
     decay: str = "linear"
@@ -68,7 +69,7 @@ class TuneConfig:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "tune", {"epochs": 0, "batch": 1, "warmup": 0, "weight_decay": 0}, ("lr", "clip"))
+        _check_numbers(self, "tune", {"epochs": 0, "batch": 1, "warmup": 0, "weight_decay": 0}, ("lr", "bert_lr", "clip"))
         if self.decay not in ("linear", "constant"):
             raise BadInput(f"tune.decay is {shorten(self.decay)}; expected linear or constant")
 

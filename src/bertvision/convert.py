@@ -95,3 +95,12 @@ def _read_typed(wanted: Any, text: str) -> Any:
         return wanted(text) if wanted in (int, float) else str(text)
     except ValueError:
         return str(text)
+
+
+def distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object whose keys all differ: of two values under one key readers would keep the last in silence."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"the key {shorten(twice)} is given twice, expected it once")
+    return row

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from bertvision.config import TuneConfig
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.runtime import rate_at
-from bertvision.steps.tune import default_rate, tune
+from bertvision.steps.tune import default_rate, rate_of, tune
 from bertvision.tasks.base import Task
 
 
@@ -61,6 +62,13 @@ def test_it_learns(tiny_encoder: Encoder, label_task: Task) -> None:
 def test_divergence_is_said(tiny_encoder: Encoder, label_task: Task) -> None:
     with pytest.raises(ArithmeticError, match="diverged"):
         tune(tiny_encoder, label_task, epochs=20, lr=1e30, clip=1e30)
+
+
+@pytest.mark.parametrize(("width", "rate"), [(384, default_rate(384)), (768, 2e-5), (1024, 2e-5)])
+def test_a_task_s_own_rate_is_for_encoders_as_wide_as_bert(width: int, rate: float) -> None:
+    assert rate_of(TuneConfig(bert_lr=2e-5), width) == rate
+    assert rate_of(TuneConfig(bert_lr=2e-5, lr=4e-5), width) == 4e-5
+    assert rate_of(TuneConfig(), width) == default_rate(width)
 
 
 def test_unknown_methods_are_refused(tiny_encoder: Encoder, label_task: Task) -> None:

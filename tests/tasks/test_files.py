@@ -136,7 +136,7 @@ def test_reading_streams(tmp_path: Path) -> None:
         ("t.jsonl", '{"a": 1}\n\n', 2, ["blank row"]),
         ("t.jsonl", '{"a": 1}\n{"a": 1,}\n', 2, ["not JSON", "column", "one object per line"]),
         ("t.jsonl", "[1, 2]\n", 1, ["not a JSON object", "got [1, 2]"]),
-        ("t.jsonl", '{"a": 1, "a": 2}\n', 1, ["'a' appears twice"]),
+        ("t.jsonl", '{"a": 1, "a": 2}\n', 1, ["'a' is given twice"]),
         ("t.jsonl", "[" * 100_000, 1, ["not JSON"]),
         ("t.jsonl", '{"a": ' + "9" * 5000 + "}", 1, ["not JSON"]),
     ],

@@ -73,7 +73,7 @@ def test_settings_of_the_paper() -> None:
     assert settings_of["rte"] == (2e-5, 16, 250)
     assert settings_of["sst2"] == settings_of["mrpc"] == (2e-5, 32, 128)
     assert settings_of["cola"] == settings_of["stsb"] == (2e-5, 16, 128)
-    assert TASKS["rte"].defaults == {"tune": {"lr": 2e-5, "batch": 16}}  # type: ignore[attr-defined]
+    assert TASKS["rte"].defaults == {"tune": {"bert_lr": 2e-5, "batch": 16}}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -85,3 +85,10 @@ def test_a_document_broken_at_random_is_refused_or_counted(draw: st.DataObject) 
                 read_squad([path], strict, {}, no_answer=True)
         else:
             assert read_squad([path], strict, {}, no_answer=True) == examples
+
+
+def test_a_key_given_twice_loses_no_questions_in_silence(tmp_path: Path) -> None:
+    text = json.dumps(document())
+    (tmp_path / "twice.json").write_text(text.replace('"qas":', '"qas": [], "qas":', 1), encoding="utf-8")
+    with pytest.raises(BadInput, match="not JSON that can be read: the key 'qas' is given twice"):
+        read_squad([tmp_path / "twice.json"], BadRows(skip=True), {}, no_answer=True)

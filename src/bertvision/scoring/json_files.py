@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from bertvision.convert import distinct_keys
 from bertvision.errors import BadInput, shorten
 
 
@@ -22,7 +23,7 @@ def read_json(path: Path, expected: str, unique: bool = False) -> object:
     if not text.strip():
         raise BadInput(f"{path}: the file is empty; expected {expected}")
     try:
-        return json.loads(text, object_pairs_hook=without_repeats if unique else None)
+        return json.loads(text, object_pairs_hook=distinct_keys if unique else None)
     except RecursionError as error:
         raise BadInput(f"{path}: nested too deeply; expected {expected}") from error
     except ValueError as error:
@@ -37,13 +38,3 @@ def read_by_id(path: Path, expected: str) -> dict[str, object]:
     if not document:
         raise BadInput(f"{path}: $: got no predictions, expected {expected}")
     return document
-
-
-def without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose keys are all different."""
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {shorten(key)} is given twice, expected it once")
-        found[key] = value
-    return found

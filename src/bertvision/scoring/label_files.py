@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertvision.convert import distinct_keys
 from bertvision.errors import BadInput, shorten
-from bertvision.scoring.json_files import read_by_id, without_repeats
+from bertvision.scoring.json_files import read_by_id
 
 GLUE = ("gold_label", "quality", "is_duplicate")  # MNLI, MRPC, QQP
 GOLD = ("label", "labels", "class", "target", "sentiment", "score", "category", "rating", "stars", *GLUE)
@@ -166,7 +167,7 @@ def _column_names(path: Path, cells: Sequence[str]) -> list[str]:
 def _json_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         try:
-            row = json.loads(line, object_pairs_hook=without_repeats)
+            row = json.loads(line, object_pairs_hook=distinct_keys)
         except (ValueError, RecursionError) as error:
             raise BadInput(f"{path}, line {number}: not JSON: {error}; expected one object per line") from None
         if not isinstance(row, dict):

@@ -28,12 +28,13 @@ from bertvision.store.plan import reading_batches
 from bertvision.tasks.base import Task
 
 METHODS = ("full",)
+BERT_WIDTH = 768
 
 
 def tune(encoder: Encoder, task: Task, config: TuneConfig | None = None, **settings: Any) -> Encoder:
     """A tuned copy of an encoder, e.g. ``tune(encoder, task, epochs=0.3)``; the given one is left as it is."""
     config = updated(config or TuneConfig(), **settings)
-    config = updated(config, lr=config.lr or default_rate(encoder.width))
+    config = updated(config, lr=rate_of(config, encoder.width))
     if parse_spec(config.method).name not in METHODS:
         raise BadInput(unknown("tune method", config.method, list(METHODS)))
     device, timer = choose_device(config.device), Timer()
@@ -47,6 +48,11 @@ def tune(encoder: Encoder, task: Task, config: TuneConfig | None = None, **setti
     record = {**asdict(config), "head": head.spec, "schedule": "whole run", "steps": len(losses), "task": task.name}
     cost = {"seconds": timer.seconds, "loss": float(np.mean(losses[-50:])) if losses else None}
     return replace(tuned, own=own, record={**encoder.record, "tune": record, "cost": cost})
+
+
+def rate_of(config: TuneConfig, width: int) -> float:
+    """The user's rate; else the task's own, which was found with BERT; narrower encoders take the common default."""
+    return config.lr or (config.bert_lr if config.bert_lr and width >= BERT_WIDTH else default_rate(width))
 
 
 def default_rate(width: int) -> float:

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from bertvision.convert import distinct_keys
 from bertvision.errors import BadInput, shorten
 from bertvision.tasks.base import BadRow, BadRows
 
@@ -143,22 +144,13 @@ def _json_object(line: str) -> dict[str, object]:
     if not line.strip():
         raise BadRow("blank row", "expected a JSON object; delete the line")
     try:
-        row = json.loads(line, object_pairs_hook=_distinct)
+        row = json.loads(line, object_pairs_hook=distinct_keys)
     except json.JSONDecodeError as error:
         raise BadRow("not JSON", f"{error.msg} at column {error.colno}; expected one object per line") from None
     except (ValueError, RecursionError) as error:
         raise BadRow("not JSON", f"{error}; expected one object per line") from None
     if not isinstance(row, dict):
         raise BadRow("not a JSON object", f'got {shorten(row)}, expected {{"column": value, ...}}')
-    return row
-
-
-def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Two values under one key: JSON readers keep the last in silence."""
-    row = dict(pairs)
-    for key in row if len(row) < len(pairs) else ():
-        if sum(key == other for other, _ in pairs) > 1:
-            raise ValueError(f"key {shorten(key)} appears twice")
     return row
 
 

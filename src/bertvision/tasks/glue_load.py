@@ -28,7 +28,7 @@ class GlueLoader:
     @property
     def defaults(self) -> Mapping[str, Mapping[str, object]]:
         """Recipe settings by section; the length is the loader's own default."""
-        return {"tune": {"lr": self.task.lr, "batch": self.task.batch}}
+        return {"tune": {"bert_lr": self.task.lr, "batch": self.task.batch}}
 
     def __call__(
         self,

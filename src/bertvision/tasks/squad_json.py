@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertvision.convert import distinct_keys
 from bertvision.errors import BadInput, shorten
 from bertvision.records import Answer, Example
 from bertvision.tasks.base import BadRow, BadRows
@@ -44,7 +45,7 @@ def _load_articles(path: Path) -> list[object]:
     with open_file(path) as file:
         content = file.read()
     try:
-        document = json.loads(content.decode("utf-8-sig"))
+        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=distinct_keys)
     except UnicodeDecodeError as error:
         byte = f"byte 0x{content[error.start]:02x} at position {error.start}"
         raise BadInput(f"{path}: not UTF-8: {byte}; --encoding does not apply to JSON: save it as UTF-8") from None
