@@ -87,11 +87,17 @@ def tune_table() -> str:
 
 
 def fit_table() -> str:
-    groups: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    """A line a setting, a column a run: mean over heads and seeds of the best epoch's score on inner."""
+    cells: dict[tuple[float, int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in read("fit_defaults"):
-        groups[row["run"], row["epochs"], row["batch"], row["lr"], row["metric"]].append(float(row["inner"]))
-    lines = [[*key, f"{mean(values):.2f}"] for key, values in sorted(groups.items())]
-    return markdown(["run", "epochs", "batch", "rate", "metric", "mean on inner"], lines)
+        cells[float(row["lr"]), int(row["batch"]), int(row["epochs"])][row["run"]].append(float(row["inner"]))
+    runs = sorted({run for found in cells.values() for run in found})
+    whole = {key: found for key, found in cells.items() if len(found) == len(runs)}
+    lines = []
+    for (lr, batch, epochs), found in sorted(whole.items()):
+        means = [mean(found[run]) for run in runs]
+        lines.append([f"{lr:g}", str(batch), str(epochs), *(f"{one:.2f}" for one in [*means, mean(means)])])
+    return markdown(["rate", "batch", "epochs", *runs, "mean"], lines)
 
 
 def _number(text: str) -> str:

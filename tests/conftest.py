@@ -26,10 +26,12 @@ from tokenizers.models import WordPiece
 from bertvision.asking import QuestionAnswerer, TextClassifier
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.records import Answer, Example
+from bertvision.steps import shard_maker
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.tune import tune
+from bertvision.store.plan import plan_shards
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
 
@@ -52,6 +54,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def small_shards() -> Iterator[None]:
+    """Shards of a few batches, though no shard of these tests comes near a megabyte."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            shard_maker, "plan_shards", lambda batches, lengths, per, mb: plan_shards(batches, lengths, per * 60, mb)
+        )
+        yield
 
 
 def tiny_tokenizer() -> transformers.PreTrainedTokenizerBase:
@@ -152,6 +164,21 @@ def value_task(label_task: Task) -> Task:
     return Task("tiny-values", "regress", splits, "pearson", max_length=32, center=center, spread=spread)
 
 
+def worded_text(number: int, split: str) -> Example:
+    """Labelled by the words that stand in it: each of eight sets, the empty one among them."""
+    chosen = tuple(place for place in range(3) if number >> place & 1)
+    words = " and ".join(TONES[place] for place in chosen)
+    return Example(f"{split}-{number}", f"the {words} town {TOWNS[number // 8 % 8]}", labels=chosen)
+
+
+@pytest.fixture(scope="session")
+def set_task() -> Task:
+    """Single texts with any of three labels."""
+    sizes = {"train": 40, "inner": 16, "dev": 12}
+    splits = {split: tuple(worded_text(i, split) for i in range(size)) for split, size in sizes.items()}
+    return Task("tiny-sets", "multilabel", splits, "f1_micro", labels=TONES, max_length=32)
+
+
 @pytest.fixture(scope="session")
 def span_encoder(tiny_encoder: Encoder, span_task: Task) -> Encoder:
     """Tuned a little, so that it has a head of its own."""
@@ -166,6 +193,11 @@ def label_encoder(tiny_encoder: Encoder, label_task: Task) -> Encoder:
 @pytest.fixture(scope="session")
 def value_encoder(tiny_encoder: Encoder, value_task: Task) -> Encoder:
     return tune(tiny_encoder, value_task, epochs=10, lr=1e-2, batch=8)
+
+
+@pytest.fixture(scope="session")
+def set_encoder(tiny_encoder: Encoder, set_task: Task) -> Encoder:
+    return tune(tiny_encoder, set_task, epochs=10, lr=1e-2, batch=8)
 
 
 @pytest.fixture(scope="session")
@@ -185,6 +217,11 @@ def value_store(value_encoder: Encoder, value_task: Task, tmp_path_factory: pyte
 
 
 @pytest.fixture(scope="session")
+def set_store(set_encoder: Encoder, set_task: Task, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return extract(set_encoder, set_task, tmp_path_factory.mktemp("set") / "store", dtype="f32")
+
+
+@pytest.fixture(scope="session")
 def span_heads(span_store: Store) -> list[FittedHead]:
     return fit(SPECS, span_store, epochs=3, lr=3e-2, batch=8)
 
@@ -197,6 +234,11 @@ def label_heads(label_store: Store) -> list[FittedHead]:
 @pytest.fixture(scope="session")
 def value_heads(value_store: Store) -> list[FittedHead]:
     return fit(SPECS, value_store, epochs=3, lr=3e-2, batch=8)
+
+
+@pytest.fixture(scope="session")
+def set_heads(set_store: Store) -> list[FittedHead]:
+    return fit(SPECS, set_store, epochs=3, lr=3e-2, batch=8)
 
 
 @pytest.fixture(scope="session")

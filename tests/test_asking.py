@@ -88,7 +88,7 @@ def test_no_answer_is_said_above_the_threshold_only(qa: QuestionAnswerer) -> Non
 def test_the_probability_of_no_answer_is_a_half_at_the_threshold(qa: QuestionAnswerer) -> None:
     asked = ("Where does Ben live?", CONTEXT)
     chance = at_threshold(qa, 0.0)(*asked)["no_answer_probability"]
-    there = float(np.log(chance / (1 - chance)))  # null score - best span score
+    there = float(np.log(chance / (1 - chance))) * qa.temperatures["no_answer"]  # null score - best span score
     assert at_threshold(qa, there)(*asked)["no_answer_probability"] == pytest.approx(0.5, abs=1e-4)
     assert at_threshold(qa, there + 0.01)(*asked)["answer"] != ""
     assert at_threshold(qa, there - 0.01)(*asked)["answer"] == ""

@@ -13,9 +13,11 @@ import pytest
 import torch
 import transformers
 
+from bertvision.encoder.cut import cut_encoder, layer_list
 from bertvision.encoder.families import FAMILIES, family_of
 from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.tail import started_at
 from bertvision.errors import BadInput
 from bertvision.records import Window
 from bertvision.steps.tune import tune
@@ -230,3 +232,69 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tiny_encoder_folder: Path, t
     (tmp_path / "less" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
     with pytest.raises(BadInput, match=r"lacks weights: 'encoder\.layer\.2\..* and \d+ more"):
         load_encoder(str(tmp_path / "less"))
+
+
+@every_family
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_cut_encoder_gives_the_lower_states(
+    family: str, families: dict[str, tuple[Path, Any]], depth: int, tmp_path: Path
+) -> None:
+    whole = load_encoder(str(families[family][0]))
+    short = cut_encoder(whole, depth)
+    short.save_pretrained(tmp_path)
+    batch = tokens()
+    with torch.inference_mode():
+        wanted = hidden_states(whole.model, batch, range(4)).layers
+        for one in (short, load_encoder(str(tmp_path))):
+            assert one.layers == depth + 1
+            found = hidden_states(one.model, batch, range(depth + 1)).layers
+            assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(found, wanted, strict=False))
+    assert (short.parameters < whole.parameters) == (depth < 3 and (family != "albert" or whole.has_pooler))
+    assert whole.layers == 4
+    assert short.has_pooler == (whole.has_pooler and depth == 3)
+
+
+def test_a_cut_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
+    for depth in (0, 3):
+        with pytest.raises(BadInput, match=f"at {depth}: it has layers 1 to 2"):
+            cut_encoder(tiny_encoder, depth)
+
+
+@every_family
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_the_upper_layers_alone_give_the_same_states_and_gradients(
+    family: str, families: dict[str, tuple[Path, Any]], k: int
+) -> None:
+    if family == "albert":
+        pytest.skip("one layer, used again and again")
+    model = load_encoder(str(families[family][0])).model
+    batch = tokens()
+    whole = hidden_states(model, batch, range(4)).layers
+    gradient = _top_gradient(model, whole[-1][batch.mask].pow(3).sum())
+    with started_at(model, k) as feed:
+        feed.states = whole[k].detach()
+        upper = hidden_states(model, batch, range(4 - k)).layers
+        again = _top_gradient(model, upper[-1][batch.mask].pow(3).sum())
+    for j in range(1, 4 - k):
+        assert torch.equal(upper[j][batch.mask], whole[k + j][batch.mask]), j
+    assert torch.equal(gradient, again)
+    with torch.inference_mode():
+        after = hidden_states(model, batch, range(4)).layers
+    assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(after, whole, strict=True))
+
+
+def _top_gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
+    """Of the first matrix of the last layer."""
+    model.zero_grad()
+    loss.backward()
+    gradient = next(p for p in layer_list(model)[-1].parameters() if p.ndim == 2).grad
+    assert gradient is not None
+    return gradient.clone()
+
+
+def test_starting_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
+    with (
+        pytest.raises(BadInput, match="cannot start at state 2: this encoder has layers 1 to 2"),
+        started_at(tiny_encoder.copy().model, 2),
+    ):
+        pass

@@ -20,15 +20,47 @@ import bertvision
 SOURCE = Path(bertvision.__file__).parent
 PREFIX = "bertvision."
 
-LEVEL_0 = ("errors", "registry", "records", "runtime", "convert", "config")
+LEVEL_0 = ("errors", "registry", "records", "board_text", "runtime", "convert", "config")
 LEVEL_1 = ("tasks", "scoring", "encoder", "store", "heads")
-ABOVE = ("steps", "analyse", "report", "members", "model", "asking", "conclude", "pipeline", "demo", "cli", "__main__")
+ABOVE = (
+    "steps",
+    "analyse",
+    "report",
+    "members",
+    "model",
+    "asking",
+    "conclude",
+    "recheck",
+    "curve",
+    "from_store",
+    "pipeline",
+    "depth",
+    "demo",
+    "cli",
+    "__main__",
+)
 """Each may import all before it."""
 
-SUPPORT = ("inputs", "judge", "fitted", "shard_maker")
+SUPPORT = (
+    "inputs",
+    "evidence",
+    "judge",
+    "no_answer",
+    "calibrate",
+    "trust",
+    "fitted",
+    "team",
+    "tuning",
+    "tune_setup",
+    "tune_loop",
+    "prefix",
+    "manifest",
+    "live",
+    "shard_maker",
+)
 """Modules of ``steps`` that are no steps: any step may import them."""
 
-HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "peft")
+HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "pyarrow", "peft")
 MAY_IMPORT_TORCH = ("heads", "encoder", "store", "steps", "members", "model", "asking")
 AT_IMPORT = {"torch": MAY_IMPORT_TORCH, "safetensors": MAY_IMPORT_TORCH, "scipy": (), "sklearn": ()}
 ANYWHERE = {"transformers": ("encoder",), "datasets": ("tasks",)}

@@ -123,13 +123,14 @@ def models_and_predictions(
     return [*pairs, (Model(encoder, "encoder", task, threshold=0.0), own)]
 
 
-@pytest.mark.parametrize("kind", ["span", "label", "value"])
+@pytest.mark.parametrize("kind", ["span", "label", "set", "value"])
 def test_a_model_gives_the_outputs_that_were_judged(kind: str, request: pytest.FixtureRequest) -> None:
     encoder, heads, store, task = (
         request.getfixturevalue(f"{kind}_{what}") for what in ("encoder", "heads", "store", "task")
     )
     for model, predictions in models_and_predictions(encoder, heads, store, task):
-        logits, table = model.outputs([replace(example, answers=(), label=None) for example in task["dev"]])
+        asked = [replace(example, answers=(), label=None, labels=None) for example in task["dev"]]
+        logits, table = model.outputs(asked)
         assert table.example.tolist() == predictions.table.example.tolist()
         for got, wanted in zip(logits, predictions.logits, strict=True):
             np.testing.assert_allclose(got, wanted, atol=1e-3, rtol=1e-3)
@@ -170,7 +171,7 @@ def refusals(request: pytest.FixtureRequest) -> dict[str, tuple[Callable[[], Any
     value_encoder, value_heads = request.getfixturevalue("value_encoder"), request.getfixturevalue("value_heads")
     pair = heads[:2]
     return {
-        "kind": (lambda: TextClassifier(encoder, heads[0], task), "TextClassifier is for classify and regress tasks"),
+        "kind": (lambda: TextClassifier(encoder, heads[0], task), "TextClassifier is for classify, multilabel"),
         "none": (lambda: Model(encoder, [], task), r"a model of 0 predictor\(s\)"),
         "none max": (lambda: Model(encoder, [], task, "max"), r"a model of 0 predictor\(s\)"),
         "one max": (lambda: Model(encoder, heads[0], task, "max"), "one needs none, several need one"),
@@ -218,7 +219,7 @@ def test_a_model_of_the_wrong_kind_is_not_loaded(
 ) -> None:
     qa.save_pretrained(tmp_path / "qa")
     classifier.save_pretrained(tmp_path / "labels")
-    with pytest.raises(BadInput, match="TextClassifier is for classify and regress tasks; this model's task is span"):
+    with pytest.raises(BadInput, match="is for classify, multilabel, regress tasks; this model's task is span"):
         TextClassifier.from_pretrained(tmp_path / "qa")
     with pytest.raises(BadInput, match="QuestionAnswerer is for span tasks; this model's task is classify"):
         QuestionAnswerer.from_pretrained(tmp_path / "labels")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bertvision.pipeline import run
     from bertvision.records import Board, Example, LayerBatch, Predictions
     from bertvision.steps.ensemble import ensemble
-    from bertvision.steps.evaluate import evaluate
+    from bertvision.steps.evaluate import compare, evaluate
     from bertvision.steps.extract import extract
     from bertvision.steps.fit import fit
     from bertvision.steps.predict import predict, predict_own
@@ -35,6 +35,7 @@ _HOMES = {
     "Store": "store.store",
     "Task": "tasks.base",
     "TextClassifier": "asking",
+    "compare": "steps.evaluate",
     "ensemble": "steps.ensemble",
     "evaluate": "steps.evaluate",
     "extract": "steps.extract",
@@ -60,6 +61,7 @@ __all__ = [
     "Store",
     "Task",
     "TextClassifier",
+    "compare",
     "ensemble",
     "evaluate",
     "extract",

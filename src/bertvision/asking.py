@@ -11,7 +11,7 @@ import numpy as np
 from bertvision.errors import BadInput
 from bertvision.model import Model, read_config
 from bertvision.records import Example
-from bertvision.steps.ensemble import softmax_rows
+from bertvision.steps.ensemble import sigmoid, softmax_rows
 from bertvision.steps.judge import example_outputs
 from bertvision.tasks.spans import Decoded, decode, n_best
 
@@ -58,17 +58,23 @@ class QuestionAnswerer(Model):
 
     def _entries(self, found: Decoded, context: str, threshold: float | None, top_k: int) -> list[dict[str, object]]:
         # The same whether "no answer" may be said or not: it tells how near it was.
-        chance = 1 / (1 + np.exp(np.clip((self.threshold or 0.0) - found.no_answer_score, -700, 700)))
-        return [{**entry, "no_answer_probability": float(chance)} for entry in n_best(found, context, threshold, top_k)]
+        beyond = (found.no_answer_score - (self.threshold or 0.0)) / self.temperatures.get("no_answer", 1.0)
+        chance = {"no_answer_probability": float(sigmoid(np.array(beyond)))}
+        listed = n_best(found, context, threshold, top_k, self.temperatures.get("answer", 1.0))
+        return [{**entry, **chance} for entry in listed]
 
 
 class TextClassifier(Model):
-    """Labels, or for a regression task a number, for texts and pairs of texts."""
+    """A label, any number of them, or for a regression task a number, for texts and pairs of texts."""
 
-    kinds = ("classify", "regress")
+    kinds = ("classify", "multilabel", "regress")
 
     def __call__(self, text: str | Sequence[str], pair: str | Sequence[str] | None = None) -> Any:
-        """``{"label", "score", "scores"}`` or ``{"value"}``; lists in, lists out."""
+        """``{"label", "score", "scores"}`` or ``{"value"}``; lists in, lists out.
+
+        Where a text has any number of labels: ``{"labels": [{"label", "score"}, ...], "scores"}``, the
+        labels that reach the model's threshold, the surest first, and the scores of all.
+        """
         if isinstance(text, str) and (pair is None or isinstance(pair, str)):
             return next(self.labels([(text, pair)]))
         texts = _listed(text, text if pair is None else pair)
@@ -86,9 +92,13 @@ class TextClassifier(Model):
     def _entry(self, row: np.ndarray) -> dict[str, Any]:
         if self.task.kind == "regress":
             return {"value": float(row[0]) * self.task.spread + self.task.center}
-        scores = softmax_rows(row)
-        best = int(scores.argmax())
+        logits: np.ndarray = row / self.temperatures.get("label", 1.0)
+        scores = sigmoid(logits) if self.task.kind == "multilabel" else softmax_rows(logits)
         named = {label: float(score) for label, score in zip(self.task.labels, scores, strict=True)}
+        if self.task.kind == "multilabel":
+            said = [self.task.labels[place] for place in np.argsort(-row) if row[place] >= (self.threshold or 0.0)]
+            return {"labels": [{"label": label, "score": named[label]} for label in said], "scores": named}
+        best = int(scores.argmax())
         return {"label": self.task.labels[best], "score": float(scores[best]), "scores": named}
 
 

@@ -21,9 +21,11 @@ from bertvision.steps.evaluate import board_of
 from bertvision.steps.fitted import FittedHead, load_fitted
 from bertvision.steps.inputs import encoder_hash
 from bertvision.steps.judge import Judged, judge_predictions
+from bertvision.steps.live import is_live, reopened, states_task
 from bertvision.steps.predict import predict, predict_own
+from bertvision.store.split import States
 from bertvision.store.store import Store
-from bertvision.tasks.base import Task, read_task
+from bertvision.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -44,30 +46,36 @@ class RunResult:
         return f"{self.board}\n{floor}\n{self.advice}"
 
 
-def run_store(folder: Path) -> Store:
-    """The store that a run's heads were fitted on."""
+def run_place(folder: Path) -> Path:
+    """Where a run's store is, or what a live run left in its place."""
     place = store_place(folder)
     if not place.exists():
         raise BadInput(f"{folder} is no run: it has no store; make one with bertvision run TASK ... --out {folder}")
-    return Store(place)
+    return place
 
 
-def run_heads(folder: Path, store: Store) -> list[FittedHead]:
+def run_states(folder: Path) -> States:
+    """The states that a run's heads were fitted on: its store or, after a live run, its encoder at work."""
+    place = run_place(folder)
+    return reopened(place, folder / "encoder") if is_live(place) else Store(place)
+
+
+def run_heads(folder: Path, store: States) -> list[FittedHead]:
     """All heads of a run that were fitted on this store; older ones, of another, are passed over."""
     found = [load_fitted(path.parent) for path in sorted((folder / "heads").glob("*/seed*/head.json"))]
     heads = [head for head, made_from in found if made_from.startswith(f"{store.id}:")]
     if not heads:
         raise BadInput(
-            f"{folder} has no heads fitted on {store.folder}; fit some: "
-            f"bertvision fit {store.folder} --head SPEC --out {folder}"
+            f"{folder} has no heads fitted on its states; fit some: "
+            f"bertvision fit {store_place(folder)} --head SPEC --out {folder}"
         )
     return heads
 
 
 def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunResult:
     """Judge everything in a run once, and write down what follows."""
-    store = run_store(folder)
-    task = read_task(store.folder / "task")
+    store = run_states(folder)
+    task = states_task(store)
     heads = run_heads(folder, store) if fitted is None else fitted
     judged = judge_all(heads, store, task)
     board = board_of(judged, task)
@@ -80,7 +88,7 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
     return RunResult(folder, board, document)
 
 
-def _run_encoder(folder: Path, store: Store) -> Encoder | None:
+def _run_encoder(folder: Path, store: States) -> Encoder | None:
     """The run's encoder, if it is the one whose states the heads were fitted on."""
     place = folder / "encoder"
     if not (place / RECORD).exists():
@@ -89,17 +97,17 @@ def _run_encoder(folder: Path, store: Store) -> Encoder | None:
     encoder = load_encoder(str(place))
     if encoder_hash(encoder) == store.manifest["fingerprint"]["encoder"]:
         return encoder
-    say(f"no model saved: {place} is not the encoder that {store.folder} was made with; extract again")
+    say(f"no model saved: {place} is not the encoder that {store_place(folder)} was made with; extract again")
     return None
 
 
-def judge_all(fitted: Sequence[FittedHead], store: Store, task: Task) -> list[Judged]:
+def judge_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[Judged]:
     """Every head, the encoder where it has a head of its own, and their ensembles."""
     heads = [judge_predictions(task, one) for one in predict(fitted, store["dev"])]
     if store.manifest["own"] is None:
         return heads
     own = predict_own(store["dev"])
-    ranked = sorted(heads, key=lambda one: -one.choice_score(task.metric))
+    ranked = sorted(heads, key=lambda one: one.rank(task.metric))
     mixed = _ensembles(own, [one.predictions for one in ranked], task)
     return [*heads, *(judge_predictions(task, one) for one in [own, *mixed])]
 
@@ -120,14 +128,7 @@ def _write_results(judged: Sequence[Judged], board: Board, task: Task, folder: P
         seed = "" if one.predictions.seed is None else f"@{one.predictions.seed}"
         write_json(folder / "predictions" / f"{one.predictions.name}{seed}.json", one.verdict.answers)
     name, scores = baseline(task, board.split)
-    document = {
-        "task": board.task,
-        "split": board.split,
-        "metric": board.metric,
-        "rows": [asdict(row) for row in board.rows],
-        "baseline": {"name": name, "scores": scores},
-        "advice": advise(board),
-    }
+    document = {**asdict(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
     write_json(folder / "leaderboard.json", document)
     return document
 
@@ -139,4 +140,6 @@ def _save_best(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: T
     alone = "encoder" if row.kind == "encoder" else f"{row.name}@{row.seed}"
     members = [named[name] for name in row.members or (alone,)]
     combine = cast(How, row.spec) if row.kind == "ensemble" else None
-    Model(encoder, members, task, combine, row.weights or None, row.threshold).save_pretrained(folder / "model")
+    temperatures = {what: told["temperature"] for what, told in row.calibration.items()}
+    model = Model(encoder, members, task, combine, row.weights or None, row.threshold, temperatures)
+    model.save_pretrained(folder / "model")

@@ -42,9 +42,13 @@ class DataConfig:
     hub: str | None = None
     text_column: str | None = None
     pair_column: str | None = None
-    label_column: str | None = None
+    label_column: tuple[str, ...] = ()  # several: a column of 0 and 1 for each label
+    label_separator: str | None = None
     encoding: str | None = None
     kind: str | None = None
+    class_weights: str | None = None
+    merge: str | None = None
+    split_seed: int | None = None
     limit: int | None = None
     skip_bad: bool = False
     max_length: int | None = None
@@ -65,11 +69,16 @@ class TuneConfig:
     decay: str = "linear"
     weight_decay: float = 0.01
     clip: float = 1.0
+    accumulate: int = 1  # pieces that a batch goes through the encoder in: the same result with less memory
+    checkpointing: bool = False  # compute states again on the way back instead of keeping them
+    bf16: bool | None = None  # None: on CUDA devices that have it
+    save_minutes: float = 5.0  # how often the state is written down, to be taken up after an interruption
     seed: int = 0
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "tune", {"epochs": 0, "batch": 1, "warmup": 0, "weight_decay": 0}, ("lr", "bert_lr", "clip"))
+        least = {"epochs": 0, "batch": 1, "warmup": 0, "weight_decay": 0, "accumulate": 1, "save_minutes": 0}
+        _check_numbers(self, "tune", least, ("lr", "bert_lr", "clip"))
         if self.decay not in ("linear", "constant"):
             raise BadInput(f"tune.decay is {shorten(self.decay)}; expected linear or constant")
 
@@ -80,6 +89,7 @@ class ExtractConfig:
 
     dtype: str = "f16"
     layers: str = "all"
+    live: bool = False  # keep no states: the encoder runs again each time they are read
     shard_mb: int = 256
     batch_tokens: int = 4096
     seed: int = 0

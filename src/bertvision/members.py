@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -25,6 +25,7 @@ class Part:
     head: Head
     states: tuple[int, ...]  # the encoder's states that the head was fitted on
     threshold: float | None = None
+    temperatures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -63,7 +64,8 @@ def part_of(member: Member, encoder: Encoder, task: Task) -> Part:
 def _part(member: FittedHead | Head | str, encoder: Encoder) -> Part:
     everything = tuple(range(encoder.layers))
     if isinstance(member, FittedHead):
-        return Part(f"{member.spec}@{member.seed}", member.head, member.states or everything, member.threshold)
+        fitted = member.threshold, member.temperatures
+        return Part(f"{member.spec}@{member.seed}", member.head, member.states or everything, *fitted)
     if isinstance(member, Head):
         return Part(member.spec, member, everything)
     own = own_head(encoder)

@@ -6,7 +6,7 @@ Saved as ``config.json``, ``heads.safetensors`` and ``encoder/``; no pickle anyw
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -39,7 +39,7 @@ SETTINGS = ("name", "kind", "metric", "labels", "no_answer", "max_length", "over
 class Model:
     """Encoder + predictor(s) + task settings; ``"encoder"`` as a member is the encoder's own head."""
 
-    kinds: ClassVar[tuple[Kind, ...]] = ("span", "classify", "regress")
+    kinds: ClassVar[tuple[Kind, ...]] = ("span", "classify", "multilabel", "regress")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Model:
         combine: How | None = None,
         weights: Sequence[float] | None = None,
         threshold: float | None = None,
+        temperatures: Mapping[str, float] | None = None,
         device: str = "auto",
     ) -> None:
         members = [heads] if isinstance(heads, FittedHead | Head | Part | str) else list(heads)
@@ -58,6 +59,7 @@ class Model:
         self.parts = [part_of(member, encoder, task) for member in members]
         self.weights = np.asarray(weights if weights is not None else [1 / len(members)] * len(members))
         self.threshold = _threshold(self.parts, task, threshold)
+        self.temperatures = _temperatures(self.parts, temperatures)
         self.device = choose_device(device)
         self.encoder.model.eval().to(self.device)
         for part in self.parts:
@@ -66,7 +68,7 @@ class Model:
     @classmethod
     def _check_kind(cls, kind: Kind) -> None:
         if kind not in cls.kinds:
-            raise BadInput(f"{cls.__name__} is for {' and '.join(cls.kinds)} tasks; this model's task is {kind}")
+            raise BadInput(f"{cls.__name__} is for {', '.join(cls.kinds)} tasks; this model's task is {kind}")
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config, heads and encoder."""
@@ -85,6 +87,7 @@ class Model:
             "combine": self.combine,
             "weights": self.weights.tolist(),
             "threshold": self.threshold,
+            "temperatures": self.temperatures,
         }
         write_json(folder / "config.json", config)
 
@@ -98,13 +101,15 @@ class Model:
         tensors = _read_heads(folder / HEADS_FILE)
         parts = [load_part(i, member, tensors) for i, member in enumerate(config["members"])]
         encoder = load_encoder(str(folder / "encoder"))
-        return cls(encoder, parts, task, config["combine"], config["weights"], config["threshold"], device)
+        fitted = config["weights"], config["threshold"], config.get("temperatures", {})
+        return cls(encoder, parts, task, config["combine"], *fitted, device)
 
     def outputs(self, examples: Sequence[Example]) -> tuple[Logits, WindowTable]:
         """Combined outputs for new examples, in window order."""
         bad = BadRows(skip=False, advice="")
+        task = self.task
         windows = make_windows(
-            examples, self.encoder.tokenizer, self.task.kind, self.task.max_length, self.task.overlap, bad
+            examples, self.encoder.tokenizer, task.kind, task.max_length, task.overlap, bad, task.outputs
         )
         outputs: list[Any] = [None] * len(windows)
         sizes = np.array([len(window) for window in windows], np.int64)
@@ -120,8 +125,8 @@ class Model:
         per_part = [self._part_rows(part, states, tokens, windows) for part in self.parts]
         if self.combine is None:
             return per_part[0]
-        values = self.task.kind == "regress"
-        return [combine_rows(rows, self.combine, self.weights, values) for rows in zip(*per_part, strict=True)]
+        kind = self.task.kind
+        return [combine_rows(rows, self.combine, self.weights, kind) for rows in zip(*per_part, strict=True)]
 
     def _part_rows(self, part: Part, states: States, tokens: TokenBatch, windows: Sequence[Window]) -> list[np.ndarray]:
         # Only the layers a head sees are put side by side.
@@ -153,11 +158,18 @@ def _check_combine(members: int, combine: str | None, weights: Sequence[float] |
 
 def _threshold(parts: Sequence[Part], task: Task, given: float | None) -> float | None:
     """A single fitted head brings its own threshold; any other model must be told the one fitted for it."""
-    if given is not None or not task.no_answer:
+    if given is not None or not (task.no_answer or task.kind == "multilabel"):
         return given
     if len(parts) == 1 and parts[0].threshold is not None:
         return parts[0].threshold
-    raise BadInput("this model can say 'no answer' and so needs threshold=, fitted on inner (its board row has it)")
+    what = "gives any number of labels" if task.kind == "multilabel" else "can say 'no answer'"
+    raise BadInput(f"this model {what} and so needs threshold=, fitted on inner (its board row has it)")
+
+
+def _temperatures(parts: Sequence[Part], given: Mapping[str, float] | None) -> dict[str, float]:
+    """A single fitted head brings its own; what has none gives its probabilities as they are, at 1."""
+    brought = parts[0].temperatures if len(parts) == 1 else {}
+    return dict(brought if given is None else given)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -11,28 +11,37 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from bertvision.analyse.advice import CONTROL
 from bertvision.conclude import RunResult, conclude
 from bertvision.config import FitConfig, Recipe, read_recipe, write_recipe
 from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import canonical_spec
+from bertvision.records import CONTROL
 from bertvision.report.facts import STORE_SOURCE
 from bertvision.runtime import RunLog, Timer, folder_bytes, say, write_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fitted import FittedHead, load_fitted, save_fitted
 from bertvision.steps.inputs import check_heads, data_hash, encoder_hash
+from bertvision.steps.live import LiveStates, note_live
+from bertvision.steps.team import team_size
 from bertvision.steps.tune import tune
 from bertvision.store.fingerprint import hash_json
+from bertvision.store.split import States
 from bertvision.store.store import MANIFEST, Store
+from bertvision.tasks.balance import imbalance
 from bertvision.tasks.base import TASKS, Task, load_task
+
+SAVED = "tuning.safetensors"
+"""The state of a tuning that is not done; it goes when it is."""
 
 
 def run(recipe: Recipe, out: str | Path) -> RunResult:
     """Tune, extract, fit, predict, ensemble, evaluate, report and save, each only if not done yet."""
     folder = Path(out)
+    if team_size() > 1:
+        raise BadInput("run is for one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
     task = load_recipe_task(recipe)
     base = load_encoder(recipe.encoder)
@@ -56,6 +65,9 @@ def load_recipe_task(recipe: Recipe) -> Task:
     options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
     task = load_task(recipe.task, **options)
     say(_task_line(task))
+    uneven = imbalance(task)
+    if uneven:
+        say(uneven)
     return task
 
 
@@ -98,7 +110,7 @@ def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog)
             say(f"tune: done before ({target})")
             return tuned
     say(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
-    tuned = tune(base, task, recipe.tune)
+    tuned = tune(base, task, recipe.tune, folder / SAVED)
     tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
     tuned.save_pretrained(target)
     cost = tuned.record["cost"]
@@ -107,8 +119,13 @@ def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog)
     return tuned
 
 
-def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: RunLog) -> Store:
+def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: RunLog) -> States:
     target, timer = folder / "store", Timer()
+    if recipe.extract.live:
+        say("extract: nothing is stored, the encoder runs once an epoch (live)")
+        live = LiveStates(encoder, task, recipe.extract)
+        note_live(live, target)
+        return live
     there = (target / MANIFEST).exists()
     store = extract(encoder, task, target, recipe.extract)
     if there:
@@ -122,7 +139,7 @@ def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: 
 
 
 def fit_into(
-    folder: Path, store: Store, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
+    folder: Path, store: States, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
 ) -> list[FittedHead]:
     """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
     made_from = f"{store.id}:{hash_json(asdict(config))}"
@@ -134,13 +151,13 @@ def fit_into(
         say("fit: done before")
     else:
         done.update(_fit_missing(folder, store, missing, seeds, config, made_from))
-    if store.folder.resolve() != (folder / "store").resolve():
+    if isinstance(store, Store) and store.folder.resolve() != (folder / "store").resolve():
         write_json(folder / STORE_SOURCE, {"store": str(store.folder.resolve())})
     return [done[pair] for pair in places if pair in done]
 
 
 def _fit_missing(
-    folder: Path, store: Store, specs: Sequence[str], seeds: Sequence[int], config: FitConfig, made_from: str
+    folder: Path, store: States, specs: Sequence[str], seeds: Sequence[int], config: FitConfig, made_from: str
 ) -> dict[tuple[str, int], FittedHead]:
     timer = Timer()
     say(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")

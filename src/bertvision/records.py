@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-Kind = Literal["span", "classify", "regress"]
-"""What a task asks for: a stretch of the context, one of several labels, or a number."""
+Kind = Literal["span", "classify", "multilabel", "regress"]
+"""What a task asks for: a stretch of the context, one of several labels, any number of them, or a number."""
+
+ROW_KINDS: tuple[Kind, ...] = ("span", "multilabel")
+"""Kinds whose target is several numbers a window: start and end token, or 0 or 1 for each label."""
 
 SPLITS = ("train", "inner", "dev")
+
+CONTROL = "probe:layers=last1"
+"""The head that shows what refitting the last layer alone gains."""
 
 NO_OFFSET = -1
 """Character offset of a token that is not part of the text an answer may come from."""
@@ -38,8 +44,9 @@ class Example:
 
     Spans: ``text`` is the question, ``pair`` the context, ``answers`` the gold answers (none =
     unanswerable). Labels and values: ``text``, perhaps ``pair``, and ``label`` (an index into the
-    task's labels, or a number). ``group`` names what must stay on one side of a split: the article
-    or the context.
+    task's labels, or a number) or, where there may be any number of them, ``labels`` (indices in
+    order, perhaps none). ``group`` names what must stay on one side of a split: the article or the
+    context.
     """
 
     id: str
@@ -48,6 +55,7 @@ class Example:
     answers: tuple[Answer, ...] = ()
     label: float | None = None
     group: str = ""
+    labels: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,8 @@ class Window:
 
     ``offsets[t]`` are the characters of the context (spans) that token t covers, NO_OFFSET for the
     question, special tokens and everything else that cannot be answered with. ``target`` is
-    (start token, end token) for spans and (label,) otherwise.
+    (start token, end token) for spans, 0 or 1 for each label where there may be several, and
+    (label,) or (value,) otherwise.
     """
 
     example: int
@@ -87,7 +96,7 @@ class LayerBatch:
 
     hidden: Tensor  # (batch, tokens, layers, width)
     mask: Tensor  # (batch, tokens), true where there is a token
-    targets: Tensor  # (batch, 2) start and end token, or (batch,) label or value
+    targets: Tensor  # (batch, 2) start and end token, (batch, labels) 0 or 1, or (batch,) label or value
     windows: Tensor  # (batch,) window number within the split
     pooled: Tensor | None = None  # (batch, width)
     logits: Tensor | None = None  # the encoder's own: (batch, tokens, 2) or (batch, outputs)
@@ -100,7 +109,7 @@ class WindowTable:
     example: NDArray[np.int64]  # (windows,) index into the split's examples
     cls: NDArray[np.int64]  # (windows,) position of the CLS token
     offsets: Sequence[NDArray[np.int32]]  # per window (tokens, 2)
-    targets: NDArray[np.float64]  # (windows, 2) or (windows, 1)
+    targets: NDArray[np.float64]  # (windows, 2), (windows, labels) or (windows, 1)
     input_ids: Sequence[NDArray[np.int32]] = ()  # per window (tokens,); only answers as word pieces need them
 
     def __len__(self) -> int:
@@ -147,32 +156,66 @@ class Row:
     threshold: float | None = None
     members: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
+    interval: tuple[float, float] | None = None  # of the metric, for the luck of the examples
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # no-answer: zero, fitted, oracle
+    calibration: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by kind of probability
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One predictor with all its seeds: mean and spread of the metric, and the interval of the mean."""
+
+    name: str
+    kind: Literal["encoder", "head", "ensemble"]
+    seeds: tuple[int, ...]
+    mean: float
+    std: float | None
+    min: float
+    max: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two predictors on the same examples: a minus b, its interval, and p before and after correction."""
+
+    a: str
+    b: str
+    difference: float
+    low: float | None  # no interval where all examples share one context
+    high: float | None
+    p: float
+    p_holm: float  # corrected for all comparisons that it stands among
+    a_seeds: tuple[int, ...] = ()  # what each side is the mean over
+    b_seeds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How probabilities of one sort fare, before and after the temperature: (stated, found, count) of each bin."""
+
+    name: str
+    seed: int | None
+    what: str  # label, answer or no_answer
+    raw: tuple[tuple[float, float, int], ...]
+    calibrated: tuple[tuple[float, float, int], ...]
 
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard: every predictor's scores on one split of one task."""
+    """A leaderboard: every predictor's scores on one split of one task, and how far they can be trusted."""
 
     task: str
     split: str
     metric: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
+    lines: tuple[Standing, ...] = ()
+    best_head: str | None = None  # by the mean on inner over its seeds
+    comparisons: tuple[Compared, ...] = ()
+    reliability: tuple[Reliability, ...] = ()
+    basis: Mapping[str, Any] = field(default_factory=dict)  # what intervals and tests rest on
 
     def __str__(self) -> str:
-        names = [name for name in self.rows[0].scores if not name.endswith("total")] if self.rows else []
-        head = ["predictor", "seed", "parameters", "% of encoder", *names, f"inner {self.metric}"]
-        lines = [[*_row_cells(row, names), f"{row.inner.get(self.metric, float('nan')):.2f}"] for row in self.rows]
-        widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
-        return "\n".join(_aligned(line, widths) for line in [head, *lines])
+        from bertvision.board_text import board_text
 
-
-def _row_cells(row: Row, names: Sequence[str]) -> list[str]:
-    seed = "" if row.seed is None else str(row.seed)
-    scores = [f"{row.scores[name]:.2f}" for name in names]
-    return [row.name, seed, f"{row.parameters:,}", f"{row.percent:.3f}", *scores]
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """First cell to the left, numbers to the right."""
-    first = cells[0].ljust(widths[0])
-    return "  ".join([first, *(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))])
+        return board_text(self)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,7 +80,7 @@ class _Minutes:
     """Progress as plain lines, for logs: the first after a minute."""
 
     def __init__(self, what: str, total: int, unit: str) -> None:
-        self.what, self.total, self.unit = what, total, unit
+        self.what, self.total, self.units = what, total, f"{unit}es" if unit.endswith("ch") else f"{unit}s"
         self.done, self.start, self.told = 0, time.monotonic(), time.monotonic()
 
     def advance(self, count: int) -> None:
@@ -88,7 +90,7 @@ class _Minutes:
             return
         self.told = now
         left = (now - self.start) / self.done * (self.total - self.done) / 60
-        say(f"{self.what}: {self.done:,} of {self.total:,} {self.unit}s, about {left:.0f} min left")
+        say(f"{self.what}: {self.done:,} of {self.total:,} {self.units}, about {left:.0f} min left")
 
 
 def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
@@ -158,6 +160,59 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[str]]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def renamed_when_whole(path: Path) -> Iterator[Path]:
+    """A temporary neighbour to write to, for what takes a path and no file; synced and renamed at the end."""
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def gentle_stop() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and a polite kill ask to stop; the block looks when it suits it. A second Ctrl-C stops at once.
+
+    Outside of the main thread signals cannot be caught, and nothing ever asks.
+    """
+    asked: list[int] = []
+
+    def ask(number: int, _frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """Most memory held so far: of the device's where it counts its own, else of this process."""
+    import resource
+
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def write_json(path: Path, content: object) -> None:

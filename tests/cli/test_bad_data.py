@@ -132,11 +132,27 @@ def test_a_table_in_another_encoding(samples: Any, call: Call, tmp_path: Path, t
     data.write_bytes(data.read_bytes() + "naïve,good\r\n".encode("cp1252"))
     words = samples.extraction(data, tiny_encoder_folder, "text")
     for more in ([], ["--skip-bad"]):
-        line = call(*words, *more).refused()
+        line = call(*words, *more, "--encoding", "utf-8").refused()
         assert "not utf-8: byte 0xef" in line
-        assert "--encoding cp1252" in line
+        assert "give the --encoding it was saved in" in line
     assert "--encoding: got 'klingon'" in call(*words, "--encoding", "klingon").refused()
-    assert call(*words, "--encoding", "cp1252").code == 0
+    said = call(*words)
+    assert said.code == 0
+    assert said.err.count("read as cp1252; if letters come out wrong, give the --encoding it was saved in") == 1
+    assert "read as" not in call(*words, "--encoding", "cp1252").err
+
+
+def test_a_table_in_an_encoding_that_cannot_be_told(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    data.write_bytes(data.read_bytes() + "город,good\r\n".encode("cp1251"))
+    words = samples.extraction(data, tiny_encoder_folder, "text")
+    said = call(*words)
+    assert "not utf-8: byte 0xe3 at position" in said.refused()
+    assert "it looks like no Western script: give the --encoding" in said.refused()
+    assert said.err.count("\n") == 1
+    assert call(*words, "--encoding", "cp1251").code == 0
 
 
 def test_an_option_of_another_task(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_flags_reach_their_settings() -> None:
         dev=("d.csv",),
         text_column="t",
         pair_column="p",
-        label_column="l",
+        label_column=("l",),
         encoding="cp1252",
         kind="regress",
         limit=9,

@@ -108,3 +108,32 @@ def test_what_cannot_be_fitted_is_said_before_the_encoder_is_tuned(
     words = samples.squad_words(tmp_path, tiny_encoder_folder)
     assert reason in call(*words, *more, "--out", tmp_path / "run").refused()
     assert not (tmp_path / "run" / "encoder").exists()
+
+
+@pytest.mark.parametrize(("name", "words"), [("squad_run", "squad_words"), ("text_run", "text_words")])
+def test_a_live_run_scores_the_same_and_stores_no_states(
+    samples: Any,
+    call: Call,
+    request: pytest.FixtureRequest,
+    tiny_encoder_folder: Path,
+    tmp_path: Path,
+    name: str,
+    words: str,
+) -> None:
+    stored = request.getfixturevalue(name)
+    live = tmp_path / "live"
+    command = getattr(samples, words)(stored.parent, tiny_encoder_folder)
+    found = call(*command, "--live", "--out", live, "--json").document()
+    wanted = json.loads((stored / "leaderboard.json").read_text(encoding="utf-8"))
+    assert _untimed(found) == _untimed(wanted)
+    assert not list(live.rglob("shard-*"))
+    assert (live / "model" / "config.json").exists()
+    assert (live / "report.html").exists()
+    again = call("evaluate", live, "--json").document()
+    assert _untimed(again) == _untimed(wanted)
+    assert "holds no states: its run was live" in call("fit", live / "store", "--head", "probe").refused()
+
+
+def _untimed(board: dict[str, Any]) -> dict[str, Any]:
+    """Rows by name, without how long they took."""
+    return {row["name"]: {key: value for key, value in row.items() if key != "seconds"} for row in board["rows"]}

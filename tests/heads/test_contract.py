@@ -17,7 +17,7 @@ from bertvision.registry import Spec, Value, parse_spec
 from bertvision.runtime import seeded
 
 LAYERS, WIDTH, TOKENS = 5, 48, 6
-OUTPUTS: Mapping[Kind, int] = {"span": 2, "classify": 3, "regress": 1}
+OUTPUTS: Mapping[Kind, int] = {"span": 2, "classify": 3, "multilabel": 3, "regress": 1}
 SPECS = expand_heads(["all"])
 SIZES = (6, 5, 4, 3, 2, 6, 5, 4)
 
@@ -55,9 +55,11 @@ def batch(tokens: int = TOKENS, garbage: float = 0.0) -> tuple[Tensor, Tensor, T
 
 
 def targets(kind: Kind) -> Tensor:
-    """Start and end inside each window; labels; values."""
+    """Start and end inside each window; labels; sets of labels, the empty one among them; values."""
     if kind == "span":
         return torch.tensor([(i % size, (i + 1) % size) for i, size in enumerate(SIZES)])
+    if kind == "multilabel":
+        return torch.tensor([[float(i >> label & 1) for label in range(3)] for i in range(len(SIZES))])
     return torch.arange(len(SIZES)) % 3 if kind == "classify" else random(len(SIZES), seed=4)
 
 
@@ -100,7 +102,7 @@ def test_padding_cannot_change_a_span(spec: str) -> None:
 
 @every_head
 @pytest.mark.parametrize("read", ["cls", "mean"])
-@pytest.mark.parametrize("kind", ["classify", "regress"])
+@pytest.mark.parametrize("kind", ["classify", "multilabel", "regress"])
 def test_padding_cannot_change_a_label(spec: str, read: str, kind: Kind) -> None:
     assert_padding_is_unseen(but(spec, read=read), kind)
 
@@ -243,3 +245,26 @@ def test_label_and_value_losses() -> None:
     torch.testing.assert_close(head_loss("classify", logits, torch.tensor([1.0, 0.0]), mask), wanted)
     values = head_loss("regress", torch.tensor([[1.0], [4.0]]), torch.tensor([0.0, 2.0]), mask)
     assert float(values) == pytest.approx(2.5)
+
+
+def test_the_loss_of_any_number_of_labels_is_the_mean_binary_cross_entropy() -> None:
+    mask, logits = torch.ones(2, 1, dtype=torch.bool), torch.tensor([[0.0, 2.0], [-1.0, 0.5]])
+    marks = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    right = torch.where(marks > 0, logits.sigmoid(), 1 - logits.sigmoid())
+    torch.testing.assert_close(head_loss("multilabel", logits, marks, mask), -right.log().mean())
+    weights = torch.tensor([3.0, 0.5])  # of yes
+    weighed = torch.where(marks > 0, weights, torch.ones(2)) * -right.log()
+    torch.testing.assert_close(head_loss("multilabel", logits, marks, mask, weights), weighed.mean())
+
+
+def test_weights_of_labels_are_not_divided_out_of_the_loss() -> None:
+    mask, weights = torch.ones(3, 1, dtype=torch.bool), torch.tensor([0.5, 4.0])
+    logits, labels = random(3, 2), torch.tensor([0.0, 1.0, 0.0])
+    given = logits.log_softmax(1)[torch.arange(3), labels.long()]
+    wanted = -(torch.tensor([0.5, 4.0, 0.5]) * given).mean()
+    torch.testing.assert_close(head_loss("classify", logits, labels, mask, weights), wanted)
+    alone = [float(head_loss("classify", logits[:1], labels[:1], mask[:1], w)) for w in (None, weights)]
+    assert alone[1] == pytest.approx(0.5 * alone[0])
+    torch.testing.assert_close(
+        head_loss("classify", logits, labels, mask, torch.ones(2)), head_loss("classify", logits, labels, mask)
+    )

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bertvision.analyse.advice import CONTROL
-from bertvision.records import SPLITS, Answer, Example
+from bertvision.records import CONTROL, SPLITS, Answer, Example
 from bertvision.runtime import write_json
 from bertvision.tasks.base import Task
 
@@ -17,15 +16,16 @@ POOL = "learned-pool"
 SCORES: Mapping[str, Mapping[str, float]] = {
     "span": {"exact": 60.0, "f1": 70.0, "total": 4, "HasAns_f1": 65.0, "HasAns_total": 2},
     "classify": {"accuracy": 80.0, "macro_f1": 78.0},
+    "multilabel": {"f1_micro": 80.0, "f1_macro": 75.0, "exact": 60.0},
     "regress": {"pearson": 70.0, "spearmanr": 68.0, "rmse": 0.8},
 }
-METRICS = {"span": "f1", "classify": "accuracy", "regress": "pearson"}
+METRICS = {"span": "f1", "classify": "accuracy", "multilabel": "f1_micro", "regress": "pearson"}
 Make = Callable[..., tuple[Path, Task]]
 
 
 def make_task(kind: Any, plain: Callable[[str], str]) -> Task:
     """Twelve examples in three splits; ``plain`` may change every text on its way in."""
-    labels = (plain("label-no"), plain("label-yes")) if kind == "classify" else ()
+    labels = (plain("label-no"), plain("label-yes")) if kind in ("classify", "multilabel") else ()
     examples = tuple(_example(kind, number, plain) for number in range(12))
     splits = {split: examples[4 * place : 4 * place + 4] for place, split in enumerate(SPLITS)}
     return Task(plain("task"), kind, splits, METRICS[kind], labels, no_answer=kind == "span")
@@ -37,18 +37,24 @@ def _example(kind: str, number: int, plain: Callable[[str], str]) -> Example:
         start = plain("context-start ")
         answers = (Answer(plain("answer"), len(start)),) if number % 2 else ()
         return Example(name, plain("question"), start + plain("answer") + plain(" context-end"), answers)
+    if kind == "multilabel":
+        return Example(name, plain("text"), plain("pair"), labels=((), (0,), (1,), (0, 1))[number % 4])
     return Example(name, plain("text"), plain("pair"), label=float(number % 2 if kind == "classify" else number))
 
 
 def right_answer(task: Task, example: Example) -> object:
     if task.kind == "span":
         return example.answers[0].text if example.answers else ""
+    if task.kind == "multilabel":
+        return [task.labels[place] for place in example.labels or ()]
     return task.labels[int(example.label or 0)] if task.kind == "classify" else example.label
 
 
 def wrong_answer(task: Task, example: Example) -> object:
     if task.kind == "span":
         return "" if example.answers else (example.pair or "")[:6]
+    if task.kind == "multilabel":
+        return [label for place, label in enumerate(task.labels) if place not in (example.labels or ())]
     return task.labels[1 - int(example.label or 0)] if task.kind == "classify" else float(example.label or 0) + 1.5
 
 

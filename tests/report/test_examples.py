@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bertvision.records import Example
 from bertvision.report.examples import Case, choose
 from bertvision.report.html import write_report
-from bertvision.report.labels import OTHERS, confusion_table
+from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
 from bertvision.report.svg import Scale, scale_of
@@ -101,6 +101,7 @@ def test_examples_mix_all_sorts_and_do_not_depend_on_their_order() -> None:
     [
         ("span", ["answer missed", "rightly no answer", "no answer", "Wrong: 2 of 4", "Right: 2 of 4", "gold"]),
         ("classify", ["label-yes taken for label-no", "Wrong: 2 of 4", "Right: 2 of 4", "gold (down)"]),
+        ("multilabel", ["rightly no label", "all labels", "labels missed and too many", "no label", "rightly</th>"]),
         ("regress", ["Largest errors", "off by 1.50", "12.500"]),
     ],
 )
@@ -110,6 +111,15 @@ def test_what_is_said_of_examples(make_run: Any, kind: str, facts: list[str]) ->
     for fact in facts:
         assert fact in examples
     assert "<dt>encoder</dt>" in examples
+
+
+def test_how_each_label_fares() -> None:
+    table = label_table(["a", "b", "c"], [(["a", "b"], ["a"]), (["b"], ["b", "a"]), (["b"], []), ([], [])])
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", table)
+    assert re.findall(r'scope="row"[^>]*>([^<]*)</th>', table) == ["b", "a", "c"]
+    assert cells == ["3", "1", "1", "50.0", "1", "2", "1", "66.7", "0", "0", "0", "0.0"]
+    many = label_table([str(i) for i in range(20)], [([str(i)], []) for i in range(20)])
+    assert "5 rarer labels are left out" in many
 
 
 def test_rare_labels_are_folded() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from bertvision.errors import BadInput
 from bertvision.report.html import write_report
 from bertvision.runtime import write_json
 
-KINDS = ("span", "classify", "regress")
+KINDS = ("span", "classify", "multilabel", "regress")
 VOID = {"meta", "wbr"}
 SECTIONS = ["leaderboard", "cost", "layers", "curves", "examples", "repeat"]
 LOADING = ("src", "srcset", "xlink:href", "action", "data", "poster", "background")
@@ -86,6 +87,7 @@ def test_nothing_in_the_data_becomes_markup(make_run: Any, kind: str) -> None:
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     asked = {"span": ["question", "answer", " context-end"], "classify": ["text", "pair", "label-no"]}
     places = ["task", "encoder-name", "method", "advice", "baseline", "ensemble", "member", "recipe", "dtype", "pool"]
+    asked["multilabel"] = asked["classify"]
     for place in [*places, *asked.get(kind, ["text", "pair"])]:
         assert place + NASTY in page.text, place
     assert "id8" + NASTY in page.everything
@@ -212,6 +214,15 @@ def test_heads_that_left_the_leaderboard_are_not_shown(make_run: Any) -> None:
     for path in (folder / "heads" / "old").glob("*/head.json"):
         write_json(path, {**json.loads(path.read_text()), "spec": "old-head"})
     assert "old-head" not in report((folder, task)).everything
+
+
+def test_the_labels_of_train_are_counted_at_the_top(make_run: Any) -> None:
+    folder, task = make_run("multilabel")
+    assert "label-no 2, label-yes 2" in report((folder, task)).text
+    assert "any of 2 labels" in report((folder, task)).text
+    weighed = replace(task, class_weights=(1.0, 2.0))
+    assert "label-no 2, label-yes 2; weighed to count alike" in report((folder, weighed)).text
+    assert "labels in train" not in report(make_run("regress")).text
 
 
 def test_layer_weights_name_the_stored_states(make_run: Any) -> None:

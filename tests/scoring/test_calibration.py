@@ -14,6 +14,7 @@ from bertvision.errors import BadInput
 from bertvision.scoring.calibration import (
     BOUNDS,
     expected_calibration_error,
+    fit_confidence_temperature,
     fit_no_answer_temperature,
     fit_temperature,
     log_probabilities,
@@ -40,6 +41,22 @@ def test_a_known_temperature_is_found_again(temperature: float) -> None:
     before, after = (expected_calibration_error(*top_choice(logits, labels, t)) for t in (1.0, found))
     assert after < 0.02
     assert temperature == 1.0 or before > 2 * after
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5, 8.0])
+def test_the_temperature_of_right_and_wrong_is_found_again(temperature: float) -> None:
+    logits, labels = simulated(temperature)
+    right = logits.argmax(1) == labels
+    missing = np.where(np.arange(4) == 3, -np.inf, logits)  # a choice that a row does not have
+    assert fit_confidence_temperature(logits, right) == pytest.approx(temperature, rel=0.1)
+    assert np.isfinite(fit_confidence_temperature(missing, right))
+
+
+def test_right_and_wrong_have_bounds_too() -> None:
+    logits = np.array([[2.0, 0.0], [0.0, 1.0]])
+    assert fit_confidence_temperature(logits, [True, True]) == BOUNDS[0]
+    assert fit_confidence_temperature(logits, [False, False]) == BOUNDS[1]
+    assert fit_confidence_temperature(np.empty((0, 3)), []) == 1.0
 
 
 def test_bounds_hold_where_the_likelihood_has_no_end() -> None:

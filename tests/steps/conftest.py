@@ -13,7 +13,8 @@ from bertvision.steps.fitted import FittedHead
 
 def _told(one: FittedHead) -> tuple[object, ...]:
     """All of a fitted head but its weights, its outputs and the time it took."""
-    return one.spec, one.seed, one.best_epoch, one.threshold, one.history, one.states, one.head.shape
+    fitted = one.best_epoch, one.threshold, one.temperatures
+    return one.spec, one.seed, *fitted, one.history, one.states, one.head.shape
 
 
 @pytest.fixture(scope="session")

@@ -222,6 +222,6 @@ def test_without_inner_an_ensemble_has_none_either() -> None:
 @given(st.integers(0, 10_000), st.sampled_from(["max", "mean"]))
 def test_members_that_agree_are_left_as_they_are(seed: int, how: Any) -> None:
     row = np.random.default_rng(seed).normal(size=(7, 2)).astype(np.float32)
-    mixed = combine_rows([row, row, row], how, np.full(3, 1 / 3), regress=False)
+    mixed = combine_rows([row, row, row], how, np.full(3, 1 / 3), "span")
     np.testing.assert_allclose(softmax_rows(mixed), softmax_rows(row), atol=1e-6)
     np.testing.assert_allclose(softmax_rows(mixed).sum(0), 1.0)

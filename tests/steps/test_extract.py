@@ -16,19 +16,13 @@ from bertvision.records import SPLITS
 from bertvision.steps import extract as extracting
 from bertvision.steps.extract import STARTED, extract
 from bertvision.steps.inputs import encoder_hash, split_windows, tokenizer_hash
-from bertvision.store.plan import plan_shards
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.base import Task, read_task
 
 SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
 
 
-@pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several shards a split, though none of these comes near a megabyte."""
-    monkeypatch.setattr(
-        extracting, "plan_shards", lambda batches, lengths, per, mb: plan_shards(batches, lengths, per * 60, mb)
-    )
+pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -13,20 +13,13 @@ import torch
 
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.steps import extract as extracting
 from bertvision.steps.extract import extract
-from bertvision.store.plan import plan_shards
 from bertvision.tasks.base import Task
 
 SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
 
 
-@pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several shards a split, though none of these comes near a megabyte."""
-    monkeypatch.setattr(
-        extracting, "plan_shards", lambda batches, lengths, per, mb: plan_shards(batches, lengths, per * 60, mb)
-    )
+pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -96,7 +96,7 @@ def test_the_history_is_complete_and_the_loss_falls(label_store: Store) -> None:
     assert one.parameters == one.head.parameters_count
 
 
-@pytest.mark.parametrize("kind", ["span", "label", "value"])
+@pytest.mark.parametrize("kind", ["span", "label", "set", "value"])
 def test_the_best_epoch_is_the_first_best_on_inner(kind: str, request: pytest.FixtureRequest) -> None:
     store, task = request.getfixturevalue(f"{kind}_store"), request.getfixturevalue(f"{kind}_task")
     for one in fit(SPECS, store, seeds=[0, 1], epochs=4, lr=3e-2, batch=8):
@@ -143,7 +143,7 @@ def exploding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("exploding")
-@pytest.mark.parametrize("kind", ["span", "label", "value"])
+@pytest.mark.parametrize("kind", ["span", "label", "set", "value"])
 @pytest.mark.parametrize("spec", ["exploding", "exploding:judged=true"])
 def test_a_head_that_diverges_is_dropped_and_the_others_go_on(
     kind: str, spec: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], same: Same

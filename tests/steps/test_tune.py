@@ -9,7 +9,8 @@ from bertvision.config import TuneConfig
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.runtime import rate_at
-from bertvision.steps.tune import default_rate, rate_of, tune
+from bertvision.steps.tune import tune
+from bertvision.steps.tune_setup import default_rate, rate_of
 from bertvision.tasks.base import Task
 
 

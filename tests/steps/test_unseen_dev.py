@@ -1,4 +1,4 @@
-"""Dev is only reported: no weight, epoch, threshold or rank depends on what it says."""
+"""Dev is only reported: no weight, epoch, threshold, temperature or rank depends on what it says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bertvision.encoder.load import Encoder
-from bertvision.records import Answer
+from bertvision.records import Answer, Board
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.evaluate import evaluate
 from bertvision.steps.extract import extract
@@ -40,6 +40,15 @@ def other_dev(task: Task) -> Task:
     return replace(task, splits={**task.splits, "dev": tuple(changed)})
 
 
+def temperatures_of(board: Board) -> list[dict[str, float]]:
+    return [{what: one["temperature"] for what, one in row.calibration.items()} for row in board.rows]
+
+
+def compared(board: Board) -> list[tuple[object, ...]]:
+    """Who is compared with whom, by which seeds."""
+    return [(one.a, one.b, one.a_seeds, one.b_seeds) for one in board.comparisons]
+
+
 @pytest.mark.parametrize("kind", ["span", "label", "value"])
 def test_dev_labels_change_no_weight_no_epoch_no_threshold(
     kind: str, tiny_encoder: Encoder, tmp_path: Path, request: pytest.FixtureRequest, same: Same
@@ -64,4 +73,8 @@ def test_dev_labels_change_no_weight_no_epoch_no_threshold(
     assert [one.weights for one in ensembles[0]] == [one.weights for one in ensembles[1]]
     chosen = [[(row.name, row.seed, row.threshold, row.inner, row.weights) for row in board.rows] for board in boards]
     assert chosen[0] == chosen[1]  # the order of the rows included
+    assert temperatures_of(boards[0]) == temperatures_of(boards[1])
+    assert any(temperatures_of(boards[0])) == (kind != "value")
+    assert boards[0].best_head == boards[1].best_head
+    assert compared(boards[0]) == compared(boards[1])
     assert [row.scores for row in boards[0].rows] != [row.scores for row in boards[1].rows]  # the change did reach dev

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,14 @@ from bertvision.encoder.hidden import collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.records import Window
-from bertvision.steps import extract as extracting
 from bertvision.steps.extract import extract
 from bertvision.steps.inputs import own_head, split_windows
-from bertvision.store.plan import plan_shards
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.base import Task
 
 KINDS = ("span", "label", "value")
 CPU = torch.device("cpu")
 HALF_STEP = 2**-11  # largest relative error of rounding to f16
-
-
-@pytest.fixture(scope="module")
-def small_shards() -> Iterator[None]:
-    """Shards of a few batches, though no shard of these tests comes near a megabyte."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            extracting, "plan_shards", lambda batches, lengths, per, mb: plan_shards(batches, lengths, per * 60, mb)
-        )
-        yield
 
 
 @pytest.fixture(scope="module")

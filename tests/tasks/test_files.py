@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.errors import BadInput
-from bertvision.tasks import files
 from bertvision.tasks.base import BadRows
 from bertvision.tasks.files import Row, is_unicode, read_table
 
@@ -117,7 +116,7 @@ def test_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
 
 def test_reading_streams(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", b"a,b\n1,2\n" + b"3,4\n" * 50_000 + b"\xff")
-    rows = read_table(path, BadRows(skip=False))
+    rows = read_table(path, BadRows(skip=False), "utf-8")
     assert next(rows) == (2, {"a": "1", "b": "2"})
     with pytest.raises(BadInput, match="position 200008"):
         list(rows)
@@ -168,7 +167,7 @@ def test_a_bad_row_is_refused_or_counted(tmp_path: Path, name: str, content: str
         ("t.csv", "a,b\n1,2\n3,\0\n", ["line 3: holds a NUL", "--encoding utf-16"]),
         ("t.tsv", "a\tb\n1\t\0\n", ["line 2: holds a NUL"]),
         ("t.jsonl", '{"a": "\0"}', ["line 1: holds a NUL"]),
-        ("t.xlsx", "a", ["unknown extension '.xlsx'", ".csv, .tsv, .jsonl, .ndjson"]),
+        ("t.xlsx", "a", ["unknown extension '.xlsx'", ".csv, .tsv, .jsonl, .ndjson, .parquet"]),
         ("t", "a", ["unknown extension ''"]),
     ],
 )
@@ -186,42 +185,6 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     assert "d.csv: this is a folder" in refusal(tmp_path / "d.csv")
     assert "cannot be read" in refusal(tmp_path / ("x" * 300 + ".csv"))
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
-@pytest.mark.parametrize(
-    ("content", "byte", "position", "likely"),
-    [
-        ("a,b\nné,\u20ac5\n".encode("cp1252"), 0xE9, 5, "cp1252"),
-        ("a,b\n日本,1\n".encode() + b"caf\xe9,2\n", 0xE9, 16, "cp1252"),
-        (b"a,b\n\x81\xe9,2\n", 0x81, 4, "latin-1"),
-        ("a,b\n1,2\n".encode("utf-16"), 0xFF, 0, "utf-16"),
-        (b"a,b\n1,\xe6\x97", 0xE6, 6, "cp1252"),
-    ],
-)
-def test_another_encoding_is_recognised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, content: bytes, byte: int, position: int, likely: str
-) -> None:
-    monkeypatch.setattr(files, "CHUNK", chunk)
-    path = write(tmp_path, "t.csv", content)
-    message = refusal(path, skip=True)
-    assert f"{path}: not utf-8: byte 0x{byte:02x} at position {position};" in message
-    assert message.endswith(f"give --encoding {likely}")
-    assert rows_of(path, encoding=likely)
-
-
-def test_the_encoding_given_is_used(tmp_path: Path) -> None:
-    assert rows_of(write(tmp_path, "t.csv", "a,b\né,1\n".encode("cp1252")), "cp1252") == [(2, {"a": "é", "b": "1"})]
-    assert rows_of(write(tmp_path, "u.tsv", "a\tb\né\t1\n".encode("utf-16")), "utf-16") == [(2, {"a": "é", "b": "1"})]
-    assert rows_of(write(tmp_path, "v.csv", b"\xef\xbb\xbfa,b\n1,2\n"), "utf-8") == [(2, {"a": "1", "b": "2"})]
-
-
-def test_a_wrong_encoding_given(tmp_path: Path) -> None:
-    path = write(tmp_path, "t.csv", b"a,b\n\x81,1\n")
-    assert "not cp1252: byte 0x81 at position 4" in refusal(path, "cp1252")
-    assert "not undefined: " in refusal(path, "undefined")
-    for encoding in ("utf-9", "base64", "a\0b"):
-        assert f"--encoding: got {encoding!r}, expected" in refusal(path, encoding)
 
 
 def test_half_a_surrogate_pair_is_not_text() -> None:

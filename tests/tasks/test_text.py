@@ -111,7 +111,7 @@ def test_the_kind_can_be_given(tmp_path: Path) -> None:
     path = reviews(tmp_path, [1, 2, 3] * 3)
     assert load(path, kind="regress").kind == "regress"
     assert load(reviews(tmp_path, ["1.5", "2.5"] * 3), kind="classify").labels == ("1.5", "2.5")
-    assert "--kind: got 'rank', expected classify or regress" in refusal(path, kind="rank")
+    assert "--kind: got 'rank', expected classify, multilabel or regress" in refusal(path, kind="rank")
 
 
 def test_labels_that_are_neither_classes_nor_numbers(tmp_path: Path) -> None:
@@ -176,6 +176,25 @@ def test_json_lines_may_hold_numbers_and_lack_keys(tmp_path: Path) -> None:
     assert task.skipped == {"missing label": 2, "wrong type": 1, "broken character": 1}
 
 
+def test_a_number_is_one_label_however_its_column_is_typed(tmp_path: Path) -> None:
+    path = tmp_path / "my.jsonl"
+    labels = [1, 1.0, 2, 2.0, 1.5, 2.5]
+    path.write_text("".join(json.dumps({"text": f"t{i}", "label": x}) + "\n" for i, x in enumerate(labels)), "utf-8")
+    assert load(path, kind="classify").labels == ("1", "1.5", "2", "2.5")
+
+
+def test_dev_is_another_tenth_of_every_label_for_another_seed(tmp_path: Path) -> None:
+    path = reviews(tmp_path, ["good", "bad", "bad", "bad"] * 50)
+    draws = [load(path, split_seed=seed) for seed in (0, 0, 1, 2)]
+    chosen = [{e.id for e in task["dev"]} for task in draws]
+    assert chosen[0] == chosen[1] == {e.id for e in load(path)["dev"]}
+    assert len({frozenset(ids) for ids in chosen}) == 3
+    assert all([sum(e.label == label for e in task["dev"]) for label in (0, 1)] == [15, 5] for task in draws)
+    dev = reviews(tmp_path, ["good", "bad"], name="dev.csv")
+    assert "--split-seed says which rows are cut off train for dev" in refusal(path, dev=dev, split_seed=1)
+    assert "option split_seed: got -1" in refusal(path, split_seed=-1)
+
+
 def test_a_dev_label_that_training_does_not_know(tmp_path: Path) -> None:
     train, dev = reviews(tmp_path, "ab" * 4), reviews(tmp_path, "abc", name="dev.csv")
     message = refusal(train, dev=dev)
@@ -184,7 +203,7 @@ def test_a_dev_label_that_training_does_not_know(tmp_path: Path) -> None:
     assert task.skipped == {"unknown label": 1}
     assert len(task["dev"]) == 2
     other = reviews(tmp_path, "cd", name="other.csv")
-    assert "no row of the dev files can be used; 2 bad rows" in refusal(train, dev=other, skip_bad=True)
+    assert "no row of the dev data can be used; 2 bad rows" in refusal(train, dev=other, skip_bad=True)
 
 
 def test_a_value_that_is_no_number(tmp_path: Path) -> None:
@@ -213,13 +232,13 @@ def test_the_same_file_twice_is_a_leak(tmp_path: Path) -> None:
 
 def test_nothing_usable(tmp_path: Path) -> None:
     path = write(tmp_path, ["text", "label"], [["a", ""], ["b", ""]])
-    assert "no row of the train files can be used; 2 bad rows" in refusal(path, skip_bad=True)
+    assert "no row of the train data can be used; 2 bad rows" in refusal(path, skip_bad=True)
 
 
 def test_encoding_and_limit_are_passed_on(tmp_path: Path) -> None:
     path = tmp_path / "my.tsv"
     path.write_bytes(b"text\tlabel\n" + b"".join(f"é{i}\t{i % 2}\n".encode("cp1252") for i in range(50)))
-    assert "give --encoding cp1252" in refusal(path)
+    assert "not utf-16: byte" in refusal(path, encoding="utf-16")
     task = load(path, encoding="cp1252", limit=30)
     assert len(task["train"]) + len(task["inner"]) == 30
     assert task["train"][0].text.startswith("é")
@@ -230,7 +249,10 @@ CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12), st.sampled_from([None, "classify", "regress"]))
+@given(
+    st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12),
+    st.sampled_from([None, "classify", "multilabel", "regress"]),
+)
 def test_any_table_is_a_task_or_one_line(rows: list[tuple[str, str]], kind: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), ["text", "label"], rows)

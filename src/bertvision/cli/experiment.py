@@ -14,6 +14,7 @@ from bertvision.cli.options import (
     add_set,
     add_tune,
     expand_heads,
+    numbers,
     recipe_from,
     whole_numbers,
 )
@@ -32,12 +33,24 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
     add_heads(run, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
     run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="one fit of every head for each")
+    run.add_argument("--live", action="store_true", default=None, help="store no states; run the encoder every epoch")
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
     run.set_defaults(run=_run)
 
     tune = commands.add_parser("tune", help="tune an encoder and save it in RUN/encoder")
     tune.add_argument("--out", required=True, metavar="RUN", help="the encoder goes into RUN/encoder")
+    tune.add_argument(
+        "--from-store",
+        metavar="STORE",
+        help="with --method freeze:k=K,norms=false: read state K from here (written once) and run only what is above",
+    )
+    tune.add_argument(
+        "--curve",
+        type=numbers,
+        metavar="0,0.1,1,2",
+        help="keep and score a checkpoint at each of these epochs of one run, in RUN/curve/EPOCHS",
+    )
     for add in (add_data, add_encoder, add_tune, add_set):
         add(tune)
     tune.set_defaults(run=_tune)
@@ -54,7 +67,17 @@ def add_commands(commands: Any) -> None:
     _add_fit(commands)
     evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
     evaluate.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    instead = evaluate.add_mutually_exclusive_group()
+    instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
+    instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
     evaluate.set_defaults(run=_evaluate)
+    analyse = commands.add_parser("analyse", help="score by how many of the encoder's layers are used")
+    analyse.add_argument("folder", metavar="RUN", help="a folder that run made")
+    analyse.add_argument("--depth", required=True, metavar="SPEC", help="the head to fit over states 0..k for every k")
+    analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
+    analyse.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
+    add_set(analyse)
+    analyse.set_defaults(run=_analyse)
     report = commands.add_parser("report", help="write report.html for a run")
     report.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
     report.set_defaults(run=_report)
@@ -87,16 +110,39 @@ def _run(options: argparse.Namespace) -> Result:
 
 def _tune(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import load_encoder
-    from bertvision.pipeline import load_recipe_task
+    from bertvision.from_store import tune_from_store
+    from bertvision.pipeline import SAVED, load_recipe_task
+    from bertvision.steps.team import leads
     from bertvision.steps.tune import tune
 
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
-    tuned = tune(load_encoder(recipe.encoder), task, recipe.tune)
-    target = Path(options.out) / "encoder"
-    tuned.save_pretrained(target)
+    folder, encoder = Path(options.out), load_encoder(recipe.encoder)
+    if options.curve:
+        return _curve(encoder, task, recipe.tune, options.curve, folder)
+    if options.from_store:
+        tuned = tune_from_store(encoder, task, Path(options.from_store), recipe.tune, folder / SAVED)
+    else:
+        tuned = tune(encoder, task, recipe.tune, folder / SAVED)
+    target = folder / "encoder"
+    if leads():
+        tuned.save_pretrained(target)
     facts = {"encoder": str(target), **tuned.record}
     return facts, f"{target}: {tuned.record['tune']['steps']} steps, {tuned.record['cost']['seconds']:.0f} s"
+
+
+def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) -> Result:
+    from bertvision.curve import tune_curve
+
+    document = tune_curve(encoder, task, config, at, folder)
+    metric = document["metric"]
+    head = f"{'epochs':>8}{'steps':>8}{'seconds':>10}{f'dev {metric}':>14}{f'inner {metric}':>14}"
+    lines = [
+        f"{row['epochs']:>8g}{row['steps']:>8}{row['seconds']:>10.0f}{row['scores'][metric]:>14.2f}"
+        f"{row['inner'][metric]:>14.2f}"
+        for row in document["rows"]
+    ]
+    return document, "\n".join([head, *lines, f"picture: {folder / 'curve.svg'}"])
 
 
 def _extract(options: argparse.Namespace) -> Result:
@@ -132,17 +178,42 @@ def _fit(options: argparse.Namespace) -> Result:
 
 
 def _evaluate(options: argparse.Namespace) -> Result:
+    """The leaderboard, written anew; a comparison or another decoding writes nothing."""
     from bertvision.conclude import conclude
+    from bertvision.recheck import compare_rows, legacy_board
 
-    result = conclude(Path(options.folder))
+    folder = Path(options.folder)
+    if options.compare is not None:
+        return compare_rows(folder, *options.compare)
+    if options.decode is not None:
+        return legacy_board(folder)
+    result = conclude(folder)
     return result.document, str(result)
 
 
+def _analyse(options: argparse.Namespace) -> Result:
+    from bertvision.config import Recipe, override
+    from bertvision.depth import depth_frontier
+
+    config = override(Recipe(task="fit"), options.set).fit
+    document = depth_frontier(Path(options.folder), options.depth, options.seeds, config, options.within)
+    metric = document["metric"]
+    lines = [f"{'layers':>8}{f'dev {metric}':>14}{f'inner {metric}':>14}"]
+    lines += [f"{row['depth']:>8}{row['dev']:>14.2f}{row['inner']:>14.2f}" for row in document["rows"]]
+    if document["chosen"] is not None:
+        cut = document["cut"]
+        lines.append(
+            f"{document['chosen']} of {cut['of']} layers are within {document['within']:g} of the best on inner: "
+            f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
+        )
+    return document, "\n".join(lines)
+
+
 def _report(options: argparse.Namespace) -> Result:
-    from bertvision.conclude import run_store
+    from bertvision.conclude import run_place
     from bertvision.report.html import write_report
     from bertvision.tasks.base import read_task
 
     folder = Path(options.folder)
-    path = write_report(folder, read_task(run_store(folder).folder / "task"))
+    path = write_report(folder, read_task(run_place(folder) / "task"))
     return {"report": str(path)}, str(path)

@@ -17,16 +17,22 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK|RECIPE.toml", help="see bertvision tasks; or a file of settings")
     group = parser.add_argument_group("data")
     files: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "F"}
-    group.add_argument("--train", **files, help="training files: SQuAD JSON, CSV, TSV or JSON lines")
+    group.add_argument("--train", **files, help="training files: SQuAD JSON, CSV, TSV, JSON lines or Parquet")
     group.add_argument("--dev", **files, help="files to report on; without them a tenth of train is cut off")
     group.add_argument("--extra", **files, help="files to learn from too, but never to choose on (SQuAD)")
     group.add_argument("--data", metavar="FOLDER", help="GLUE's official files: the task's folder or the one above")
-    group.add_argument("--hub", metavar="NAME", help="a data set of the Hub in place of files, e.g. nyu-mll/glue")
+    group.add_argument("--hub", metavar="NAME[:CONFIG]", help="a data set of the Hub in place of files")
     group.add_argument("--text-column", metavar="NAME", help="guessed from the header if not given, as the next two")
     group.add_argument("--pair-column", metavar="NAME", help="second text of a pair")
-    group.add_argument("--label-column", metavar="NAME", help="class or number to predict")
-    group.add_argument("--encoding", metavar="NAME", help="of CSV, TSV and JSON lines, e.g. cp1252; default utf-8")
-    group.add_argument("--kind", choices=("classify", "regress"), help="labels or numbers; guessed if not given")
+    several: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "NAME"}
+    group.add_argument("--label-column", **several, help="what to predict; several: a column of 0 and 1 for each label")
+    group.add_argument("--label-separator", metavar="S", help="between the labels of a cell; found if not given: | ; ,")
+    group.add_argument("--encoding", metavar="NAME", help="of CSV, TSV and JSON lines, e.g. cp1252; found if not given")
+    kinds = ("classify", "multilabel", "regress")
+    group.add_argument("--kind", choices=kinds, help="a label, any number of them (never guessed), or a number")
+    group.add_argument("--class-weights", choices=("none", "balanced"), help="weigh rare labels up in the loss")
+    group.add_argument("--merge", metavar="RULE", help="answerability: any-answerable (default) or any-unanswerable")
+    group.add_argument("--split-seed", type=int, metavar="N", help="another tenth for dev, where there is no --dev")
     group.add_argument("--limit", type=int, metavar="N", help="a sample of N training examples, and at most N of dev")
     group.add_argument("--skip-bad", action="store_true", default=None, help="leave bad rows out and count them")
     group.add_argument("--max-length", type=int, metavar="N", help="tokens of a window; a longer context needs several")
@@ -64,6 +70,14 @@ def whole_numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected whole numbers such as 0,1,2") from None
 
 
+def numbers(text: str) -> list[float]:
+    """``0,0.1,1`` as numbers."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected numbers such as 0,0.1,1") from None
+
+
 def at_least_one(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
@@ -89,7 +103,7 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, in the recipe's form."""
     data = _given(options, {item.name: item.name for item in fields(DataConfig)})
     tune = _given(options, {"method": "method", "epochs": "epochs", "lr": "lr", "tune_head": "head"})
-    extract = _given(options, {"dtype": "dtype", "layers": "layers", "shard_mb": "shard_mb"})
+    extract = _given(options, {"dtype": "dtype", "layers": "layers", "shard_mb": "shard_mb", "live": "live"})
     top = _given(options, {"encoder": "encoder", "seeds": "seeds", "heads": "heads"})
     return {**top, "data": data, "tune": tune, "extract": extract}
 

@@ -45,7 +45,7 @@ def collate(windows: Sequence[Window], pad_id: int, device: torch.device) -> Tok
     return TokenBatch(*(torch.from_numpy(array).to(device) for array in (ids, mask, types)))
 
 
-def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int]) -> States:
+def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int], bf16: bool | None = None) -> States:
     """Run the encoder and keep the chosen states; 0 is the embedding output.
 
     The mask is always passed: an all-ones mask costs nothing, and a missing one attends to padding.
@@ -53,7 +53,7 @@ def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int]) -> State
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.mask.long()}
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = batch.token_types
-    with _autocast(batch.input_ids.device):
+    with _autocast(batch.input_ids.device, bf16):
         output = model(**inputs, output_hidden_states=True)
     states = output.hidden_states
     expected = model.config.num_hidden_layers + 1
@@ -63,6 +63,7 @@ def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int]) -> State
     return States(tuple(states[layer].float() for layer in layers), None if pooled is None else pooled.float())
 
 
-def _autocast(device: torch.device) -> torch.autocast:
-    """bf16 on CUDA; on a CPU without the instructions for it bf16 is several times slower than f32."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+def _autocast(device: torch.device, wanted: bool | None) -> torch.autocast:
+    """bf16 on CUDA that has it; on a CPU without the instructions for it bf16 is several times slower than f32."""
+    enabled = device.type == "cuda" and torch.cuda.is_bf16_supported() if wanted is None else wanted
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

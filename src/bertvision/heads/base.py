@@ -2,7 +2,8 @@
 
 A head file holds one *body*, an ``nn.Module`` registered under a name. Pointwise bodies map
 (..., layers, width) to (..., outputs) and so serve every token of a span task, or the one vector
-per text that a label is read from. Sequence bodies get (batch, tokens, layers, width) and the mask.
+per text that a label is read from. Sequence bodies get (batch, tokens, layers, width) and the mask
+and give (batch, tokens, outputs), of which a label reads the CLS token's or the mean.
 Which layers are seen, what is read and whether the pooled CLS joins as one more layer is common to
 all heads and lives here.
 """
@@ -13,7 +14,7 @@ import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,21 +25,49 @@ from bertvision.records import Kind, Shape
 from bertvision.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
 
 COMMON: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
-"""Options that every head has: which states, which vector stands for a text, the pooled CLS in front."""
+"""Options of pointwise heads: which states, which vector stands for a text, the pooled CLS in front."""
 
-READS = ("cls", "mean", "pooled")
+BY_CLS: Mapping[str, Value] = {"layers": "all", "read": "cls"}
+BY_MEAN: Mapping[str, Value] = {"layers": "all", "read": "mean"}
+"""Options of sequence heads: which states, and whether a label takes the CLS token's outputs or the mean of all."""
+
+LAYERS_ONLY: Mapping[str, Value] = {"layers": "all"}
+"""Options of sequence heads that make one answer of all tokens by themselves."""
+
+
+class Solver(Protocol):
+    """Finds a body's weights from what it has seen of the training states, in place of an optimiser."""
+
+    def observe(self, states: Tensor, targets: Tensor) -> None: ...
+    def solve(self, epoch: int) -> None: ...
 
 
 class Body(nn.Module):
-    """Base of all bodies; subclasses take ``shape`` and their own options as keywords with defaults."""
+    """Base of all bodies; subclasses take ``shape`` and their own options as keywords with defaults.
+
+    A sequence body without ``read`` among its ``common`` options gives (batch, outputs) by itself.
+    """
 
     pointwise: ClassVar[bool] = True
+    spans: ClassVar[bool] = True  # false: for labels and values only
+    common: ClassVar[Mapping[str, Value]] = COMMON  # which common options it has, and their defaults
     variants: ClassVar[tuple[str, ...]] = ("",)
     shown: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
     source: ClassVar[str] = ""
+    draws: bool = False  # whether it draws random numbers while it learns, as dropout does
 
     def layer_weights(self) -> Tensor | None:
         """How much each layer counts (layers,), if the head learns such a thing."""
+        return None
+
+    def settle(self, rate: float) -> None:
+        """Called after every optimiser step with its rate: the place for a proximal step."""
+
+    def solver(self, weights: Tensor | None = None) -> Solver | None:
+        """What ``fit`` uses in place of an optimiser, for a body whose weights can be computed.
+
+        ``weights`` (labels,) are those of :func:`head_loss`.
+        """
         return None
 
 
@@ -55,16 +84,20 @@ class Head(nn.Module):
         self.spec = _canonical(spec.name, options, body)
         self.shape = shape
         self.layer_ids = choose_layers(str(options["layers"]), shape.layers)
-        self.read, self.with_pooled = str(options["read"]), bool(options["pooled"])
+        self.read, self.with_pooled = str(options.get("read", "all")), bool(options.get("pooled", False))
         self._check_reading(body)
         seen = 1 if self.read == "pooled" else len(self.layer_ids) + self.with_pooled
-        own = {key: value for key, value in options.items() if key not in COMMON}
+        own = {key: value for key, value in options.items() if key not in body.common}
         self.body = body(replace(shape, layers=seen), **own)
 
     def _check_reading(self, body: type[Body]) -> None:
-        if self.read not in READS:
-            raise BadInput(f"head {self.spec}: read={self.read}, expected one of {', '.join(READS)}")
-        if self.shape.kind == "span" and (self.read != "cls" or self.with_pooled):
+        usual = body.common.get("read", "all")
+        reads = ("cls", "mean", "pooled") if body.pointwise else ("cls", "mean")
+        if self.read not in (*reads, usual):
+            raise BadInput(f"head {self.spec}: read={self.read}, expected one of {', '.join(reads)}")
+        if self.shape.kind == "span" and not body.spans:
+            raise BadInput(f"head {self.spec} is for labels and values; for spans take another, e.g. compress:size=64")
+        if self.shape.kind == "span" and (self.read != usual or self.with_pooled):
             raise BadInput(f"head {self.spec}: read= and pooled= are for labels and values; spans read every token")
         if self.read == "pooled" and self.with_pooled:
             raise BadInput(f"head {self.spec}: read=pooled is the pooled CLS already; leave pooled= out")
@@ -84,35 +117,44 @@ class Head(nn.Module):
 
     def forward(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
         """All layers' states (batch, tokens, layers, width) to (batch, tokens, 2) or (batch, outputs)."""
-        if len(self.layer_ids) < hidden.shape[2]:
-            first, last = self.layer_ids[0], self.layer_ids[-1]
-            run = last - first + 1 == len(self.layer_ids)
-            # A run of layers is a view; anything else must be gathered.
-            hidden = hidden[:, :, first : last + 1] if run else hidden[:, :, list(self.layer_ids)]
-        return self.on_chosen(hidden, mask, pooled)
+        return self.on_chosen(self.choose(hidden), mask, pooled)
+
+    def choose(self, hidden: Tensor) -> Tensor:
+        """The layers that this head sees: (batch, tokens, layers, width) -> (batch, tokens, chosen, width)."""
+        if len(self.layer_ids) == hidden.shape[2]:
+            return hidden
+        first, last = self.layer_ids[0], self.layer_ids[-1]
+        run = last - first + 1 == len(self.layer_ids)
+        # A run of layers is a view; anything else must be gathered.
+        return hidden[:, :, first : last + 1] if run else hidden[:, :, list(self.layer_ids)]
 
     def on_chosen(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
         """The same for states that hold the chosen layers only."""
         if self.needs_pooled and pooled is None:
             raise BadInput(f"head {self.spec} needs the pooled CLS, which this encoder does not have")
-        if not self.body.pointwise:
-            return cast(Tensor, self.body(hidden, mask))
-        if self.shape.kind == "span":
-            return cast(Tensor, self.body(hidden))  # (batch, tokens, 2)
-        return cast(Tensor, self.body(self._one_vector(hidden, mask, pooled)))  # (batch, outputs)
+        if self.body.pointwise:
+            return cast(Tensor, self.body(self.body_input(hidden, mask, pooled)))
+        outputs = cast(Tensor, self.body(hidden, mask))
+        as_it_is = self.shape.kind == "span" or "read" not in self.body.common
+        return outputs if as_it_is else self._one(outputs, mask)  # (batch, tokens, 2) or (batch, outputs)
 
-    def _one_vector(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None) -> Tensor:
-        """What stands for the text, per layer: the CLS token, the mean over tokens, or the pooled CLS."""
+    def body_input(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None) -> Tensor:
+        """Chosen states as a pointwise body gets them: every token's, or per layer what stands for the text."""
+        if self.shape.kind == "span":
+            return hidden  # (batch, tokens, layers, width)
         if self.read == "pooled":
             return cast(Tensor, pooled)[:, None]  # (batch, 1, width)
-        if self.read == "cls":
-            one = hidden[:, 0]  # (batch, layers, width)
-        else:
-            share = mask.to(hidden.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
-            one = torch.einsum("bt,btlw->blw", share, hidden)  # (batch, layers, width)
+        one = self._one(hidden, mask)  # (batch, layers, width)
         if self.with_pooled:
             one = torch.cat([cast(Tensor, pooled)[:, None], one], dim=1)  # (batch, 1 + layers, width)
         return one
+
+    def _one(self, by_token: Tensor, mask: Tensor) -> Tensor:
+        """(batch, tokens, ...) -> (batch, ...): the CLS token's, or the mean over real tokens."""
+        if self.read == "cls":
+            return by_token[:, 0]
+        share = mask.to(by_token.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
+        return torch.einsum("bt,bt...->b...", share, by_token)
 
 
 def build_head(spec: str | Spec, shape: Shape) -> Head:
@@ -135,7 +177,7 @@ def _declared(body: type[Body]) -> dict[str, Any]:
 
 def _resolved(spec: Spec, body: type[Body]) -> dict[str, Value]:
     """Defaults overlaid with the spec's options, each checked for name and type."""
-    known = {**_declared(body), **COMMON}
+    known = {**_declared(body), **body.common}
     for key, value in spec.options.items():
         if key not in known:
             raise BadInput(f"head {spec}: {unknown('option', key, known)}")
@@ -155,7 +197,7 @@ def _one_way(key: str, value: Value, default: Value) -> Value:
 
 
 def _canonical(name: str, options: Mapping[str, Value], body: type[Body]) -> str:
-    defaults = {**_declared(body), **COMMON}
+    defaults = {**_declared(body), **body.common}
     told = {key: value for key, value in options.items() if value != defaults[key] or key in body.shown}
     return str(Spec(name, told))
 
@@ -167,11 +209,20 @@ def glorot(linear: nn.Linear) -> nn.Linear:
     return linear
 
 
-def head_loss(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """Spans: mean cross-entropy of start and end over real tokens; labels: cross-entropy; values: MSE."""
+def head_loss(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Spans: mean cross-entropy of start and end over real tokens; labels: cross-entropy; values: MSE.
+
+    Any number of labels: binary cross-entropy, mean over labels. With ``weights`` (labels,) a text
+    counts by the weight of its label, mean of w_y (-log p_y), and of any number of labels each yes does.
+    It is not divided by the weights that happen to be in the batch: that would take back what they do.
+    """
     if kind == "span":
         over_tokens = masked(logits, mask).transpose(1, 2)  # (batch, 2, tokens)
         return F.cross_entropy(over_tokens.flatten(0, 1), targets.long().flatten())
+    if kind == "multilabel":
+        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
+    if kind == "classify" and weights is not None:
+        return (weights[targets.long()] * F.cross_entropy(logits, targets.long(), reduction="none")).mean()
     if kind == "classify":
         return F.cross_entropy(logits, targets.long())
     return F.mse_loss(logits.squeeze(-1), targets)

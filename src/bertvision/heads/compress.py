@@ -54,3 +54,13 @@ class Compress(Body):
         if len(self.down) == 1:
             return states @ self.down[0] + self.bias[0]
         return torch.einsum("...lw,lws->...ls", states, self.down) + self.bias[:, 0]
+
+
+def down_projection(width: int, size: int) -> nn.Linear:
+    """The papers' projection of a state: weights near zero, so that it starts as almost nothing."""
+    if size < 1:
+        raise BadInput(f"compress to {size} numbers: expected at least 1")
+    linear = nn.Linear(width, size)
+    nn.init.trunc_normal_(linear.weight, std=1e-3, a=-2e-3, b=2e-3)
+    nn.init.zeros_(linear.bias)
+    return linear

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from bertvision.heads.base import HEADS, build_head
+from bertvision.errors import BadInput
+from bertvision.heads.base import HEADS, build_head, canonical_spec
 from bertvision.records import Shape
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
@@ -23,6 +24,29 @@ def count_head(spec: str, shape: Shape) -> dict[str, object]:
         "percent": 100 * head.parameters_count / bert_parameters(shape.layers - 1, shape.width),
         "source": body.source,
     }
+
+
+def every_variant() -> list[str]:
+    """Every variant of every head, in canonical form."""
+    specs = (f"{name}:{variant}" if variant else name for name in HEADS for variant in HEADS[name].variants)
+    return list(dict.fromkeys(canonical_spec(spec) for spec in specs))
+
+
+def fitting_heads(shape: Shape, pooled: bool = True) -> list[str]:
+    """The variants that can be built for a shape: the last four of three states cannot, nor labels' heads for spans.
+
+    Without ``pooled`` none that needs the pooled CLS.
+    """
+    return [spec for spec in every_variant() if _fits(spec, shape, pooled)]
+
+
+def _fits(spec: str, shape: Shape, pooled: bool) -> bool:
+    try:
+        with torch.device("meta"):
+            head = build_head(spec, shape)
+        return pooled or not head.needs_pooled
+    except BadInput:
+        return False
 
 
 def bert_parameters(layers: int, width: int) -> int:

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from bertvision.errors import BadInput
 from bertvision.heads.base import HEADS, Body, glorot
 from bertvision.records import Shape
 
@@ -19,6 +20,7 @@ class LearnedPool(Body):
     instead of H makes the head almost free. gamma lets the pooled state leave the states' scale.
     """
 
+    variants = ("", "pooled=true")
     source = "Jiang, Benge, King: BERTVision, learned pooling after Tenney et al. 2019"
 
     def __init__(self, shape: Shape) -> None:
@@ -48,3 +50,30 @@ class MeanPool(Body):
 
     def forward(self, states: Tensor) -> Tensor:
         return cast(Tensor, self.dense(states.mean(-2)))
+
+
+class LayerPool(nn.Module):
+    """gamma * sum_l softmax(w)_l h_l with L + 1 parameters, or the mean over layers with none.
+
+    The pool that other heads start with, where what follows is not linear and so cannot go first.
+    """
+
+    def __init__(self, layers: int, how: str = "learned") -> None:
+        super().__init__()
+        if how not in ("learned", "mean"):
+            raise BadInput(f"pool={how}, expected learned or mean")
+        self.layers, self.learned = layers, how == "learned"
+        if self.learned:
+            self.weights = nn.Parameter(torch.empty(layers).normal_(std=0.05))
+            self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, states: Tensor) -> Tensor:
+        flat = states.reshape(-1, *states.shape[-2:])  # (tokens, layers, width)
+        mix = self.gamma * self.weights.softmax(0) if self.learned else flat.new_full((self.layers,), 1 / self.layers)
+        # One small product a token reads the states once and copies nothing; einsum would copy them.
+        pooled = torch.bmm(mix.expand(len(flat), 1, -1), flat)  # (tokens, 1, width)
+        return pooled.view(*states.shape[:-2], -1)
+
+    def shares(self) -> Tensor | None:
+        """How much each layer counts, if that is learned."""
+        return self.weights.detach().softmax(0) if self.learned else None

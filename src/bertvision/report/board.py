@@ -20,6 +20,7 @@ from bertvision.report.markup import (
     tag,
 )
 from bertvision.report.pictures import dot_plot
+from bertvision.report.trust import interval_note
 
 WHY_CONTROL = (
     "The control refits a linear head on the last layer alone, as the other heads are fitted. What it gains over "
@@ -101,7 +102,7 @@ def _row(line: Line, names: Sequence[str], metric: str, best: bool) -> Html:
     cells = [
         tag("th", _name(line, best), scope="row"),
         tag("td", _spread(line, metric, "inner")),
-        tag("td", _spread(line, first), _bar(line.mean(first))),
+        tag("td", _spread(line, first), interval_note(line.interval), _bar(line.mean(first))),
         *(tag("td", _spread(line, name)) for name in others),
         tag("td", f"{line.rows[0].parameters:,}", tag("small", f"{percent(line.rows[0].percent)} %")),
         tag("td", number(line.seconds, 1)),
@@ -149,9 +150,11 @@ def _plot(run: Run, lines: Sequence[Line]) -> Html:
     rules = {line.name: line.mean(metric) for line in lines if line.kind == "encoder"}
     if run.baseline is not None:
         rules[f"baseline ({run.baseline[0]})"] = run.baseline[1].get(metric, float("nan"))
+    known = any(line.interval for line in lines)
+    luck = " The band around a mean is its 95 % interval for the luck of the examples." if known else ""
     legend = (
         f"{metric} on {run.board.split}. One mark a seed: heads are dots, the control rings, the encoder a square, "
         "ensembles diamonds; the short upright line is the mean over seeds, the long ones are the encoder and the "
-        "baseline."
+        f"baseline.{luck}"
     )
     return tag("figure", dot_plot(lines, metric, rules), tag("figcaption", legend))

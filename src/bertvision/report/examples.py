@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bertvision.records import Example
 from bertvision.report.facts import Run
-from bertvision.report.labels import confusion_table
+from bertvision.report.labels import confusion_table, label_table
 from bertvision.report.lines import Line, best_head
 from bertvision.report.marks import Span, locate, marked
 from bertvision.report.markup import Html, Section, cut, facts, number, section, tag
@@ -46,11 +46,10 @@ def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
     if best is None or not answers:
         return None
     own = next((run.answers.get((line.name, None), {}) for line in lines if line.kind == "encoder"), {})
-    judge = {"span": _span_case, "classify": _label_case, "regress": _value_case}[run.task.kind]
+    judge, write = WAYS[run.task.kind]
     shown = [example for example in run.task[run.board.split] if example.id in answers]
     cases = [judge(run, example, answers[example.id], own.get(example.id)) for example in shown]
     intro = f"What {best.name} (seed {best.rows[0].seed}) says about {run.board.split}."
-    write = {"span": _span_parts, "classify": _label_parts, "regress": _value_parts}[run.task.kind]
     return section("examples", "Examples", *write(run, intro, cases))
 
 
@@ -74,6 +73,22 @@ def _label_case(run: Run, example: Example, said: object, own: object) -> Case:
 
 def _label(run: Run, example: Example) -> str:
     return run.task.labels[int(example.label or 0)]
+
+
+def _set_case(run: Run, example: Example, said: object, own: object) -> Case:
+    gold, told = set(_labels(run, example)), set(_listed(said))
+    missed, more = gold - told, told - gold
+    sort = "labels missed and too many" if missed and more else "labels missed" if missed else "labels too many"
+    sort = sort if missed or more else "all labels" if gold else "rightly no label"
+    return Case(example, said, own, gold == told, sort)
+
+
+def _labels(run: Run, example: Example) -> list[str]:
+    return [run.task.labels[place] for place in example.labels or ()]
+
+
+def _listed(said: object) -> list[str]:
+    return [str(label) for label in said] if isinstance(said, list) else []
 
 
 def _value_case(run: Run, example: Example, said: object, own: object) -> Case:
@@ -102,6 +117,12 @@ def _label_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
     pairs = [(_label(run, case.example), str(case.said)) for case in cases]
     table = confusion_table(run.task.labels, pairs)
     return [tag("p", intro), table, *_both(cases, lambda case: _text_card(case, _label(run, case.example)))]
+
+
+def _set_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
+    pairs = [(_labels(run, case.example), _listed(case.said)) for case in cases]
+    cards = _both(cases, lambda case: _text_card(case, _told(_labels(run, case.example))))
+    return [tag("p", intro), label_table(run.task.labels, pairs), _counts(cases), *cards]
 
 
 def _value_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
@@ -168,7 +189,9 @@ def _encoder(case: Case) -> list[tuple[str, object]]:
 
 
 def _told(said: object) -> object:
-    """An answer as one reads it: no answer is said in words, values are rounded."""
+    """An answer as one reads it: no answer is said in words, labels are joined, values are rounded."""
+    if isinstance(said, list):
+        return cut(", ".join(map(str, said)), LONGEST_ANSWER) if said else tag("em", "no label")
     if said is None or said == "":
         return tag("em", "no answer")
     return number(said, 3) if isinstance(said, float) else cut(str(said), LONGEST_ANSWER)
@@ -178,3 +201,12 @@ def _card(case: Case, content: Sequence[Html], told: Sequence[tuple[str, object]
     top = tag("p", tag("span", case.sort, class_="tag"), tag("small", cut(case.example.id, LONGEST_TEXT)), class_="top")
     look = "card right" if case.right else "card wrong"
     return tag("article", top, *content, facts(told), class_=look)
+
+
+WAYS = {
+    "span": (_span_case, _span_parts),
+    "classify": (_label_case, _label_parts),
+    "multilabel": (_set_case, _set_parts),
+    "regress": (_value_case, _value_parts),
+}
+"""For each kind of task how an example is judged and how the section is written."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.errors import BadInput
-from bertvision.records import Board, Row
+from bertvision.records import Board, Compared, Reliability, Row, Standing
 from bertvision.runtime import RunLog, folder_bytes
 from bertvision.tasks.base import Task
 
@@ -58,12 +58,13 @@ def gather(folder: Path, task: Task) -> Run:
     document = _read(path)
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision evaluate {folder}")
-    rows = tuple(Row(**row) for row in document["rows"])
+    board = _board(document)
+    rows = board.rows
     manifest = _read(store_place(folder) / "manifest.json") or {}
     baseline = document.get("baseline")
     return Run(
         task=task,
-        board=Board(document["task"], document["split"], document["metric"], rows),
+        board=board,
         baseline=(baseline["name"], baseline["scores"]) if baseline else None,
         advice=document.get("advice", ""),
         heads=_heads(folder, rows, manifest),
@@ -74,6 +75,21 @@ def gather(folder: Path, task: Task) -> Run:
         sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
         recipe=_text(folder / "recipe.toml"),
         day=_day(folder, path),
+    )
+
+
+def _board(document: Mapping[str, Any]) -> Board:
+    """The leaderboard; one that was written before it told how far it can be trusted lacks that, and no more."""
+    return Board(
+        task=document["task"],
+        split=document["split"],
+        metric=document["metric"],
+        rows=tuple(Row(**row) for row in document["rows"]),
+        lines=tuple(Standing(**line) for line in document.get("lines", [])),
+        best_head=document.get("best_head"),
+        comparisons=tuple(Compared(**one) for one in document.get("comparisons", [])),
+        reliability=tuple(Reliability(**one) for one in document.get("reliability", [])),
+        basis=document.get("basis", {}),
     )
 
 

@@ -16,8 +16,11 @@ from bertvision.report.facts import Run, gather
 from bertvision.report.learning import curves_section, weights_section
 from bertvision.report.lines import Line, lines_of
 from bertvision.report.markup import Html, Section, facts, opened, section, tag
+from bertvision.report.probabilities import calibration_section, no_answer_section
 from bertvision.report.style import STYLE
+from bertvision.report.trust import trust_section
 from bertvision.runtime import written_whole
+from bertvision.tasks.balance import counts_line
 from bertvision.tasks.base import Task
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -41,6 +44,9 @@ def page(run: Run) -> str:
     lines = lines_of(run.board)
     parts = [
         board_section(run, lines),
+        trust_section(run, lines),
+        no_answer_section(run, lines),
+        calibration_section(run, lines),
         cost_section(run, lines),
         weights_section(run),
         curves_section(run),
@@ -86,6 +92,9 @@ def _header_facts(run: Run, lines: Sequence[Line]) -> list[tuple[object, object]
     if run.encoder:
         pairs.append(("encoder", f"{run.encoder['name']}, {tuning(run.encoder.get('record', {}))}"))
     pairs.append(("examples", f"{sizes}{skipped}"))
+    if task.labels:
+        weighed = "; weighed to count alike" if task.class_weights else ""
+        pairs.append(("labels in train", f"{counts_line(task)}{weighed}"))
     pairs.append(("heads", f"{heads}, {seeds} {'seed' if seeds == 1 else 'seeds'} each"))
     return [*pairs, ("date", run.day)]
 
@@ -94,7 +103,8 @@ def _asks(task: Task) -> str:
     """What one answer to the task is."""
     if task.kind == "span":
         return f"a stretch of the context{', or no answer' if task.no_answer else ''}"
-    return "a number" if task.kind == "regress" else f"one of {len(task.labels)} labels"
+    labels = f"{'any' if task.kind == 'multilabel' else 'one'} of {len(task.labels)} labels"
+    return "a number" if task.kind == "regress" else labels
 
 
 def _repeat_section(run: Run) -> Section:

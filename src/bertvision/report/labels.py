@@ -1,4 +1,4 @@
-"""Which labels are taken for which."""
+"""Which labels are taken for which; where a text may have several, how each label fares."""
 
 from __future__ import annotations
 
@@ -23,6 +23,26 @@ def confusion_table(labels: Sequence[str], pairs: Sequence[tuple[str, str]]) -> 
     caption = tag("caption", "Counts; the darker, the larger the share of the gold label. Right answers are framed.")
     body = tag("table", caption, tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="confusion")
     return scrolling(body, "Confusion table")
+
+
+def label_table(labels: Sequence[str], pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Html:
+    """For each label how often it is in gold, how often it was said, and how often rightly; the commonest first."""
+    gold, said, both = (Counter[str]() for _ in range(3))
+    for true, told in pairs:
+        gold.update(true)
+        said.update(told)
+        both.update(set(true) & set(told))
+    ranked = sorted(labels, key=lambda label: -gold[label])
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("label", "gold", "said", "rightly", "F1")))
+    rows = [_fares(label, gold[label], said[label], both[label]) for label in ranked[:MOST_LABELS]]
+    left = f" {len(labels) - MOST_LABELS} rarer labels are left out." if len(labels) > MOST_LABELS else ""
+    caption = tag("caption", f"Texts with each label, in gold and as said.{left}")
+    return scrolling(tag("table", caption, tag("thead", head), tag("tbody", *rows)), "Labels")
+
+
+def _fares(label: str, gold: int, said: int, both: int) -> Html:
+    f1 = 200 * both / (gold + said) if gold + said else 0.0
+    return tag("tr", _heading(label, "row"), *(tag("td", f"{n:,}") for n in (gold, said, both)), tag("td", f"{f1:.1f}"))
 
 
 def _names(labels: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bertvision.analyse.advice import CONTROL
-from bertvision.records import Board, Row
+from bertvision.records import CONTROL, Board, Row
 
 
 @dataclass(frozen=True)
@@ -17,6 +16,7 @@ class Line:
     name: str
     kind: str  # head, control, encoder or ensemble
     rows: tuple[Row, ...]  # best on inner first, as on the board
+    interval: tuple[float, float] | None = None  # of the mean over seeds of the metric
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -42,7 +42,8 @@ def lines_of(board: Board) -> list[Line]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in board.rows:
         groups.setdefault((row.kind, row.spec if row.kind == "head" else row.name), []).append(row)
-    lines = [Line(name, _kind(kind, name), tuple(rows)) for (kind, name), rows in groups.items()]
+    ends = {line.name: line.interval for line in board.lines}
+    lines = [Line(name, _kind(kind, name), tuple(rows), ends.get(name)) for (kind, name), rows in groups.items()]
     return sorted(lines, key=lambda line: _last_if_unknown(line.mean(board.metric, "inner")))
 
 

@@ -26,14 +26,19 @@ def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> 
     Places across are percentages, so that the picture takes any width and its text keeps its size.
     """
     rules = {name: value for name, value in rules.items() if drawable(value)}
-    scale = scale_of([*(value for line in lines for value in line.values(metric)), *rules.values()])
+    ends = [end for line in lines for end in line.interval or ()]
+    scale = scale_of([*(value for line in lines for value in line.values(metric)), *rules.values(), *ends])
     floor = TOP + ROW * len(lines) + 4
     parts = [_ticks(scale, floor), *(_rule(name, rules[name], i, scale, floor) for i, name in enumerate(rules))]
     parts += [_strip(line, TOP + ROW * i, metric, scale) for i, line in enumerate(lines)]
-    told = "; ".join(f"{line.name} {number(line.mean(metric))}" for line in lines)
+    told = "; ".join(f"{line.name} {number(line.mean(metric))}{_told_interval(line)}" for line in lines)
     ruled = "; ".join(f"{name} {number(value)}" for name, value in rules.items())
     alternative = f"Mean {metric} of every predictor: {told}. Vertical lines: {ruled}."
     return tag("svg", *parts, width="100%", height=floor + 26, role="img", aria_label=alternative, class_="dots")
+
+
+def _told_interval(line: Line) -> str:
+    return "" if line.interval is None else f" ({number(line.interval[0])} to {number(line.interval[1])})"
 
 
 def _across(scale: Scale, value: float) -> str:
@@ -68,7 +73,16 @@ def _strip(line: Line, top: int, metric: str, scale: Scale) -> Html:
     y = top + 26
     track = tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")
     marks = [_mark(line, row.seed, row.scores.get(metric, float("nan")), y, scale) for row in line.rows]
-    return tag("g", track, *_mean_mark(line, metric, y, scale), *marks, name, mean, class_="halo")
+    under = [track, *_band(line, y, scale), *_mean_mark(line, metric, y, scale)]
+    return tag("g", *under, *marks, name, mean, class_="halo")
+
+
+def _band(line: Line, y: int, scale: Scale) -> list[Html]:
+    """The interval of the mean."""
+    if line.interval is None or not all(map(drawable, line.interval)):
+        return []
+    low, high = (_across(scale, end) for end in line.interval)
+    return [tag("line", x1=low, x2=high, y1=y, y2=y, class_="band")]
 
 
 def _mean_mark(line: Line, metric: str, y: int, scale: Scale) -> list[Html]:

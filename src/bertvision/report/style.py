@@ -85,6 +85,11 @@ tfoot th, tfoot td { border-top: 2px solid var(--line); border-bottom: 0; }
 .control .meter i { background: var(--orange); }
 .encoder .meter i { background: var(--green); }
 tfoot .meter i { background: var(--soft); }
+.versus th code { font-size: .8rem; }
+.versus tbody th { min-width: 12rem; max-width: 20rem; overflow-wrap: anywhere; }
+.versus thead th { max-width: 12rem; overflow-wrap: anywhere; }
+.versus .ahead .tag { color: var(--blue); }
+.versus .behind .tag { color: var(--orange); }
 .confusion td { background: rgb(var(--shade) / calc(var(--share) * .55)); border: 1px solid var(--line);
   min-width: 4rem; }
 .confusion thead th { max-width: 8rem; overflow-wrap: anywhere; }
@@ -115,6 +120,7 @@ svg .name { font-size: 12px; }
 .grid { stroke: var(--line); }
 .axis { stroke: var(--soft); }
 .track { stroke: var(--track); stroke-width: 6; stroke-linecap: round; }
+.band { stroke: rgb(var(--shade) / .38); stroke-width: 10; }
 .rule { stroke: var(--green); stroke-width: 1.5; }
 .rule1 { stroke: var(--soft); stroke-dasharray: 5 4; }
 .mean { stroke: var(--ink); stroke-width: 2; }

@@ -6,7 +6,7 @@ decision, only how sure it sounds. T is fitted where nothing was trained and not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 
 BOUNDS = (0.05, 20.0)
 """Temperatures: labels that the logits separate perfectly would else ask for 0, useless ones for infinity."""
+
+GRID = 25
+LEAST = 1e-12  # of a probability in a logarithm
 
 GRADED = 1e6
 """A no-answer score beyond this is a stand-in for "nothing to answer with", and says nothing of T."""
@@ -42,20 +45,43 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
 
     The likelihood is convex in 1/T, so that the search over log T meets one valley only.
     """
+    rows, picked = _check_rows(logits, labels)
+    return _lowest(lambda temperature: negative_log_likelihood(rows, picked, temperature), *BOUNDS)
+
+
+def _lowest(loss: Callable[[float], float], low: float, high: float) -> float:
+    """The temperature between two with the lowest loss; 1 where none is better than that."""
     from scipy.optimize import minimize_scalar
 
-    rows, picked = _check_rows(logits, labels)
-    low, high = np.log(BOUNDS)
+    ends = (float(np.log(low)), float(np.log(high)))
     found = minimize_scalar(
-        lambda log_t: negative_log_likelihood(rows, picked, float(np.exp(log_t))),
-        bounds=(low, high),
-        method="bounded",
-        options={"xatol": 1e-6},
+        lambda log_t: loss(float(np.exp(log_t))), bounds=ends, method="bounded", options={"xatol": 1e-6}
     )
-    candidates = [1.0, float(np.exp(found.x)), *BOUNDS]  # the search stops just short of a bound
-    losses = [negative_log_likelihood(rows, picked, candidate) for candidate in candidates]
+    candidates = [1.0, float(np.exp(found.x)), low, high]  # the search stops just short of a bound
+    losses = [loss(candidate) for candidate in candidates]
     best = int(np.argmin(losses))
     return candidates[best] if losses[best] < losses[0] - 1e-12 else 1.0
+
+
+def fit_confidence_temperature(choices: ArrayLike, right: ArrayLike) -> float:
+    """The T within bounds that best tells how often the likeliest choice is right: the one that minimises
+
+    -log p where it is right and -log(1 - p) where it is not, p being its share at T. For choices that
+    need not hold the right one, as the spans of a window: there the likelihood of the right choice is
+    not defined. This loss may have several valleys, so a coarse grid finds the deepest first.
+    """
+    rows, true = np.asarray(choices, dtype=np.float64), np.asarray(right, dtype=bool)
+    if not len(rows):
+        return 1.0
+    shifted = rows - rows.max(-1, keepdims=True)
+
+    def loss(temperature: float) -> float:
+        share = 1 / np.exp(shifted / temperature).sum(-1)
+        return -float(np.log(np.maximum(np.where(true, share, 1 - share), LEAST)).mean())
+
+    grid = np.geomspace(*BOUNDS, GRID)
+    best = int(np.argmin([loss(float(temperature)) for temperature in grid]))
+    return _lowest(loss, float(grid[max(best - 1, 0)]), float(grid[min(best + 1, GRID - 1)]))
 
 
 def fit_no_answer_temperature(scores: ArrayLike, unanswerable: ArrayLike, threshold: float = 0.0) -> float:
@@ -69,7 +95,10 @@ def fit_no_answer_temperature(scores: ArrayLike, unanswerable: ArrayLike, thresh
 
 
 def no_answer_probability(scores: ArrayLike, threshold: float = 0.0, temperature: float = 1.0) -> Floats:
-    """sigmoid((score - threshold) / T); one half exactly where the threshold turns an answer into none."""
+    """sigmoid((score - threshold) / T); one half exactly where the threshold turns an answer into none.
+
+    Of a label that may be there or not, the logit is the score.
+    """
     from scipy.special import expit
 
     result: Floats = expit((np.asarray(scores, dtype=np.float64) - threshold) / temperature)

@@ -91,7 +91,7 @@ def bootstrap_interval(
         sums[chosen].sum(1) / (sizes[0] * len(sizes) if even else sizes[chosen].sum(1))
         for chosen in draw_units(len(sizes), draws, seed)
     ]
-    return _interval(float(numbers.mean()), np.concatenate(drawn), len(sizes), level)
+    return percentile_interval(float(numbers.mean()), np.concatenate(drawn), len(sizes), level)
 
 
 def bootstrap_metric(
@@ -111,7 +111,7 @@ def bootstrap_metric(
     members = number_clusters(clusters, len(columns[0]))
     samples = draw_rows(members, draws, seed)
     drawn = np.array([function(*(column[rows] for column in columns)) for rows in samples])
-    return _interval(float(function(*columns)), drawn, int(members.max()) + 1, level)
+    return percentile_interval(float(function(*columns)), drawn, int(members.max()) + 1, level)
 
 
 def paired_test(
@@ -127,7 +127,7 @@ def paired_test(
     differences = as_vector("differences", np.subtract(first, second, dtype=np.float64))
     sums = cluster_sums(number_clusters(clusters, len(differences)), differences)
     interval = bootstrap_interval(differences, clusters, level=level, seed=seed)
-    return Comparison(float(differences.mean()), interval, _sign_flip_p(sums, draws, seed))
+    return Comparison(float(differences.mean()), interval, sign_flip_p(sums, draws, seed))
 
 
 def paired_metric_test(
@@ -175,7 +175,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _sign_flip_p(sums: Floats, draws: int, seed: int) -> float:
+def sign_flip_p(sums: Floats, draws: int = 10_000, seed: int = 0) -> float:
+    """The p of :func:`paired_test` from each cluster's sum of differences."""
     moving = sums[sums != 0]
     needed = abs(moving.sum()) - ROUNDING * np.abs(moving).sum()
     patterns = 2 ** len(moving) if len(moving) < 62 else math.inf
@@ -190,7 +191,7 @@ def _sign_flip_p(sums: Floats, draws: int, seed: int) -> float:
     return reached / (draws + 1)
 
 
-def _interval(estimate: float, drawn: Floats, units: int, level: float) -> Interval | None:
+def percentile_interval(estimate: float, drawn: Floats, units: int, level: float = 0.95) -> Interval | None:
     """Ends at the quantiles Φ(±sqrt(k / (k - 1)) · t), t being the quantile of Student's t with k - 1 degrees."""
     from scipy import special
 

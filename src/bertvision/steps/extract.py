@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,10 @@ from bertvision.errors import BadInput
 from bertvision.records import SPLITS, Window
 from bertvision.registry import choose_layers
 from bertvision.runtime import Timer, file_sha256, progress_bar, write_json
-from bertvision.steps.inputs import (
-    data_hash,
-    encoder_hash,
-    split_windows,
-    task_shape,
-    tokenizer_hash,
-    window_settings,
-)
+from bertvision.steps.inputs import split_windows
+from bertvision.steps.manifest import store_fingerprint, store_manifest
 from bertvision.steps.shard_maker import ShardMaker
-from bertvision.store.fingerprint import FORMAT, differences, hash_json
-from bertvision.store.plan import plan_batches, plan_shards
+from bertvision.store.fingerprint import differences
 from bertvision.store.shards import write_shard
 from bertvision.store.store import MANIFEST, Store, read_manifest
 from bertvision.tasks.base import Task, save_task
@@ -52,45 +44,10 @@ def extract(
     runner = ShardMaker(encoder, layers, config)
     _start(folder, fingerprint, task)
     splits = {split: _write_split(folder / split, windows[split], runner, config) for split in SPLITS}
-    manifest = _manifest(encoder, task, config, fingerprint) | {"splits": splits, "seconds": timer.seconds}
+    manifest = store_manifest(encoder, task, config, fingerprint) | {"splits": splits, "seconds": timer.seconds}
     write_json(folder / MANIFEST, manifest)
     (folder / STARTED).unlink()
     return Store(folder)
-
-
-def _manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """What a store is, without what its shards hold."""
-    layers = choose_layers(config.layers, encoder.layers)
-    return {
-        "format": FORMAT,
-        "id": hash_json(fingerprint)[:16],
-        "fingerprint": fingerprint,
-        "shape": asdict(task_shape(task, len(layers), encoder.width)),
-        "layers": list(layers),
-        "dtype": config.dtype,
-        "encoder": {
-            "name": encoder.name,
-            "layers": encoder.layers,
-            "parameters": encoder.parameters,
-            "record": dict(encoder.record),
-        },
-        "own": None if encoder.own is None else encoder.own.spec,
-    }
-
-
-def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
-    """Everything the content of a store depends on."""
-    plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
-    return {
-        "encoder": encoder_hash(encoder),
-        "tokenizer": tokenizer_hash(encoder),
-        "data": data_hash(task),
-        "windows": window_settings(task),
-        "dtype": config.dtype,
-        "layers": list(choose_layers(config.layers, encoder.layers)),
-        "plan": plan,
-        "format": FORMAT,
-    }
 
 
 def _finished(folder: Path, fingerprint: dict[str, Any]) -> bool:
@@ -130,14 +87,9 @@ def _refuse_other(folder: Path, stored: dict[str, Any], wanted: dict[str, Any]) 
 
 def _write_split(folder: Path, windows: Sequence[Window], runner: ShardMaker, config: ExtractConfig) -> dict[str, Any]:
     """All shards of a split; those that are there already are kept."""
-    lengths = [len(window) for window in windows]
-    batches = plan_batches(lengths, config.batch_tokens, config.seed)
-    per_token = len(runner.layers) * runner.width * runner.dtype.itemsize
-    shards = plan_shards(batches, lengths, per_token, config.shard_mb)
     entries = []
     with progress_bar(f"extract {folder.name}", len(windows), "window") as advance:
-        for number, shard in enumerate(shards):
-            planned = [batches[i] for i in shard]
+        for number, planned in enumerate(runner.plan(windows, config)):
             path = folder / f"shard-{number:05d}.safetensors"
             if path.exists():
                 advance(sum(len(batch) for batch in planned))
@@ -146,7 +98,7 @@ def _write_split(folder: Path, windows: Sequence[Window], runner: ShardMaker, co
                 digest = write_shard(runner.shard(windows, planned, advance), path)
             entries.append(_entry(path, digest, sum(len(batch) for batch in planned)))
     totals = {key: sum(entry[key] for entry in entries) for key in ("windows", "bytes")}
-    return {**totals, "tokens": sum(lengths), "shards": entries}
+    return {**totals, "tokens": sum(map(len, windows)), "shards": entries}
 
 
 def _entry(path: Path, digest: str, windows: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -18,13 +19,16 @@ from torch import Tensor, nn
 
 from bertvision.config import FitConfig, updated
 from bertvision.errors import BadInput
-from bertvision.heads.base import build_head, canonical_spec, head_loss
+from bertvision.heads.base import Solver, build_head, canonical_spec, head_loss
 from bertvision.records import LayerBatch, Shape, WindowTable
 from bertvision.runtime import Timer, choose_device, progress, rate_at, say, seeded
+from bertvision.steps.calibrate import temperatures
 from bertvision.steps.fitted import FittedHead, place_outputs
+from bertvision.steps.inputs import label_weights
 from bertvision.steps.judge import Verdict, judge_inner
-from bertvision.store.store import Store
-from bertvision.tasks.base import Task, read_task
+from bertvision.steps.live import states_task
+from bertvision.store.split import States
+from bertvision.tasks.base import Task
 
 
 class Split(Protocol):
@@ -64,8 +68,11 @@ def fit(
     device, train = choose_device(config.device), store["train"]
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
     steps = config.epochs * train.batch_count(config.batch)
+    weights = label_weights(task, device)
     runners = [
-        _Runner(spec, seed, store.shape, config, steps, device) for spec in specs for seed in dict.fromkeys(seeds)
+        _Runner(spec, seed, store.shape, config, steps, device, weights)
+        for spec in specs
+        for seed in dict.fromkeys(seeds)
     ]
     for epoch in range(1, config.epochs + 1):
         _train_epoch(_live(runners), train, config, epoch)
@@ -95,6 +102,8 @@ def _train_epoch(runners: Sequence[_Runner], train: Split, config: FitConfig, ep
         here = _moved(batch, runners)
         for runner in runners:
             runner.step(here)
+    for runner in runners:
+        runner.solve(epoch)
 
 
 def _moved(batch: LayerBatch, runners: Sequence[_Runner]) -> LayerBatch:
@@ -126,12 +135,14 @@ class _Runner:
     config: FitConfig
     steps: int
     device: torch.device
+    weights: Tensor | None
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
     best_epoch: int = 0
     best_score: float = -math.inf
     best_outputs: list[NDArray[np.float32]] = field(default_factory=list)
     threshold: float | None = None
+    temperatures: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     failed: bool = False
 
@@ -144,25 +155,51 @@ class _Runner:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: rate_at(step, self.steps, self.config.warmup)
         )
+        self.solver = self.head.body.solver(self.weights)
         self.losses: list[float] = []
 
     def apply(self, batch: LayerBatch) -> Tensor:
         return self.head.eval()(batch.hidden, batch.mask, batch.pooled)  # type: ignore[no-any-return]
 
     def step(self, batch: LayerBatch) -> None:
-        """One optimiser step; a loss that is no number ends this head only."""
+        """One optimiser step, or a look for a solver; a loss that is no number ends this head only."""
         if self.failed:
             return
         timer = Timer()
+        with self._own_random():
+            self.losses.append(self._learn(batch) if self.solver is None else self._observe(batch, self.solver))
+        self.failed = not math.isfinite(self.losses[-1])
+        self.seconds += timer.seconds
+
+    def _own_random(self) -> AbstractContextManager[None]:
+        """Dropout draws by seed and step alone, so that a head comes out the same in any company."""
+        draws = self.head.body.draws
+        return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32) if draws else nullcontext()
+
+    def _learn(self, batch: LayerBatch) -> float:
         logits = self.head.train()(batch.hidden, batch.mask, batch.pooled)
-        loss = head_loss(self.shape.kind, logits, batch.targets, batch.mask)
+        loss = head_loss(self.shape.kind, logits, batch.targets, batch.mask, self.weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)
         self.optimizer.step()
+        self.head.body.settle(float(self.schedule.get_last_lr()[0]))
         self.schedule.step()
-        self.losses.append(float(loss.detach()))
-        self.failed = not math.isfinite(self.losses[-1])
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def _observe(self, batch: LayerBatch, solver: Solver) -> float:
+        """The loss is that of the weights at hand, those of the epoch before."""
+        chosen = self.head.choose(batch.hidden)
+        logits = self.head.eval().on_chosen(chosen, batch.mask, batch.pooled)
+        solver.observe(self.head.body_input(chosen, batch.mask, batch.pooled), batch.targets)
+        return float(head_loss(self.shape.kind, logits, batch.targets, batch.mask, self.weights))
+
+    def solve(self, epoch: int) -> None:
+        """The weights of a head that is computed, once all of the epoch was seen."""
+        timer = Timer()
+        if self.solver is not None and not self.failed:
+            self.solver.solve(epoch)
         self.seconds += timer.seconds
 
     def finish_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: Verdict, metric: str) -> None:
@@ -173,7 +210,7 @@ class _Runner:
         if score > self.best_score:
             self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
             self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
-            self.threshold = verdict.threshold
+            self.threshold, self.temperatures = verdict.threshold, temperatures(verdict)
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
         self.head.load_state_dict(self.best)
@@ -186,6 +223,7 @@ class _Runner:
             seconds=self.seconds,
             inner=tuple(self.best_outputs),
             threshold=self.threshold,
+            temperatures=self.temperatures,
             states=states,
         )
 
@@ -203,5 +241,5 @@ def _results(runners: Sequence[_Runner], states: tuple[int, ...]) -> list[Fitted
 
 
 def _stored_task(store: Source) -> Task:
-    assert isinstance(store, Store), "states that are not from a store need task="
-    return read_task(store.folder / "task")
+    assert isinstance(store, States), "batches from elsewhere need task="
+    return states_task(store)

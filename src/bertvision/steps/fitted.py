@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class FittedHead:
     seconds: float
     inner: tuple[NDArray[np.float32], ...]  # outputs on inner at the best epoch, in window order
     threshold: float | None = None  # no-answer threshold, fitted on inner
+    temperatures: Mapping[str, float] = field(default_factory=dict)  # by sort of probability, fitted on inner
     states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
 
     @property
@@ -60,6 +61,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
         "history": list(fitted.history),
         "seconds": fitted.seconds,
         "threshold": fitted.threshold,
+        "temperatures": dict(fitted.temperatures),
         "states": list(fitted.states),
         "layers": list(fitted.head.layer_ids),
         "layer_weights": None if weights is None else weights.tolist(),
@@ -82,6 +84,7 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
         seconds=facts["seconds"],
         inner=tuple(load_outputs(folder / "inner.safetensors")),
         threshold=facts["threshold"],
+        temperatures=facts.get("temperatures", {}),
         states=tuple(facts.get("states", [])),
     )
     return fitted, facts["made_from"]

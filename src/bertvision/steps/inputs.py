@@ -8,6 +8,9 @@ from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import Head, build_head
@@ -40,7 +43,7 @@ def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
         )
     bad = BadRows(task.skip_bad)
     examples = [_scaled(example, task) for example in task[split]]
-    windows = make_windows(examples, encoder.tokenizer, task.kind, task.max_length, task.overlap, bad)
+    windows = make_windows(examples, encoder.tokenizer, task.kind, task.max_length, task.overlap, bad, task.outputs)
     if not windows:
         raise BadInput(f"no example of the {split} split can be put to the encoder; {bad}")
     if bad.counts:
@@ -107,12 +110,19 @@ def tokenizer_hash(encoder: Encoder) -> str:
 def data_hash(task: Task) -> str:
     """What is asked, and the texts and labels of all splits, in order."""
     asked = asdict(replace(task, splits={}, skipped={}, skip_bad=False, max_length=0, overlap=0))
+    if not task.class_weights:
+        del asked["class_weights"]  # what is not weighed keeps the hash that it had before there were weights
     rows = (
-        [split, e.id, e.text, e.pair, [(a.text, a.start) for a in e.answers], e.label]
+        [split, e.id, e.text, e.pair, [(a.text, a.start) for a in e.answers], e.label if e.labels is None else e.labels]
         for split in task.splits
         for e in task[split]
     )
     return hash_lines(chain([asked], rows))
+
+
+def label_weights(task: Task, device: torch.device) -> Tensor | None:
+    """What each label weighs in the loss (labels,), if they do not weigh alike."""
+    return torch.tensor(task.class_weights, device=device) if task.class_weights else None
 
 
 def window_settings(task: Task) -> dict[str, Any]:

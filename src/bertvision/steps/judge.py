@@ -7,22 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.records import Example, Predictions, WindowTable
 from bertvision.scoring.classification import classification_scores
+from bertvision.scoring.multilabel import best_micro_threshold, multilabel_scores
 from bertvision.scoring.regression import regression_scores
-from bertvision.scoring.squad import best_threshold, score_examples, squad_scores
+from bertvision.scoring.squad import best_threshold, summarise
+from bertvision.steps.evidence import (
+    ALWAYS_NULL,
+    Evidence,
+    SpanEvidence,
+    evidence_at,
+    golds_of,
+    label_evidence,
+    label_marks,
+    set_evidence,
+    span_evidence,
+    value_evidence,
+)
 from bertvision.tasks.base import Task
 from bertvision.tasks.spans import Decoded, answer_texts, decode
 
 Logits = Sequence[NDArray[np.float32]]
-
-ALWAYS_NULL = 1e9
-"""Finite stand-in for the no-answer score of a question that no window could be made for."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,8 @@ class Verdict:
 
     scores: dict[str, float]
     threshold: float | None
-    answers: dict[str, object]  # example id -> answer text, label name or value
+    answers: dict[str, object]  # example id -> answer text, label name, names of labels or value
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)
@@ -46,29 +56,44 @@ class Judged:
         """What predictors are chosen by: the score on inner; the split's own only where there is no inner."""
         return (self.inner or self.verdict).scores[metric]
 
+    def rank(self, metric: str) -> tuple[float, int, str, int]:
+        """Sorts the best first; of equals the smaller one, then by name, so that no order of fitting matters."""
+        one = self.predictions
+        return -self.choice_score(metric), one.parameters, one.name, -1 if one.seed is None else one.seed
+
 
 def judge(task: Task, split: str, logits: Logits, table: WindowTable, threshold: float | None = None) -> Verdict:
     """Score one predictor's outputs on a split at a threshold that was fitted elsewhere."""
     examples = task[split]
     if task.kind == "span":
-        return _judge_spans(task, examples, decode(logits, table, len(examples)), threshold)
+        decoded = decode(logits, table, len(examples))
+        asked = (threshold or 0.0) if task.no_answer else None
+        return _judge_spans(examples, decoded, span_evidence(examples, decoded), asked)
     values = example_outputs(logits, table, len(examples), task.merge_label)  # (examples, outputs)
+    if task.kind == "multilabel":
+        return _judge_sets(task, examples, values, threshold or 0.0)
     gold = np.array([example.label for example in examples])
     if task.kind == "classify":
         picked = values.argmax(1)
         answers = {e.id: task.labels[int(label)] for e, label in zip(examples, picked, strict=True)}
         scores = classification_scores(gold.astype(int).tolist(), picked.tolist(), len(task.labels))
-        return Verdict(scores, None, dict(answers))
+        return Verdict(scores, None, dict(answers), label_evidence(gold.astype(int), picked, values))
     numbers = values[:, 0] * task.spread + task.center
     said = {e.id: float(number) for e, number in zip(examples, numbers, strict=True)}
-    return Verdict(regression_scores(gold.tolist(), numbers.tolist()), None, dict(said))
+    scores = regression_scores(gold.tolist(), numbers.tolist())
+    return Verdict(scores, None, dict(said), value_evidence(gold, numbers))
 
 
 def judge_inner(task: Task, logits: Logits, table: WindowTable) -> Verdict:
-    """Score on the inner split, fitting the no-answer threshold there if the task has one."""
+    """Score on the inner split, fitting the threshold of no answer, or of a label, there if the task has one."""
     if task.kind == "span" and task.no_answer:
         decoded = decode(logits, table, len(task["inner"]))
-        return _judge_spans(task, task["inner"], decoded, _threshold(task["inner"], decoded))
+        spans = span_evidence(task["inner"], decoded)
+        return _judge_spans(task["inner"], decoded, spans, _threshold(task["inner"], spans))
+    if task.kind == "multilabel":
+        values = example_outputs(logits, table, len(task["inner"]))  # (examples, labels)
+        gold = label_marks(task["inner"], task.outputs)
+        return _judge_sets(task, task["inner"], values, best_micro_threshold(gold, values))
     return judge(task, "inner", logits, table)
 
 
@@ -82,34 +107,28 @@ def judge_predictions(task: Task, predictions: Predictions) -> Judged:
 
 
 def _judge_spans(
-    task: Task, examples: Sequence[Example], decoded: Sequence[Decoded], threshold: float | None
+    examples: Sequence[Example], decoded: Sequence[Decoded], spans: SpanEvidence, threshold: float | None
 ) -> Verdict:
-    threshold = (threshold or 0.0) if task.no_answer else None
     answers = answer_texts(decoded, examples, threshold)
-    return Verdict(dict(squad_scores(_golds(examples), answers)), threshold, dict(answers))
+    pairs = {e.id: (exact, f1) for e, (exact, f1) in zip(examples, spans.at(threshold).tolist(), strict=True)}
+    scores = summarise(golds_of(examples), pairs)
+    return Verdict(scores, threshold, dict(answers), evidence_at(examples, spans, threshold))
 
 
-def _threshold(examples: Sequence[Example], decoded: Sequence[Decoded]) -> float:
+def _judge_sets(task: Task, examples: Sequence[Example], values: NDArray[np.float64], threshold: float) -> Verdict:
+    """Every label whose output reaches the threshold is said."""
+    gold, said = label_marks(examples, task.outputs), values >= threshold  # (examples, labels)
+    answers = {e.id: [task.labels[i] for i in np.flatnonzero(row)] for e, row in zip(examples, said, strict=True)}
+    return Verdict(multilabel_scores(gold, said), threshold, dict(answers), set_evidence(gold, said, values))
+
+
+def _threshold(examples: Sequence[Example], spans: SpanEvidence) -> float:
     """The threshold that gives the best F1 on these questions."""
-    always = score_examples(_golds(examples), answer_texts(decoded, examples, None))
-    no_answer = {e.id: _finite(d.no_answer_score) for e, d in zip(examples, decoded, strict=True)}
-    threshold, _ = best_threshold(
-        no_answer, {key: f1 for key, (_, f1) in always.items()}, {e.id: bool(e.answers) for e in examples}
-    )
+    names = [example.id for example in examples]
+    no_answer = dict(zip(names, spans.no_answer.tolist(), strict=True))
+    answered = dict(zip(names, spans.answered[:, 1].tolist(), strict=True))
+    threshold, _ = best_threshold(no_answer, answered, {e.id: bool(e.answers) for e in examples})
     return threshold
-
-
-def _finite(score: float) -> float:
-    return float(np.clip(score, -ALWAYS_NULL, ALWAYS_NULL))
-
-
-@lru_cache(maxsize=8)
-def _golds_of(examples: tuple[Example, ...]) -> dict[str, list[str]]:
-    return {example.id: [answer.text for answer in example.answers] for example in examples}
-
-
-def _golds(examples: Sequence[Example]) -> dict[str, list[str]]:
-    return _golds_of(tuple(examples))
 
 
 def example_outputs(

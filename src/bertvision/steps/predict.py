@@ -13,12 +13,12 @@ from bertvision.heads.base import build_head
 from bertvision.records import Predictions
 from bertvision.runtime import progress
 from bertvision.steps.fitted import FittedHead, place_outputs
-from bertvision.store.store import StoredSplit
+from bertvision.store.split import ShardedSplit
 
 BATCH = 32
 
 
-def predict(heads: FittedHead | Sequence[FittedHead], split: StoredSplit) -> list[Predictions]:
+def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> list[Predictions]:
     """Outputs of every head on a split, from one read of it."""
     heads = [heads] if isinstance(heads, FittedHead) else list(heads)
     outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
@@ -30,7 +30,7 @@ def predict(heads: FittedHead | Sequence[FittedHead], split: StoredSplit) -> lis
     return [_predictions(fitted, split, found) for fitted, found in zip(heads, outputs, strict=True)]
 
 
-def _predictions(fitted: FittedHead, split: StoredSplit, outputs: list[Any]) -> Predictions:
+def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) -> Predictions:
     inner = Predictions(
         name=fitted.spec,
         spec=fitted.spec,
@@ -46,7 +46,7 @@ def _predictions(fitted: FittedHead, split: StoredSplit, outputs: list[Any]) -> 
     return replace(inner, split=split.name, logits=outputs, table=split.table(), inner=inner)
 
 
-def predict_own(split: StoredSplit) -> Predictions:
+def predict_own(split: ShardedSplit) -> Predictions:
     """The tuned encoder's own predictions, which were stored beside its states."""
     manifest = split.store.manifest
     logits, inner_logits = split.own_logits(), split.store["inner"].own_logits()

@@ -15,7 +15,7 @@ from bertvision.records import Window
 from bertvision.runtime import choose_device
 from bertvision.steps.inputs import own_head
 from bertvision.store.codec import check_finite, codec_dtype
-from bertvision.store.plan import Batch
+from bertvision.store.plan import Batch, plan_batches, plan_shards
 from bertvision.store.shards import Shard, window_tensors
 
 
@@ -33,6 +33,13 @@ class ShardMaker:
         self.own: Head | None = None if head is None else head.to(self.device)
         # The own head may need layers that are not stored.
         self.asked = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.needed_layers}))
+
+    def plan(self, windows: Sequence[Window], config: ExtractConfig) -> list[list[Batch]]:
+        """The batches of every shard of a split."""
+        lengths = [len(window) for window in windows]
+        batches = plan_batches(lengths, config.batch_tokens, config.seed)
+        per_token = len(self.layers) * self.width * self.dtype.itemsize
+        return [[batches[i] for i in shard] for shard in plan_shards(batches, lengths, per_token, config.shard_mb)]
 
     def shard(self, windows: Sequence[Window], batches: Sequence[Batch], advance: Callable[[int], object]) -> Shard:
         """Run the batches; states go layer by layer into one flat buffer of the store's type."""

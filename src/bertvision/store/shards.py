@@ -6,7 +6,7 @@ windows      (windows,)               window number within the split
 examples     (windows,)               example number within the split
 cls          (windows,)               position of the CLS token
 input_ids    (tokens,), token_types (tokens,), offsets (tokens, 2)
-targets      (windows, 1 or 2)        label, value, or start and end token
+targets      (windows, 1 or 2)        label, value, or start and end token; or (windows, labels), 0 or 1 for each
 pooled       (windows, width)         where the encoder has a pooler
 logits       (tokens, 2) or (windows, outputs)   the encoder's own head, where it has one
 """
@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertvision.errors import BadInput
-from bertvision.records import LayerBatch, Window
+from bertvision.records import ROW_KINDS, LayerBatch, Window
 
 Shard = Mapping[str, Tensor]
 
@@ -79,11 +79,11 @@ def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
     logits = shard.get("logits")
     if logits is not None:
         logits = _padded(logits, spans, longest) if kind == "span" else logits[index].float()
-    targets = shard["targets"][index]  # (batch, 1 or 2)
+    targets = shard["targets"][index]  # (batch, 1, 2 or labels)
     return LayerBatch(
         hidden=_padded(shard["hidden"], spans, longest),
         mask=mask,
-        targets=targets if kind == "span" else targets[:, 0],
+        targets=targets if kind in ROW_KINDS else targets[:, 0],
         windows=shard["windows"][index],
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
         logits=logits,

@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bertvision.errors import BadInput
-from bertvision.records import LayerBatch, Shape, WindowTable
 from bertvision.store.fingerprint import FORMAT
-from bertvision.store.plan import reading_batches
-from bertvision.store.shards import Shard, layer_batch, read_shard
+from bertvision.store.shards import Shard, read_shard
+from bertvision.store.split import ShardedSplit, States
 
 MANIFEST = "manifest.json"
 
 
-class Store:
+class Store(States):
     """States on disk, opened for reading."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.manifest = read_manifest(self.folder)
-        self.shape = Shape(**self.manifest["shape"])
-        self.tables: dict[str, WindowTable] = {}
-
-    @property
-    def id(self) -> str:
-        """Short name of the content: equal for equal fingerprints."""
-        return str(self.manifest["id"])
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """Which of the encoder's states are stored."""
-        return tuple(self.manifest["layers"])
+        super().__init__(read_manifest(self.folder))
+        if self.manifest.get("live"):
+            raise BadInput(
+                f"{self.folder} holds no states: its run was live; run: bertvision extract TASK ... --to STORE"
+            )
 
     def __getitem__(self, split: str) -> StoredSplit:
         if split not in self.manifest["splits"]:
@@ -43,70 +31,16 @@ class Store:
         return StoredSplit(self, split)
 
 
-class StoredSplit:
-    """One split of a store: batches of states for fitting, tables for decoding."""
+class StoredSplit(ShardedSplit):
+    """One split of a store."""
 
     def __init__(self, store: Store, name: str) -> None:
-        self.store = store
-        self.name = name
-        self.shape = store.shape
-        self._shards = [store.folder / entry["file"] for entry in store.manifest["splits"][name]["shards"]]
-        self.windows = int(store.manifest["splits"][name]["windows"])
+        entries = store.manifest["splits"][name]["shards"]
+        super().__init__(store, name, [int(entry["windows"]) for entry in entries])
+        self._paths = [store.folder / entry["file"] for entry in entries]
 
-    def __len__(self) -> int:
-        return self.windows
-
-    def shards(self) -> Iterator[Shard]:
-        """Shards in planned order, one in memory at a time."""
-        for path in self._shards:
-            yield read_shard(path)
-
-    def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]:
-        """Batches of near-equal length; with a seed shards, batches and their members are shuffled."""
-        order = (
-            np.arange(len(self._shards)) if seed is None else np.random.default_rng(seed).permutation(len(self._shards))
-        )
-        for number in order.tolist():
-            shard = read_shard(self._shards[number])
-            lengths = shard["lengths"].numpy().astype(np.int64)
-            for chosen in reading_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
-                yield layer_batch(shard, chosen, self.shape.kind)
-
-    def batch_count(self, batch: int) -> int:
-        """How many batches :meth:`batches` gives."""
-        entries = self.store.manifest["splits"][self.name]["shards"]
-        return sum(-(-int(entry["windows"]) // batch) for entry in entries)
-
-    def table(self) -> WindowTable:
-        """What decoding needs, in window order; read once a store."""
-        if self.name not in self.store.tables:
-            self.store.tables[self.name] = self._read_table()
-        return self.store.tables[self.name]
-
-    def _read_table(self) -> WindowTable:
-        example, cls = np.zeros(self.windows, np.int64), np.zeros(self.windows, np.int64)
-        targets = np.zeros((self.windows, 2 if self.shape.kind == "span" else 1))
-        offsets: list[Any] = [None] * self.windows
-        input_ids: list[Any] = [None] * self.windows
-        for shard in self.shards():
-            at, lengths = shard["windows"].numpy(), shard["lengths"].tolist()
-            example[at], cls[at], targets[at] = shard["examples"], shard["cls"], shard["targets"]
-            ragged = zip(at.tolist(), shard["offsets"].split(lengths), shard["input_ids"].split(lengths), strict=True)
-            for number, places, ids in ragged:
-                offsets[number], input_ids[number] = places.numpy(), ids.numpy()
-        return WindowTable(example, cls, offsets, targets, input_ids)
-
-    def own_logits(self) -> list[np.ndarray] | None:
-        """The encoder's own outputs in window order, if it was tuned with a head."""
-        logits: list[Any] = [None] * self.windows
-        for shard in self.shards():
-            if "logits" not in shard:
-                return None
-            sizes = shard["lengths"].tolist() if self.shape.kind == "span" else 1
-            rows = shard["logits"].float().split(sizes)
-            for number, row in zip(shard["windows"].tolist(), rows, strict=True):
-                logits[number] = row.numpy() if self.shape.kind == "span" else row[0].numpy()
-        return logits
+    def shard(self, number: int) -> Shard:
+        return read_shard(self._paths[number])
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

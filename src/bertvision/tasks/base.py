@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bertvision.errors import BadInput
 from bertvision.records import SPLITS, Answer, Example, Kind
 from bertvision.registry import Registry, unknown
+from bertvision.tasks.balance import weighed
 
 INNER_SHARE = 0.10
 ENOUGH_GROUPS = 5
@@ -40,13 +42,14 @@ class Task:
     center: float = 0.0  # values are learned as (value - center) / spread
     spread: float = 1.0
     merge: str = "mean"  # of an example's windows: their mean, or any-LABEL: one that gives this label is enough
+    class_weights: tuple[float, ...] = ()  # what each label weighs in the loss; () is alike
     skip_bad: bool = False
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> int:
         """Numbers a head gives: start and end, one per label, or the value."""
-        return {"span": 2, "classify": len(self.labels), "regress": 1}[self.kind]
+        return len(self.labels) if self.kind in ("classify", "multilabel") else 2 if self.kind == "span" else 1
 
     @property
     def merge_label(self) -> int | None:
@@ -70,11 +73,13 @@ def load_task(name: str, **options: object) -> Task:
     """Load a task by name, e.g. ``load_task("squad2", train="train.json", dev="dev.json")``.
 
     An option that is None counts as not given, so that a command can pass on all it has.
+    ``class_weights="balanced"``, which every task with labels takes, weighs them in the loss.
     """
     loader = TASKS[name]
     given = {key: value for key, value in options.items() if value is not None}
+    weights = given.pop("class_weights", "none")
     _check_options(name, loader, given)
-    return _standardised(replace(loader(**given), skip_bad=bool(given.get("skip_bad"))))
+    return weighed(_standardised(replace(loader(**given), skip_bad=bool(given.get("skip_bad")))), weights)
 
 
 def _standardised(task: Task) -> Task:
@@ -141,13 +146,14 @@ def cut_inner(
     """Split training examples into (train, inner): 10 % of the groups, by hash, whatever the seed.
 
     Groups are articles if there are at least five, else contexts; rows without a group are their
-    own text, so that equal texts stay together, and are drawn per label. Another ``salt`` is another
-    draw: dev, where the user has none, is cut off in the same way.
+    own text, so that equal texts stay together, and are drawn per label, or set of labels. Another
+    ``salt`` is another draw: dev, where the user has none, is cut off in the same way.
     """
     keys = [_group_key(example) for example in examples]
     if any(example.group for example in examples) and len({e.group for e in examples}) >= ENOUGH_GROUPS:
         keys = [example.group for example in examples]
-    chosen = _choose_groups(keys, [str(e.label) if stratify else "" for e in examples], salt)
+    strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
+    chosen = _choose_groups(keys, strata, salt)
     train = tuple(e for e, key in zip(examples, keys, strict=True) if key not in chosen)
     inner = tuple(e for e, key in zip(examples, keys, strict=True) if key in chosen)
     return train, inner
@@ -155,7 +161,8 @@ def cut_inner(
 
 def _group_key(example: Example) -> str:
     """Contexts group questions; texts group rows, so that a duplicate never straddles the cut."""
-    if example.answers or (example.label is None and example.pair is not None):
+    unlabelled = example.label is None and example.labels is None
+    if example.answers or (unlabelled and example.pair is not None):
         return example.pair or ""
     return f"{example.text}\x00{example.pair or ''}"
 
@@ -213,16 +220,23 @@ def read_task(folder: Path) -> Task:
     """The inverse of :func:`save_task`."""
     head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     splits = {split: _read_examples(folder / f"{split}.jsonl") for split in SPLITS}
-    return Task(**{**head, "labels": tuple(head["labels"]), "splits": splits})
+    listed = {key: tuple(head.get(key, ())) for key in ("labels", "class_weights")}
+    return Task(**{**head, **listed, "splits": splits})
 
 
 def _read_examples(path: Path) -> tuple[Example, ...]:
     with path.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    return tuple(Example(**{**row, "answers": tuple(Answer(*a) for a in row["answers"])}) for row in rows)
+    return tuple(_example(row) for row in rows)
+
+
+def _example(row: dict[str, Any]) -> Example:
+    several = {"labels": tuple(row["labels"])} if "labels" in row else {}
+    return Example(**{**row, "answers": tuple(Answer(*a) for a in row["answers"]), **several})
 
 
 def _example_dict(example: Example) -> dict[str, object]:
+    several = {} if example.labels is None else {"labels": example.labels}
     return {
         "id": example.id,
         "text": example.text,
@@ -230,4 +244,5 @@ def _example_dict(example: Example) -> dict[str, object]:
         "answers": [(answer.text, answer.start) for answer in example.answers],
         "label": example.label,
         "group": example.group,
+        **several,
     }

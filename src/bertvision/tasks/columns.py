@@ -29,18 +29,20 @@ class Wanted:
     text: str | None = None
     pair: str | None = None
     label: str | None = None
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns as they are; no pair where a text stands alone."""
+    """The columns as they are; no pair where a text stands alone, more labels where each has its own column."""
 
     text: str
     pair: str | None
     label: str
+    more: tuple[str, ...] = ()
 
 
-def choose_columns(there: Sequence[str], wanted: Wanted, path: Path) -> Columns:
+def choose_columns(there: Sequence[str], wanted: Wanted, path: str | Path) -> Columns:
     """The columns that were named, and for the others the only one that is called like what is looked for.
 
     A pair is guessed only together with its text: who names the text alone wants it alone.
@@ -49,15 +51,16 @@ def choose_columns(there: Sequence[str], wanted: Wanted, path: Path) -> Columns:
     left = [name for name in there if name not in named]
     label = wanted.label or _only([(name,) for name in left if name.lower() in LABELS], "label", there, path)[0]
     if wanted.text:
-        return Columns(wanted.text, wanted.pair, label)
+        return Columns(wanted.text, wanted.pair, label, wanted.more)
     text, *pair = _only(_text_candidates(left, not wanted.pair), "text", there, path)
-    return Columns(text, wanted.pair or (pair[0] if pair else None), label)
+    return Columns(text, wanted.pair or (pair[0] if pair else None), label, wanted.more)
 
 
-def _check_named(there: Sequence[str], wanted: Wanted, path: Path) -> list[str]:
-    named = {"text": wanted.text, "pair": wanted.pair, "label": wanted.label}
-    names = [name for name in named.values() if name]
-    for what, name in named.items():
+def _check_named(there: Sequence[str], wanted: Wanted, path: str | Path) -> list[str]:
+    labels = [("label", name) for name in (wanted.label, *wanted.more)]
+    named = [("text", wanted.text), ("pair", wanted.pair), *labels]
+    names = [name for _, name in named if name]
+    for what, name in named:
         if name and name not in there:
             raise BadInput(f"{path}: no column {name!r}; {_listed(there)}; give --{what}-column")
         if name and names.count(name) > 1:
@@ -73,7 +76,7 @@ def _text_candidates(left: Sequence[str], pairs: bool) -> list[tuple[str, ...]]:
     return [*found, *((name,) for name in left if name.lower() in TEXTS and name not in paired)]
 
 
-def _only(candidates: Sequence[tuple[str, ...]], what: str, there: Sequence[str], path: Path) -> tuple[str, ...]:
+def _only(candidates: Sequence[tuple[str, ...]], what: str, there: Sequence[str], path: str | Path) -> tuple[str, ...]:
     if len(candidates) == 1:
         return candidates[0]
     found = " or ".join(" with ".join(repr(name) for name in names) for names in candidates)

@@ -1,39 +1,27 @@
-"""Tables of rows as people have them: CSV, TSV (as in GLUE, no quoting), JSON lines.
+"""Tables of rows as people have them: CSV, TSV (as in GLUE, no quoting), JSON lines, Parquet.
 
-Every reader streams, and numbers a row by the line it begins on, as a text editor shows it. What is
-wrong with one row goes to ``BadRows``; what is wrong with the whole file ends the reading.
+Every reader streams, and numbers a row by the line it begins on, as a text editor shows it (Parquet,
+which has no lines, from 0). What is wrong with one row goes to ``BadRows``; what is wrong with the
+whole file ends the reading.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TextIO
 
 from bertvision.convert import distinct_keys
 from bertvision.errors import BadInput, shorten
 from bertvision.tasks.base import BadRow, BadRows
+from bertvision.tasks.encodings import read_lines
+from bertvision.tasks.parquet import SUFFIX, parquet_rows
 
 Row = tuple[int, dict[str, object]]
 
 LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module takes on every platform
-CHUNK = 1 << 20
-
-
-def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading bytes; whatever prevents that is one line."""
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file; check the path (now in {Path.cwd()})") from None
-    except IsADirectoryError:
-        raise BadInput(f"{path}: this is a folder, expected a file") from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path}: cannot be read: {error}") from error
 
 
 def is_unicode(text: str) -> bool:
@@ -46,7 +34,7 @@ def is_unicode(text: str) -> bool:
 
 
 def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterator[Row]:
-    """The good rows of a file as (line number, column -> value); the extension says how to read it."""
+    """The good rows of a file as (number, column -> value); the extension says how to read it."""
     reader = FORMATS.get(path.suffix.lower())
     if reader is None:
         raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: {', '.join(FORMATS)}")
@@ -55,7 +43,7 @@ def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterato
 
 def read_headerless(path: Path, names: Sequence[str], bad: BadRows) -> Iterator[Row]:
     """The good rows of a TSV file without a header, e.g. CoLA's; ``names`` are those of all its columns."""
-    for number, line in enumerate(_lines(path, None, newline="\n"), start=1):
+    for number, line in enumerate(read_lines(path, None, newline="\n"), start=1):
         cells = line.rstrip("\r\n").split("\t")
         with bad.row(f"{path}, line {number}"):
             if len(cells) != len(names):
@@ -72,7 +60,7 @@ def _csv_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
 def _csv_records(path: Path, encoding: str | None, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     """Records with their first line. A quote that never closes has swallowed rows: that is never skipped."""
     csv.field_size_limit(LARGEST_CELL)
-    lines = _lines(path, encoding, newline="")
+    lines = read_lines(path, encoding, newline="")
     header = next(lines)
     reader = csv.reader(chain([header], lines), delimiter=_delimiter(path, header), strict=True)
     start = 1
@@ -99,7 +87,7 @@ def _delimiter(path: Path, header: str) -> str:
 
 
 def _tsv_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
-    lines = enumerate(_lines(path, encoding, newline="\n"), start=1)
+    lines = enumerate(read_lines(path, encoding, newline="\n"), start=1)
     records = ((number, line.rstrip("\r\n").split("\t")) for number, line in lines)
     return _under_header(path, records, bad, "a cell cannot hold a tab")
 
@@ -135,7 +123,7 @@ def _column_names(path: Path, cells: Iterable[str]) -> list[str]:
 
 
 def _json_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
-    for number, line in enumerate(_lines(path, encoding, newline="\n"), start=1):
+    for number, line in enumerate(read_lines(path, encoding, newline="\n"), start=1):
         with bad.row(f"{path}, line {number}"):
             yield number, _json_object(line)
 
@@ -154,62 +142,10 @@ def _json_object(line: str) -> dict[str, object]:
     return row
 
 
-def _lines(path: Path, encoding: str | None, newline: str) -> Iterator[str]:
-    """Decoded lines without byte order mark; an empty file, a NUL or a wrong encoding ends the reading."""
-    number = 0
-    try:
-        with _open_text(path, encoding, newline) as lines:
-            for number, line in enumerate(lines, start=1):
-                if "\0" in line:
-                    raise BadInput(f"{path}, line {number}: holds a NUL; expected text (or give --encoding utf-16)")
-                yield line.removeprefix("\ufeff") if number == 1 else line
-    except UnicodeError:
-        raise BadInput(_undecodable(path, encoding)) from None
-    if number == 0:
-        raise BadInput(f"{path}: the file is empty; expected rows")
-
-
-def _open_text(path: Path, encoding: str | None, newline: str) -> TextIO:
-    open_file(path).close()
-    try:
-        return path.open(encoding=encoding or "utf-8", newline=newline)
-    except (LookupError, ValueError):
-        raise BadInput(f"--encoding: got {shorten(encoding)}, expected one Python knows: utf-8, cp1252 ...") from None
-
-
-def _undecodable(path: Path, encoding: str | None) -> str:
-    """Which byte is not in the encoding, and which encoding would do."""
-    at, byte = _first_bad_byte(path, encoding or "utf-8") or (0, 0)
-    if encoding is not None:
-        return f"{path}: not {encoding}: byte 0x{byte:02x} at position {at}; give the --encoding it was saved in"
-    with open_file(path) as file:
-        marked = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    likely = "utf-16" if marked else "latin-1" if _first_bad_byte(path, "cp1252") else "cp1252"
-    return f"{path}: not utf-8: byte 0x{byte:02x} at position {at}; it may be {likely}: give --encoding {likely}"
-
-
-def _first_bad_byte(path: Path, encoding: str) -> tuple[int, int] | None:
-    """(position in the file, byte), None if all can be decoded.
-
-    A decoder counts from the bytes it was handed, with what it held back from before in front.
-    """
-    decoder = codecs.getincrementaldecoder(encoding)()
-    end = 0
-    with open_file(path) as file:
-        for chunk in chain(iter(lambda: file.read(CHUNK), b""), [b""]):
-            end += len(chunk)
-            try:
-                decoder.decode(chunk, final=not chunk)
-            except UnicodeDecodeError as error:
-                return end - len(error.object) + error.start, error.object[error.start]
-            except UnicodeError:
-                return end - len(chunk), chunk[0] if chunk else 0
-    return None
-
-
 FORMATS: dict[str, Callable[[Path, str | None, BadRows], Iterator[Row]]] = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
     ".jsonl": _json_rows,
     ".ndjson": _json_rows,
+    SUFFIX: lambda path, encoding, bad: parquet_rows(path),
 }

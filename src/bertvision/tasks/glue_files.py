@@ -6,19 +6,18 @@ mark, QQP's holds rows broken in two, MNLI's may hold rows on whose label the an
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from bertvision.errors import BadInput, missing_extra, shorten
+from bertvision.errors import BadInput, shorten
 from bertvision.records import Example
 from bertvision.runtime import say
 from bertvision.tasks.base import BadRow, BadRows
 from bertvision.tasks.columns import Columns
 from bertvision.tasks.files import Row, is_unicode, read_headerless, read_table
 from bertvision.tasks.glue import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
+from bertvision.tasks.hub import load_hub
 
 SUFFIXES = (".tsv", ".jsonl", ".ndjson")
 
@@ -93,23 +92,10 @@ def read_hub(task: GlueTask, hub: str, file: GlueFile, bad: BadRows) -> list[Exa
     if not file.split:
         wanted = " or ".join(_names(file))
         raise BadInput(f"--hub {hub}: the Hub has no labels for task {task.name}; give --data FOLDER with {wanted}")
-    rows = _load_hub(hub, task.hub, file.split)
+    rows = load_hub(hub, task.hub, file.split)
     names = getattr(rows.features.get("label"), "names", None) or ()
     named = ((f"{where}, row {i}", f"{file.split}:{i}", _with_name(row, names)) for i, row in enumerate(rows))
     return _examples(task, named, where, bad)
-
-
-def _load_hub(hub: str, config: str, split: str) -> Any:
-    """A data set of the Hub or of its cache; the library's errors are of many kinds, so all are caught."""
-    try:
-        load: Callable[..., Any] = importlib.import_module("datasets").load_dataset
-    except ImportError:
-        raise missing_extra("datasets", "hub") from None
-    try:
-        return load(hub, config, split=split)
-    except Exception as error:
-        reason = shorten(str(error), 200)
-        raise BadInput(f"--hub {hub}: cannot load {config}, split {split}: {type(error).__name__} {reason}") from error
 
 
 def _with_name(row: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:

@@ -93,8 +93,10 @@ def answer_texts(decoded: Sequence[Decoded], examples: Sequence[Example], thresh
     return answers
 
 
-def n_best(decoded: Decoded, context: str, threshold: float | None, count: int) -> list[dict[str, object]]:
-    """Candidates with probabilities: softmax over their scores and, with a threshold, the null score.
+def n_best(
+    decoded: Decoded, context: str, threshold: float | None, count: int, temperature: float = 1.0
+) -> list[dict[str, object]]:
+    """Candidates with probabilities: softmax over their scores / T and, with a threshold, the null score / T.
 
     The null score enters lowered by the threshold, so that "no answer" is the likeliest entry
     exactly when the threshold says so.
@@ -102,7 +104,7 @@ def n_best(decoded: Decoded, context: str, threshold: float | None, count: int) 
     told = threshold is not None or not decoded.candidates
     entries = _with_nothing(decoded, threshold or 0.0) if told else list(decoded.candidates)
     scores = np.array([one.score for one in entries])
-    weights = np.exp(scores - scores.max())
+    weights = np.exp((scores - scores.max()) / temperature)
     shares = (weights / weights.sum()).tolist()
     return [
         {"answer": context[one.start : one.end], "score": share, "start": one.start, "end": one.end}

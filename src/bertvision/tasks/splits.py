@@ -11,18 +11,22 @@ from bertvision.tasks.options import check_whole
 
 
 def make_splits(
-    train: Sequence[Example], dev: Sequence[Example] | None, *, stratify: bool, limit: int | None = None
+    train: Sequence[Example], dev: Sequence[Example] | None, *, stratify: bool, limit: int | None = None, seed: int = 0
 ) -> dict[str, tuple[Example, ...]]:
     """Train, inner and dev out of what was read.
 
-    Without dev examples, a tenth of the groups is cut off for dev before anything else. ``limit``
-    then leaves at most that many examples for dev, and as many for train and inner together.
+    Without dev examples, a tenth of the groups is cut off for dev before anything else, another tenth
+    for every ``seed``. ``limit`` then leaves at most that many examples for dev, and as many for train
+    and inner together.
     """
     if limit is not None:
         check_whole("limit", limit, 1)
+    check_whole("split_seed", seed, 0)
     rows = len(train)
     if dev is None:
-        train, dev = cut_inner(train, stratify, salt="dev")
+        train, dev = cut_inner(train, stratify, salt=f"dev{seed}" if seed else "dev")
+    elif seed:
+        raise BadInput("--split-seed says which rows are cut off train for dev; there is a dev already: leave one out")
     fit, inner = cut_inner(_spread(train, limit), stratify)
     splits = {"train": fit, "inner": inner, "dev": _spread(dev, limit)}
     for split in SPLITS:

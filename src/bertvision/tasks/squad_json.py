@@ -16,7 +16,8 @@ from bertvision.convert import distinct_keys
 from bertvision.errors import BadInput, shorten
 from bertvision.records import Answer, Example
 from bertvision.tasks.base import BadRow, BadRows
-from bertvision.tasks.files import is_unicode, open_file
+from bertvision.tasks.encodings import open_file
+from bertvision.tasks.files import is_unicode
 
 
 @dataclass(frozen=True)

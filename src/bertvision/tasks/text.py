@@ -1,32 +1,30 @@
-"""The ``text`` task: a user's own table of texts, or pairs of texts, with a label or a number."""
+"""The ``text`` task: a user's own table of texts, or pairs of texts, with a label, several, or a number."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from pathlib import Path
 
 from bertvision.errors import BadInput, shorten
-from bertvision.records import Example
+from bertvision.records import Example, Kind
 from bertvision.tasks.base import TASKS, BadRow, BadRows, Task
+from bertvision.tasks.cells import is_number, read_cell
 from bertvision.tasks.columns import Columns, Wanted, choose_columns
-from bertvision.tasks.files import Row, is_unicode, read_table
-from bertvision.tasks.options import PathsLike, as_paths, check_whole
+from bertvision.tasks.files import Row
+from bertvision.tasks.label_sets import Written, find_separator, read_labels, split_labels
+from bertvision.tasks.options import check_whole
 from bertvision.tasks.splits import make_splits
+from bertvision.tasks.tables import Table, Tabular, find_tables
+
+KINDS: Mapping[str, Kind] = {"classify": "classify", "multilabel": "multilabel", "regress": "regress"}
+METRICS = {"classify": "accuracy", "multilabel": "f1_micro", "regress": "spearmanr"}
 
 MOST_NUMBER_CLASSES = 20
 """Whole numbers with more distinct values than this are taken for amounts, not for names of classes."""
 
-LARGEST_VALUE = 1e100
-"""What is beyond this is no measurement, and its square would overflow."""
-
 PEEKED_ROWS = 100
 """Rows whose keys are taken for the columns of a JSON-lines file; in other tables one row has them all."""
-
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,42 +33,48 @@ class Labelled:
 
     where: str
     example: Example
-    label: str
+    label: Written
 
 
 @TASKS.register("text")
 def load_text(
-    train: PathsLike,
-    dev: PathsLike | None = None,
+    train: Tabular | None = None,
+    dev: Tabular | None = None,
     *,
+    hub: str | None = None,
     text_column: str | None = None,
     pair_column: str | None = None,
-    label_column: str | None = None,
+    label_column: str | Sequence[str] | None = None,
+    label_separator: str | None = None,
     kind: str | None = None,
     encoding: str | None = None,
+    split_seed: int = 0,
     limit: int | None = None,
     skip_bad: bool = False,
     max_length: int = 256,
 ) -> Task:
-    """CSV, TSV or JSON-lines files as a task; columns and kind are guessed where that leaves no doubt.
+    """CSV, TSV, JSON lines, Parquet, pandas or a data set of the Hub; labels, sets of labels or numbers.
 
-    Without ``dev``, a tenth of the rows is cut off for it. ``limit`` takes that many training rows,
-    spread over all files by a hash, and leaves at most as many for dev.
+    Columns and kind are guessed where that leaves no doubt; ``multilabel`` is asked for, or follows
+    from several label columns. Without ``dev``, a tenth of the rows is cut off for it, another tenth
+    for every ``split_seed``. ``limit`` takes that many training rows, spread over all files by a
+    hash, and leaves at most as many for dev.
     """
     check_whole("max_length", max_length, 1)
-    if kind not in (None, "classify", "regress"):
-        raise BadInput(f"--kind: got {shorten(kind)}, expected classify or regress")
-    bad, wanted = BadRows(skip_bad), Wanted(text_column, pair_column, label_column)
-    files = _name_files(as_paths("train", train), () if dev is None else as_paths("dev", dev))
-    rows = _read_files(files, wanted, bad, encoding)
-    classify = (kind or _guess_kind(rows["train"])) == "classify"
-    labels = _label_names(rows["train"]) if classify else ()
-    examples = {split: _read_labels(split, found, labels, bad) for split, found in rows.items()}
+    label, more = _label_columns(label_column)
+    kind = _check_kind(kind, bool(more), label_separator)
+    bad, wanted = BadRows(skip_bad), Wanted(text_column, pair_column, label, more)
+    rows = _read_tables(find_tables(train, dev, hub, encoding), wanted, bad, kind == "multilabel")
+    known = KINDS[kind or _guess_kind(rows["train"])]
+    rows = _split_sets(rows, label_separator) if known == "multilabel" else rows
+    labels = _label_names(rows["train"], known, (label, *more) if label and more else ())
+    found = {split: _read_labels(split, part, labels, bad) for split, part in rows.items()}
+    stratify = known != "regress"
     return Task(
         name="text",
-        kind="classify" if classify else "regress",
-        splits=make_splits(examples["train"], examples.get("dev"), stratify=classify, limit=limit),
-        metric="accuracy" if classify else "spearmanr",
+        kind=known,
+        splits=make_splits(found["train"], found.get("dev"), stratify=stratify, limit=limit, seed=split_seed),
+        metric=METRICS[known],
         labels=labels,
         max_length=max_length,
         overlap=0,
@@ -78,64 +82,59 @@ def load_text(
     )
 
 
-def _name_files(train: Sequence[Path], dev: Sequence[Path]) -> dict[str, tuple[str, Path]]:
-    """(split, file) by the name that ids begin with: the stem, numbered if another file has the same."""
-    named: dict[str, tuple[str, Path]] = {}
-    seen: set[Path] = set()
-    for split, path in [*(("train", path) for path in train), *(("dev", path) for path in dev)]:
-        if path.resolve() in seen:
-            raise BadInput(f"{path}: given twice; dev must be other rows than train, or left out to be cut off train")
-        seen.add(path.resolve())
-        names = chain([path.stem], (f"{path.stem}-{number}" for number in range(2, len(named) + 3)))
-        named[next(name for name in names if name not in named)] = (split, path)
-    return named
+def _label_columns(given: str | Sequence[str] | None) -> tuple[str | None, tuple[str, ...]]:
+    """The label's column, and the further ones where each label has its own."""
+    names = [given] if isinstance(given, str) else list(given or ())
+    return (names[0], tuple(names[1:])) if names else (None, ())
 
 
-def _read_files(
-    files: Mapping[str, tuple[str, Path]], wanted: Wanted, bad: BadRows, encoding: str | None
-) -> dict[str, list[Labelled]]:
-    """Rows by split; columns that were guessed in one file are the columns of those after it."""
+def _check_kind(kind: str | None, several: bool, separator: str | None) -> str | None:
+    if kind not in (None, *KINDS):
+        raise BadInput(f"--kind: got {shorten(kind)}, expected classify, multilabel or regress")
+    if several and kind not in (None, "multilabel"):
+        raise BadInput(f"--label-column: got several columns, which are for --kind multilabel; --kind is {kind}")
+    kind = "multilabel" if several else kind
+    if separator is not None and (kind != "multilabel" or several or not separator):
+        raise BadInput("--label-separator is for --kind multilabel with all labels of a text in one cell")
+    return kind
+
+
+def _read_tables(tables: Sequence[Table], wanted: Wanted, bad: BadRows, sets: bool) -> dict[str, list[Labelled]]:
+    """Rows by split; columns that were guessed in one table are the columns of those after it."""
     rows: dict[str, list[Labelled]] = {}
-    for name, (split, path) in files.items():
-        table = read_table(path, bad, encoding)
-        peeked = list(islice(table, PEEKED_ROWS))
-        rows.setdefault(split, [])
+    for table in tables:
+        found = table.read(bad)
+        peeked = list(islice(found, PEEKED_ROWS))
+        rows.setdefault(table.split, [])
         if peeked:
             there = list(dict.fromkeys(key for _, row in peeked for key in row))
-            columns = choose_columns(there, wanted, path)
-            wanted = Wanted(columns.text, columns.pair, columns.label)
-            rows[split] += _labelled(chain(peeked, table), path, name, columns, bad)
+            columns = choose_columns(there, wanted, table.where)
+            wanted = Wanted(columns.text, columns.pair, columns.label, columns.more)
+            rows[table.split] += _labelled(chain(peeked, found), table, columns, bad, sets)
     return rows
 
 
-def _labelled(rows: Iterable[Row], path: Path, name: str, columns: Columns, bad: BadRows) -> Iterator[Labelled]:
+def _labelled(rows: Iterable[Row], table: Table, columns: Columns, bad: BadRows, sets: bool) -> Iterator[Labelled]:
     for number, row in rows:
-        where = f"{path}, line {number}"
+        where = table.place(number)
         with bad.row(where):
-            text = _cell(row, columns.text, "text")
-            pair = _cell(row, columns.pair, "pair") if columns.pair else None
-            label = _cell(row, columns.label, "label")
-            yield Labelled(where, Example(f"{name}:{number}", text, pair), label)
+            text = read_cell(row, columns.text, "text")
+            pair = read_cell(row, columns.pair, "pair") if columns.pair else None
+            label = read_labels(row, columns) if sets else _read_label(row, columns.label)
+            yield Labelled(where, Example(f"{table.name}:{number}", text, pair), label)
 
 
-def _cell(row: Mapping[str, object], column: str, what: str) -> str:
-    """The text of a cell without outer blanks; in JSON it may be a number, true or false."""
-    value = row.get(column)
-    if isinstance(value, dict | list):
-        raise BadRow("wrong type", f"column {column!r}: got {shorten(value)}, expected text or a number")
-    if isinstance(value, bool):
-        return str(value).lower()
-    blank = value is None or (isinstance(value, float) and math.isnan(value))  # NaN is how tables write nothing
-    text = "" if blank else str(value).strip()
-    if not text:
-        raise BadRow(f"missing {what}", f"column {column!r} is blank; fill it in or delete the row")
-    if not is_unicode(text):
-        raise BadRow("broken character", f"column {column!r}: got half a surrogate pair, expected Unicode text")
-    return text
+def _read_label(row: Mapping[str, object], column: str) -> str:
+    if isinstance(row.get(column), list | tuple):
+        detail = f"column {column!r}: got {shorten(row[column])}, expected one label (or give --kind multilabel)"
+        raise BadRow("wrong type", detail)
+    return read_cell(row, column, "label")
 
 
-def _is_number(label: str) -> bool:
-    return bool(_NUMBER.match(label)) and abs(float(label)) < LARGEST_VALUE
+def _split_sets(rows: Mapping[str, list[Labelled]], separator: str | None) -> dict[str, list[Labelled]]:
+    """Cells of several labels split at the separator given, or at the one that train has."""
+    used = separator or find_separator(row.label for row in rows["train"])
+    return {split: [replace(row, label=split_labels(row.label, used)) for row in part] for split, part in rows.items()}
 
 
 def _guess_kind(rows: Sequence[Labelled]) -> str:
@@ -143,42 +142,52 @@ def _guess_kind(rows: Sequence[Labelled]) -> str:
 
     A column in which most rows have a value of their own, and not all are numbers, is neither.
     """
-    values = {row.label for row in rows}
-    words = [value for value in values if not _is_number(value)]
+    values = {str(row.label) for row in rows}
+    words = [value for value in values if not is_number(value)]
     if not words:
         whole = all(float(value).is_integer() for value in values)
         return "classify" if whole and len(values) <= MOST_NUMBER_CLASSES else "regress"
     if len(values) > max(MOST_NUMBER_CLASSES, len(rows) / 2):
         raise BadInput(
             f"{len(values)} different labels in {len(rows)} rows, e.g. {shorten(min(words))}: neither classes nor "
-            "numbers throughout; give another --label-column, or --kind classify or regress"
+            "numbers throughout; give another --label-column, or --kind classify, multilabel or regress"
         )
     return "classify"
 
 
-def _label_names(rows: Sequence[Labelled]) -> tuple[str, ...]:
-    """The classes in order: numbers by size, else by name."""
-    names = {row.label for row in rows}
-    if len(names) == 1:
+def _label_names(rows: Sequence[Labelled], kind: Kind, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels in order: as the columns were given, else numbers by size, else by name; none for values."""
+    if columns or kind == "regress":
+        return columns
+    names = {name for row in rows for name in (row.label if isinstance(row.label, tuple) else (row.label,))}
+    if len(names) == 1 and kind == "classify":
         raise BadInput(f"all {len(rows)} training rows are labelled {shorten(min(names))}; expected at least 2 classes")
-    numbers = all(_is_number(name) for name in names)
+    if len(names) < 2 and kind == "multilabel":
+        found = shorten(min(names)) if names else "none"
+        raise BadInput(f"the training rows hold {found} as label; --kind multilabel expects at least 2 labels")
+    numbers = all(is_number(name) for name in names)
     return tuple(sorted(names, key=lambda name: (float(name) if numbers else 0.0, name)))
 
 
 def _read_labels(split: str, rows: Sequence[Labelled], labels: Sequence[str], bad: BadRows) -> list[Example]:
-    """The examples with their labels as numbers: the place among ``labels`` or, without those, the value."""
-    places = {label: float(place) for place, label in enumerate(labels)}
+    """The examples with their labels as numbers: places among ``labels`` or, without those, the value."""
+    places = {label: place for place, label in enumerate(labels)}
     examples = []
     for row in rows:
         with bad.row(row.where):
-            label = _place(row.label, places) if places else _value(row.label)
-            examples.append(replace(row.example, label=label))
+            examples.append(_with_label(row.example, row.label, places))
     if not examples:
-        raise BadInput(f"no row of the {split} files can be used; {bad}")
+        raise BadInput(f"no row of the {split} data can be used; {bad}")
     return examples
 
 
-def _place(label: str, places: Mapping[str, float]) -> float:
+def _with_label(example: Example, label: Written, places: Mapping[str, int]) -> Example:
+    if isinstance(label, tuple):
+        return replace(example, labels=tuple(sorted(_place(one, places) for one in label)))
+    return replace(example, label=float(_place(label, places)) if places else _value(label))
+
+
+def _place(label: str, places: Mapping[str, int]) -> int:
     if label not in places:
         known = shorten(list(places), 200)
         raise BadRow("unknown label", f"got {shorten(label)}, expected one that the training rows have: {known}")
@@ -186,6 +195,6 @@ def _place(label: str, places: Mapping[str, float]) -> float:
 
 
 def _value(label: str) -> float:
-    if not _is_number(label):
+    if not is_number(label):
         raise BadRow("not a number", f"got {shorten(label)}, expected a number as label (or give --kind classify)")
     return float(label)

@@ -35,19 +35,29 @@ Target = Callable[[Example, NDArray[np.int32], int], tuple[float, ...]]
 
 
 def make_windows(
-    examples: Sequence[Example], tokenizer: Tokenizer, kind: Kind, max_length: int, overlap: int, bad: BadRows
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    kind: Kind,
+    max_length: int,
+    overlap: int,
+    bad: BadRows,
+    labels: int = 1,
 ) -> list[Window]:
-    """All windows of the examples, in order; examples that cannot be asked are bad rows."""
+    """All windows of the examples, in order; examples that cannot be asked are bad rows.
+
+    ``labels`` is how many there are, where an example may have any number of them.
+    """
     cls_id = getattr(tokenizer, "cls_token_id", None)
     if cls_id is None or not getattr(tokenizer, "is_fast", False):
         raise BadInput("this encoder's tokenizer has no CLS token or no fast version; choose a BERT-like encoder")
     _check_length(examples, tokenizer, kind, max_length, overlap)
     overlapping = partial(_overlapping_windows, target=_span_target if kind == "span" else _label_target)
+    single = partial(_text_windows, labels=labels if kind == "multilabel" else None)
     windows: list[Window] = []
     for first in range(0, len(examples), CHUNK):
         chunk = list(enumerate(examples[first : first + CHUNK], first))
         for several, part in groupby(chunk, lambda item: _is_overlapping(item[1], kind, overlap)):
-            cut = overlapping if several else _text_windows
+            cut = overlapping if several else single
             windows.extend(cut(list(part), tokenizer, max_length, overlap, bad))
     return windows
 
@@ -67,7 +77,12 @@ def _check_length(examples: Sequence[Example], tokenizer: Tokenizer, kind: Kind,
 
 
 def _text_windows(
-    chunk: Sequence[tuple[int, Example]], tokenizer: Tokenizer, max_length: int, overlap: int, bad: BadRows
+    chunk: Sequence[tuple[int, Example]],
+    tokenizer: Tokenizer,
+    max_length: int,
+    overlap: int,
+    bad: BadRows,
+    labels: int | None,
 ) -> Iterator[Window]:
     """One window per text or pair; what is too long is cut, the longer text of a pair first."""
     # Texts alone and pairs are encoded apart: an empty second text is one special token more than none.
@@ -78,7 +93,7 @@ def _text_windows(
     for index, example in chunk:
         encoding = next(one if example.pair is None else two)
         nowhere = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
-        target = (float("nan") if example.label is None else float(example.label),)
+        target = _one_target(example) if labels is None else _set_target(example, labels)
         yield _window(index, encoding, nowhere, tokenizer.cls_token_id, target)
 
 
@@ -147,6 +162,18 @@ def _with_marks(context: str, end: int) -> int:
     while end < len(context) and not context[end].isascii() and unicodedata.category(context[end]) == "Mn":
         end += 1
     return end
+
+
+def _one_target(example: Example) -> tuple[float, ...]:
+    """The label or value; an example that is only asked about has none."""
+    return (float("nan") if example.label is None else float(example.label),)
+
+
+def _set_target(example: Example, labels: int) -> tuple[float, ...]:
+    """1 for each label that the example has, 0 for the others."""
+    if example.labels is None:
+        return (float("nan"),) * labels
+    return tuple(float(label in example.labels) for label in range(labels))
 
 
 def _span_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, ...]:

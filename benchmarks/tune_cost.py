@@ -1,0 +1,146 @@
+"""What a tuning step costs with layers frozen, against the full step: ratios, taken in turns in one run.
+
+python benchmarks/tune_cost.py [--layers 12] [--width 384] [--rounds 7]
+
+A random BERT of that shape on random tokens; `minilm` from the store beside it. Writes
+results/tune_cost.csv: a row per method with the median ratio to the full step, and what of the encoder
+it trains. One extraction pass over the same tokens is a row too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+import bertvision as bv
+from bertvision.config import TuneConfig
+from bertvision.encoder.hidden import collate, hidden_states
+from bertvision.encoder.load import Encoder
+from bertvision.encoder.tail import started_at
+from bertvision.heads.base import build_head
+from bertvision.records import Shape, Window
+from bertvision.runtime import Timer, seeded
+from bertvision.steps.prefix import Begun, PrefixTuning
+from bertvision.steps.tuning import Tuning
+from rows import Rows
+
+BATCH, TOKENS = 16, 128
+
+
+def main() -> None:
+    options = _options()
+    random = _random_encoder(options.layers, options.width)
+    rows = Rows(Path("results/tune_cost.csv"), ("encoder", "method"))
+    for name, encoder in ((f"random {options.layers}x{options.width}", random), ("minilm", bv.load_encoder("minilm"))):
+        depth = encoder.layers - 1
+        for method, ratio, trained in _ratios(encoder, options.rounds):
+            if not rows.has(encoder=name, method=method):
+                rows.add(
+                    {"encoder": name, "method": method, "layers": depth, "ratio": round(ratio, 3), "trained": trained}
+                )
+            print(f"{name:>16}  {method:<38} {ratio:.3f} of a full step, {trained:,} trained", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=384)
+    parser.add_argument("--rounds", type=int, default=7)
+    return parser.parse_args()
+
+
+def _random_encoder(layers: int, width: int) -> Encoder:
+    config = transformers.BertConfig(
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=width // 32, intermediate_size=4 * width
+    )
+    with seeded(0):
+        model = transformers.BertModel(config)
+    return Encoder(f"random {layers}x{width}", model, bv.load_encoder("minilm").tokenizer)
+
+
+def _ratios(encoder: Encoder, rounds: int) -> list[tuple[str, float, int]]:
+    """Every way of stepping in turns, so that a busy machine slows all alike; each round's ratio to its full step."""
+    depth = encoder.layers - 1
+    methods = ["full", f"freeze:k={depth}", f"freeze:k={depth},norms=false", f"freeze:k={depth - 3},norms=false"]
+    methods += [f"freeze:k={depth - 1},norms=false"]
+    seconds: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        ways = {method: stack.enter_context(_stepping(encoder, method)) for method in methods}
+        ways[f"freeze:k={depth - 1},norms=false from store"] = stack.enter_context(_from_store(encoder, depth - 1))
+        ways["extraction pass"] = stack.enter_context(_extraction(encoder))
+        for turn in range(rounds + 1):
+            for name, (step, _) in ways.items():
+                timer = Timer()
+                step()
+                if turn:  # the first makes buffers and optimiser states
+                    seconds.setdefault(name, []).append(timer.seconds)
+        full = seconds["full"]
+        return [
+            (name, median(a / b for a, b in zip(seconds[name], full, strict=True)), trained)
+            for name, (_, trained) in ways.items()
+        ]
+
+
+Way = tuple[Callable[[], Any], int]
+
+
+def _windows() -> list[Window]:
+    draw = np.random.default_rng(0)
+    return [
+        Window(
+            i,
+            draw.integers(1000, 20000, TOKENS).astype(np.int32),
+            np.zeros(TOKENS, np.uint8),
+            np.zeros((TOKENS, 2), np.int32),
+            0,
+            (3.0, 5.0),
+        )
+        for i in range(BATCH)
+    ]
+
+
+def _head(encoder: Encoder) -> Any:
+    return build_head("probe:layers=last1", Shape(encoder.layers, encoder.width, TOKENS, 2, "span"))
+
+
+@contextmanager
+def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
+    config = TuneConfig(method=method, lr=1e-5, batch=BATCH)
+    tuning = Tuning(encoder.copy(), _head(encoder), config, 1000, torch.device("cpu"))
+    windows = _windows()
+    yield (lambda: tuning.advance(windows)), tuning.trained
+
+
+@contextmanager
+def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
+    copy, windows = encoder.copy(), _windows()
+    config = TuneConfig(method=f"freeze:k={k},norms=false", lr=1e-5, batch=BATCH)
+    with torch.inference_mode():
+        states = hidden_states(copy.model.eval(), collate(windows, 0, torch.device("cpu")), (k,)).layers[0].half()
+    batch = [Begun(window, state) for window, state in zip(windows, states.clone(), strict=True)]
+    with started_at(copy.model, k) as feed:
+        tuning = PrefixTuning(copy, _head(encoder), config, 1000, torch.device("cpu"), below=k, feed=feed)
+        yield (lambda: tuning.advance(batch)), tuning.trained
+
+
+@contextmanager
+def _extraction(encoder: Encoder) -> Iterator[Way]:
+    model, batch = encoder.copy().model.eval(), collate(_windows(), 0, torch.device("cpu"))
+
+    def run() -> None:
+        with torch.inference_mode():
+            hidden_states(model, batch, range(encoder.layers))
+
+    yield run, 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""How much of the encoder is needed: one head over states 0..k for every k, and a model cut where that is enough.
+
+All layers are at hand, so one pass over the states fits them all. Where to cut is chosen on ``inner``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from bertvision.conclude import run_states
+from bertvision.config import FitConfig
+from bertvision.encoder.cut import cut_encoder
+from bertvision.encoder.hidden import collate, hidden_states
+from bertvision.encoder.load import RECORD, Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.heads.base import build_head, canonical_spec
+from bertvision.model import Model
+from bertvision.pipeline import fit_into
+from bertvision.records import Window
+from bertvision.registry import Spec, parse_spec
+from bertvision.report.line_plot import line_picture, write_picture
+from bertvision.runtime import say, write_json
+from bertvision.steps.fitted import FittedHead
+from bertvision.steps.inputs import encoder_hash, split_windows
+from bertvision.steps.judge import Judged, judge_predictions
+from bertvision.steps.live import states_task
+from bertvision.steps.predict import predict
+from bertvision.store.split import States
+from bertvision.tasks.base import Task
+
+TIMED_WINDOWS = 16
+"""Of the longest of dev, on which the speed is measured."""
+
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Depth:
+    """A head over states 0..depth, all its seeds."""
+
+    depth: int
+    judged: tuple[Judged, ...]
+    fitted: tuple[FittedHead, ...]
+
+    def mean(self, metric: str, inner: bool) -> float:
+        verdicts = [one.inner if inner else one.verdict for one in self.judged]
+        return fmean(verdict.scores[metric] for verdict in verdicts if verdict is not None)
+
+
+def depth_frontier(
+    folder: Path, head: str, seeds: Sequence[int], config: FitConfig, within: float | None = None
+) -> dict[str, Any]:
+    """Score by depth, in ``RUN/depth``; with ``within`` a model cut at the least depth that close to the best."""
+    states = run_states(folder)
+    task, spec, out = states_task(states), canonical_spec(head), folder / "depth"
+    frontier = _fitted_depths(out, states, task, spec, seeds, config)
+    chosen = None if within is None else choose_depth([d.mean(task.metric, True) for d in frontier], within)
+    document: dict[str, Any] = {
+        "task": task.name,
+        "metric": task.metric,
+        "head": spec,
+        "seeds": list(seeds),
+        "rows": [_row(one, task.metric) for one in frontier],
+        "within": within,
+        "chosen": chosen,
+    }
+    if chosen is not None:
+        document["cut"] = _save_cut(folder, states, task, frontier[chosen])
+    write_json(out / "depth.json", document)
+    write_picture(depth_picture(document), out / "depth.svg")
+    return document
+
+
+def choose_depth(inner: Sequence[float], within: float) -> int:
+    """The least depth whose score on inner is at most ``within`` below the best."""
+    return next(depth for depth, score in enumerate(inner) if score >= max(inner) - within)
+
+
+def depth_picture(document: dict[str, Any]) -> Any:
+    series = {
+        "dev": [(row["depth"], row["dev"]) for row in document["rows"]],
+        "inner": [(row["depth"], row["inner"]) for row in document["rows"]],
+    }
+    return line_picture(series, "encoder layers used", document["metric"])
+
+
+def _fitted_depths(
+    out: Path, states: States, task: Task, spec: str, seeds: Sequence[int], config: FitConfig
+) -> list[Depth]:
+    if states.layers != tuple(range(states.layers[-1] + 1)):
+        raise BadInput(f"depths need the states 0, 1, ... without gaps; here are {states.layers}: extract all of them")
+    specs = [_over_first(spec, depth) for depth in range(len(states.layers))]
+    fitted = fit_into(out, states, specs, seeds, config)
+    judged = [judge_predictions(task, one) for one in predict(fitted, states["dev"])]
+    pairs = list(zip(fitted, judged, strict=True))
+    return [
+        Depth(depth, tuple(j for f, j in pairs if f.spec == one), tuple(f for f, _ in pairs if f.spec == one))
+        for depth, one in enumerate(specs)
+    ]
+
+
+def _over_first(spec: str, depth: int) -> str:
+    parsed = parse_spec(spec)
+    if "layers" in parsed.options:
+        raise BadInput(f"head {spec}: depths choose the layers themselves; leave layers= out")
+    return canonical_spec(str(Spec(parsed.name, {**parsed.options, "layers": f"first{depth + 1}"})))
+
+
+def _row(one: Depth, metric: str) -> dict[str, Any]:
+    return {
+        "depth": one.depth,
+        "dev": one.mean(metric, False),
+        "inner": one.mean(metric, True),
+        "dev_by_seed": [judged.verdict.scores[metric] for judged in one.judged],
+        "parameters": one.fitted[0].parameters,
+    }
+
+
+def _save_cut(folder: Path, states: States, task: Task, one: Depth) -> dict[str, Any]:
+    """A model whose encoder ends at the chosen depth, in ``RUN/depth/model``, and how much faster that is."""
+    place = folder / "encoder"
+    if not (place / RECORD).exists():
+        raise BadInput(f"there is no encoder in {place}, so there is nothing to cut; leave --within out")
+    encoder = load_encoder(str(place))
+    if encoder_hash(encoder) != states.manifest["fingerprint"]["encoder"]:
+        raise BadInput(f"{place} is not the encoder that the states came from; extract again")
+    short = cut_encoder(encoder, max(1, one.depth))
+    best = max(zip(one.fitted, one.judged, strict=True), key=lambda pair: pair[1].choice_score(task.metric))[0]
+    target = folder / "depth" / "model"
+    Model(short, _recut(best, one.depth), task).save_pretrained(target)
+    seconds = _interleaved(encoder, short, split_windows(task, "dev", encoder))
+    say(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds[1] / seconds[0]:.2f} of the time")
+    return {
+        "model": str(target),
+        "layers": short.layers - 1,
+        "of": encoder.layers - 1,
+        "parameters": short.parameters,
+        "whole_parameters": encoder.parameters,
+        "time_ratio": seconds[1] / seconds[0],
+    }
+
+
+def _recut(fitted: FittedHead, depth: int) -> FittedHead:
+    """The same head over all the states of the cut encoder, instead of over the first of the whole one's."""
+    parsed = parse_spec(fitted.spec)
+    spec = Spec(parsed.name, {key: value for key, value in parsed.options.items() if key != "layers"})
+    head = build_head(spec, replace(fitted.head.shape, layers=depth + 1))
+    head.load_state_dict(fitted.head.state_dict())
+    return replace(fitted, spec=head.spec, head=head.eval(), states=tuple(range(depth + 1)))
+
+
+def _interleaved(whole: Encoder, short: Encoder, windows: Sequence[Window]) -> tuple[float, float]:
+    """Seconds of both over the same windows, taken in turns, medians: a busy machine slows both alike."""
+    import torch
+
+    taken: dict[str, list[float]] = {"whole": [], "short": []}
+    batch = collate(sorted(windows, key=len)[-TIMED_WINDOWS:], whole.tokenizer.pad_token_id, torch.device("cpu"))
+    with torch.inference_mode():
+        for _ in range(ROUNDS):
+            for name, encoder in (("whole", whole), ("short", short)):
+                start = time.perf_counter()
+                hidden_states(encoder.model.cpu(), batch, (encoder.layers - 1,))
+                taken[name].append(time.perf_counter() - start)
+    return median(taken["whole"]), median(taken["short"])

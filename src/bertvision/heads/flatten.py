@@ -1,0 +1,46 @@
+"""Every token of every layer compressed and laid end to end: the head of the GLUE experiments."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.errors import BadInput
+from bertvision.heads.base import HEADS, LAYERS_ONLY, Body
+from bertvision.records import Shape
+
+
+@HEADS.register("flatten")
+class Flatten(Body):
+    """sum_t sum_l W_tl gelu(D h_tl + d) + b: weights of their own for each place in the text.
+
+    H*a + a + T*a*L*o + o parameters with T the longest window. Starts as torch starts linear layers, and
+    GELU is the exact one, as in the original. Unlike there, padding counts as nothing.
+    """
+
+    pointwise = False
+    spans = False
+    common = LAYERS_ONLY
+    variants = ("size=16", "size=128")
+    shown = ("size",)
+    source = "BERTVision repository, AP_GLUE"
+
+    def __init__(self, shape: Shape, size: int = 16) -> None:
+        super().__init__()
+        if size < 1:
+            raise BadInput(f"head flatten: size={size}, expected at least 1")
+        self.tokens = shape.tokens
+        self.down = nn.Linear(shape.width, size)
+        self.dense = nn.Linear(shape.tokens * shape.layers * size, shape.outputs)
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        tokens = min(hidden.shape[1], self.tokens)
+        self._check_length(mask)
+        small = F.gelu(self.down(hidden[:, :tokens]))  # (batch, tokens, layers, size)
+        flat = (small * mask[:, :tokens, None, None]).flatten(1)  # (batch, tokens * layers * size)
+        return F.linear(flat, self.dense.weight[:, : flat.shape[1]], self.dense.bias)  # (batch, outputs)
+
+    def _check_length(self, mask: Tensor) -> None:
+        if mask.shape[1] > self.tokens and bool(torch.any(mask[:, self.tokens :])):
+            raise BadInput(f"head flatten was made for texts of at most {self.tokens} tokens; these are longer")

@@ -1,0 +1,60 @@
+"""Pooling over layers first, then one down-projection: compress at the price of a single layer."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.compress import down_projection
+from bertvision.heads.pool import LayerPool
+from bertvision.records import Shape
+
+
+class CompressedPool(nn.Module):
+    """gelu(D pool(h_1 .. h_L) + d): (..., layers, width) -> (..., size). The front of several heads."""
+
+    def __init__(self, shape: Shape, size: int, pool: str = "learned") -> None:
+        super().__init__()
+        self.pool = LayerPool(shape.layers, pool)
+        self.down = down_projection(shape.width, size)
+
+    def forward(self, states: Tensor) -> Tensor:
+        return F.gelu(self.down(self.pool(states)), approximate="tanh")
+
+
+@HEADS.register("pool-compress")
+class PoolCompress(Body):
+    """W gelu(D p + d) (+ skip: V h_L) + b with p the learned pool or the mean of all layers.
+
+    Skip puts the last layer's state beside the compressed one. H*a + a + o*a + o parameters, a learned
+    pool + L + 1, skip + o*H: one projection a token instead of one a layer, so L times cheaper than
+    ``compress``.
+    """
+
+    variants = (
+        "size=386",
+        "size=386,skip=true",
+        "size=386,pool=mean,skip=true",
+        "size=386,skip=true,pooled=true",
+        "size=386,pool=mean,skip=true,pooled=true",
+    )
+    shown = ("size",)
+    source = "Jiang, Benge, King: BERTVision, pooling then adapter"
+
+    def __init__(self, shape: Shape, size: int = 386, pool: str = "learned", skip: bool = False) -> None:
+        super().__init__()
+        self.front = CompressedPool(shape, size, pool)
+        self.dense = glorot(nn.Linear(size + shape.width * skip, shape.outputs))
+        self.skip = skip
+
+    def forward(self, states: Tensor) -> Tensor:
+        small = self.front(states)  # (..., size)
+        if not self.skip:
+            return F.linear(small, self.dense.weight, self.dense.bias)
+        # W [small; last] as two products: the wide concatenation is never made.
+        on_small, on_last = self.dense.weight.split([small.shape[-1], states.shape[-1]], dim=1)
+        return F.linear(small, on_small, self.dense.bias) + F.linear(states[..., -1, :], on_last)
+
+    def layer_weights(self) -> Tensor | None:
+        return self.front.pool.shares()

@@ -1,0 +1,89 @@
+"""Xception over tokens: separable convolutions with shortcuts, the length kept."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.errors import BadInput
+from bertvision.heads.base import BY_MEAN, HEADS, Body, glorot
+from bertvision.heads.over_tokens import OverTokens
+from bertvision.heads.pool_compress import CompressedPool
+from bertvision.records import Shape
+
+
+class Separable(nn.Module):
+    """Depthwise kernel of three tokens, then a mix of channels, then layer norm; 3 c + c d + 2 d parameters."""
+
+    def __init__(self, channels: int, out: int) -> None:
+        super().__init__()
+        self.depth = OverTokens(channels, channels, 3, groups=channels)
+        self.mix = nn.Linear(channels, out, bias=False)
+        self.norm = nn.LayerNorm(out)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return cast(Tensor, self.norm(self.mix(self.depth(x, mask))))
+
+
+class Entry(nn.Module):
+    """Two separable convolutions with a one-token shortcut to the new width."""
+
+    def __init__(self, channels: int, out: int) -> None:
+        super().__init__()
+        self.first, self.second = Separable(channels, out), Separable(out, out)
+        self.shortcut, self.norm = nn.Linear(channels, out, bias=False), nn.LayerNorm(out)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        deep = self.second(F.relu(self.first(x, mask)), mask)  # (batch, tokens, out)
+        return cast(Tensor, deep + self.norm(self.shortcut(x)))
+
+
+class Middle(nn.Module):
+    """x + three times (ReLU, separable convolution)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(Separable(channels, channels) for _ in range(3))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        deep = x
+        for step in self.steps:
+            deep = step(F.relu(deep), mask)
+        return x + deep
+
+
+@HEADS.register("text-xception")
+class TextXception(Body):
+    """Entry and middle blocks of Xception over tokens, on a learned pool compressed to 386; linear per token.
+
+    Strides are left out, so that the text keeps its length; layer norm in the place of batch norm cannot
+    see padding. The paper's layer list is lost, sizes meet its budget of 6.60 M. With s = size,
+    a = compress, m blocks: L + 1 + H*a + a + 2 a s + 3 a + s^2 + 9 s + 3 m (s^2 + 5 s) + o (s + 1)
+    parameters.
+    """
+
+    pointwise = False
+    common = BY_MEAN
+    variants = ("size=744",)
+    shown = ("size",)
+    source = "own design after Jiang, Benge, King: LP, adapter 386, Xception (Chollet 2016)"
+
+    def __init__(self, shape: Shape, size: int = 744, compress: int = 386, blocks: int = 3) -> None:
+        super().__init__()
+        if size < 1 or blocks < 0:
+            raise BadInput(f"head text-xception: size={size}, blocks={blocks}; expected at least 1, and at least 0")
+        self.front = CompressedPool(shape, compress)
+        self.entry = Entry(compress, size)
+        self.blocks = nn.ModuleList(Middle(size) for _ in range(blocks))
+        self.dense = glorot(nn.Linear(size, shape.outputs))
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        x = self.entry(self.front(hidden), mask)  # (batch, tokens, size)
+        for block in self.blocks:
+            x = block(x, mask)
+        return cast(Tensor, self.dense(F.relu(x)))
+
+    def layer_weights(self) -> Tensor | None:
+        return self.front.pool.shares()

@@ -1,0 +1,110 @@
+"""Convolutions inside a token: 1xN kernels that run along a state's width, never along the text."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.errors import BadInput
+from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.pool import LayerPool
+from bertvision.heads.pool_compress import CompressedPool
+from bertvision.records import Shape
+
+STEM, TAPS = 16, 4
+
+
+@HEADS.register("token-cnn")
+class TokenCnn(Body):
+    """Three 1xN convolutions with layers as channels, GELU after each, then a linear layer; per token.
+
+    Kernels of 16, 4 and 4 step by their own length, so each convolution is one matrix product; dilated
+    ones take numbers that lie a 16th or 4th of the width apart instead of neighbours. Channels are
+    size, 2 size, 3 size. A pool makes the layers one channel, ``compress`` then shortens it. The paper's
+    layer lists are lost: sizes are chosen to meet its budgets (1xN 332k, dilated 406k, pooled 312k,
+    pooled and compressed 694k).
+
+    With c channels, C layers seen (1 after a pool), P = ceil(width / 256) places left:
+    32 c^2 + (16 C + 6) c + 3 c P o + o parameters, a learned pool + L + 1, compress + H*a + a.
+    """
+
+    variants = (
+        "size=96",
+        "size=96,dropout=0.1",
+        "size=106,dilated=true",
+        "size=98,pool=learned",
+        "size=98,pool=mean",
+        "size=96,pool=learned,compress=386",
+    )
+    shown = ("size",)
+    source = "own design after Jiang, Benge, King: 1xN CNN"
+
+    def __init__(
+        self,
+        shape: Shape,
+        size: int = 96,
+        pool: str = "none",
+        compress: int = 0,
+        dilated: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        _check(size, pool, compress, dropout)
+        self.front = _front(shape, pool, compress)
+        self.dilated, self.dropout, self.draws = dilated, dropout, dropout > 0
+        channels = shape.layers if self.front is None else 1
+        self.first = nn.Linear(STEM * channels, size)
+        self.second = nn.Linear(TAPS * size, 2 * size)
+        self.third = nn.Linear(TAPS * 2 * size, 3 * size)
+        places = -(-(compress or shape.width) // (STEM * TAPS * TAPS))
+        self.dense = glorot(nn.Linear(3 * size * places, shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        if self.front is not None:
+            states = self.front(states)[..., None, :]  # (..., 1, width or compress)
+        x = F.gelu(self.first(self._stem(states)))  # (..., places, size)
+        x = F.gelu(self.second(self._patches(x)))  # (..., places / 4, 2 size)
+        x = F.gelu(self.third(self._patches(x)))  # (..., places / 16, 3 size)
+        flat = F.dropout(x.flatten(-2), self.dropout, self.training)  # (..., features)
+        return cast(Tensor, self.dense(flat))
+
+    def _stem(self, states: Tensor) -> Tensor:
+        """(..., channels, width) -> (..., places, channels * 16)."""
+        cut: Tensor = _filled(states, -1, STEM).unflatten(-1, (STEM, -1) if self.dilated else (-1, STEM))
+        cut = cut.transpose(-2, -1) if self.dilated else cut  # (..., channels, places, 16)
+        return cut.transpose(-3, -2).flatten(-2)
+
+    def _patches(self, x: Tensor) -> Tensor:
+        """(..., places, channels) -> (..., places / 4, 4 * channels)."""
+        cut: Tensor = _filled(x, -2, TAPS).unflatten(-2, (TAPS, -1) if self.dilated else (-1, TAPS))
+        cut = cut.transpose(-3, -2) if self.dilated else cut  # (..., places / 4, 4, channels)
+        return cut.flatten(-2)
+
+    def layer_weights(self) -> Tensor | None:
+        pool = self.front.pool if isinstance(self.front, CompressedPool) else self.front
+        return None if pool is None else pool.shares()
+
+
+def _check(size: int, pool: str, compress: int, dropout: float) -> None:
+    if size < 1:
+        raise BadInput(f"head token-cnn: size={size}, expected at least 1")
+    if pool not in ("none", "learned", "mean"):
+        raise BadInput(f"head token-cnn: pool={pool}, expected none, learned or mean")
+    if compress < 0 or (compress and pool == "none"):
+        raise BadInput(f"head token-cnn: compress={compress} shortens a pooled state; give pool=learned or pool=mean")
+    if not 0 <= dropout < 1:
+        raise BadInput(f"head token-cnn: dropout={dropout}, expected 0 to below 1")
+
+
+def _front(shape: Shape, pool: str, compress: int) -> LayerPool | CompressedPool | None:
+    if pool == "none":
+        return None
+    return CompressedPool(shape, compress, pool) if compress else LayerPool(shape.layers, pool)
+
+
+def _filled(x: Tensor, dim: int, multiple: int) -> Tensor:
+    """Zeros at the end of a dimension, up to the next multiple; nothing is copied where none are missing."""
+    missing = -x.shape[dim] % multiple
+    return F.pad(x, [0, 0] * (-dim - 1) + [0, missing]) if missing else x

@@ -1,0 +1,116 @@
+"""Xception along the width of one state, layers as channels: the paper's largest heads for labels."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.errors import BadInput
+from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.records import Shape
+
+NARROWEST = 9
+
+
+class Norm(nn.BatchNorm1d):
+    """Batch norm over texts and places. A text is one vector here, so there is no padding to leave out.
+
+    A single value a channel has no spread: such a batch is normed by the running figures.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.shape[0] * x.shape[2] == 1:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+def conv(channels: int, out: int, taps: int = 3, stride: int = 1) -> nn.Module:
+    """A plain convolution without padding, and its norm: taps * c * d + 2 d parameters."""
+    return nn.Sequential(nn.Conv1d(channels, out, taps, stride, bias=False), Norm(out))
+
+
+def separable(channels: int, out: int) -> nn.Module:
+    """A depthwise kernel of three places, a mix of channels, a norm: 3 c + c d + 2 d parameters."""
+    depth = nn.Conv1d(channels, channels, 3, padding=1, groups=channels, bias=False)
+    return nn.Sequential(depth, nn.Conv1d(channels, out, 1, bias=False), Norm(out))
+
+
+class Halving(nn.Module):
+    """(ReLU,) separable, ReLU, separable, mean of three at every second place; plus a strided shortcut."""
+
+    def __init__(self, channels: int, between: int, out: int, relu_first: bool = True) -> None:
+        super().__init__()
+        self.first, self.second = separable(channels, between), separable(between, out)
+        self.shortcut = conv(channels, out, taps=1, stride=2)
+        self.relu_first = relu_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        deep = self.first(F.relu(x) if self.relu_first else x)
+        deep = self.second(F.relu(deep))  # (batch, out, places)
+        deep = F.avg_pool1d(deep, 3, stride=2, padding=1, count_include_pad=False)  # (batch, out, places / 2)
+        return deep + cast(Tensor, self.shortcut(x))
+
+
+class Middle(nn.Module):
+    """x + three times (ReLU, separable)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.deep = nn.Sequential(*(module for _ in range(3) for module in (nn.ReLU(), separable(channels, channels))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + cast(Tensor, self.deep(x))
+
+
+@HEADS.register("xception")
+class Xception(Body):
+    """Convolutions of 1x3 along the width, then the mean over places (; residual: h_L), then linear.
+
+    Abbreviated: conv 64 by steps of three, conv 128, one halving block 256 -> 512. ``full``: conv 32 and
+    64, halving blocks to 128, 256 and 728, eight middle blocks, halving to 1024, separable 1536 and 2048.
+    ``residual`` puts the last layer's state beside the mean. ``scale`` multiplies all channels. With C
+    layers seen and o outputs the abbreviated one has 192 C + 258,048 + 513 o parameters, full
+    96 C + 20,655,512 + 2,049 o, residual + o*H: as published.
+    """
+
+    spans = False
+    variants = ("", "pooled=true", "residual=true,pooled=true", "full=true,pooled=true")
+    source = "Jiang, Benge, King: BERTVision, Xception on CLS states"
+
+    def __init__(self, shape: Shape, full: bool = False, residual: bool = False, scale: float = 1.0) -> None:
+        super().__init__()
+        if shape.width < NARROWEST:
+            raise BadInput(f"head xception: states of width {shape.width}, expected at least {NARROWEST}")
+        if not 0 < scale <= 4:
+            raise BadInput(f"head xception: scale={scale}, expected above 0, at most 4")
+        sizes = [max(1, round(size * scale)) for size in (FULL if full else ABBREVIATED)]
+        self.trunk = (_full if full else _abbreviated)(shape.layers, *sizes)
+        self.residual = residual
+        self.dense = glorot(nn.Linear(sizes[-1] + shape.width * residual, shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        features = self.trunk(states).mean(-1)  # (batch, layers, width) -> (batch, channels)
+        if self.residual:
+            features = torch.cat([features, states[..., -1, :]], dim=-1)  # (batch, channels + width)
+        return cast(Tensor, self.dense(features))
+
+
+ABBREVIATED = (64, 128, 256, 512)
+FULL = (32, 64, 128, 256, 728, 1024, 1536, 2048)
+
+
+def _abbreviated(layers: int, a: int, b: int, c: int, d: int) -> nn.Module:
+    stem = (conv(layers, a, stride=3), nn.ReLU(), conv(a, b), nn.ReLU())
+    return nn.Sequential(*stem, Halving(b, c, d, relu_first=False))
+
+
+def _full(layers: int, *sizes: int) -> nn.Module:
+    a, b, c, d, e, f, g, h = sizes
+    stem = (conv(layers, a, stride=3), nn.ReLU(), conv(a, b), nn.ReLU())
+    entry = (Halving(b, c, c, relu_first=False), Halving(c, d, d), Halving(d, e, e))
+    middle = (Middle(e) for _ in range(8))
+    leave = (Halving(e, e, f), separable(f, g), nn.ReLU(), separable(g, h), nn.ReLU())
+    return nn.Sequential(*stem, *entry, *middle, *leave)

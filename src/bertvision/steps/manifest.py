@@ -1,0 +1,48 @@
+"""What states are made from, and what is known of them before there are any; not a step itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from bertvision.config import ExtractConfig
+from bertvision.encoder.load import Encoder
+from bertvision.registry import choose_layers
+from bertvision.steps.inputs import data_hash, encoder_hash, task_shape, tokenizer_hash, window_settings
+from bertvision.store.fingerprint import FORMAT, hash_json
+from bertvision.tasks.base import Task
+
+
+def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    """What a store is, without what its shards hold."""
+    layers = choose_layers(config.layers, encoder.layers)
+    return {
+        "format": FORMAT,
+        "id": hash_json(fingerprint)[:16],
+        "fingerprint": fingerprint,
+        "shape": asdict(task_shape(task, len(layers), encoder.width)),
+        "layers": list(layers),
+        "dtype": config.dtype,
+        "encoder": {
+            "name": encoder.name,
+            "layers": encoder.layers,
+            "parameters": encoder.parameters,
+            "record": dict(encoder.record),
+        },
+        "own": None if encoder.own is None else encoder.own.spec,
+    }
+
+
+def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
+    """Everything the content of a store depends on."""
+    plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
+    return {
+        "encoder": encoder_hash(encoder),
+        "tokenizer": tokenizer_hash(encoder),
+        "data": data_hash(task),
+        "windows": window_settings(task),
+        "dtype": config.dtype,
+        "layers": list(choose_layers(config.layers, encoder.layers)),
+        "plan": plan,
+        "format": FORMAT,
+    }

@@ -1,0 +1,89 @@
+"""Several processes that tune one encoder together: each takes its share of every batch, gradients are added up.
+
+Started by ``torchrun`` or ``accelerate launch``, which tell each process its number in the
+environment. One process is a team of one, for which nothing here costs anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Share(Generic[T]):
+    """What one process works on, and how much of the whole that is."""
+
+    items: Sequence[T]
+    weight: float
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process's number, and how many there are."""
+
+    number: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """One process speaks and writes for all."""
+        return self.number == 0
+
+    def share(self, batch: Sequence[T]) -> Share[T]:
+        """Every ``size``-th item; a process that would have none works on the first, and it counts nothing.
+
+        All processes must have a gradient for the same weights, else their sums would not match.
+        """
+        mine = batch[self.number :: self.size]
+        return Share(mine, len(mine) / len(batch)) if mine else Share(batch[:1], 0.0)
+
+    def add_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Sum over processes, in one message; losses are shares of the whole, so that the sum is its gradient."""
+        if self.size == 1:
+            return
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        torch.distributed.all_reduce(flat)
+        for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(summed.view_as(gradient))
+
+    def add(self, number: Tensor) -> Tensor:
+        if self.size > 1:
+            torch.distributed.all_reduce(number)
+        return number
+
+
+def team_size() -> int:
+    """How many processes were started together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def leads() -> bool:
+    """Whether this process speaks and writes for all."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def joined_team() -> Iterator[Team]:
+    """The team that the environment tells of; the processes are connected while the block runs."""
+    size, number = team_size(), int(os.environ.get("RANK", "0"))
+    if size == 1:
+        yield Team()
+        return
+    mine = not torch.distributed.is_initialized()
+    if mine:
+        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield Team(number, size)
+    finally:
+        if mine:
+            torch.distributed.destroy_process_group()

@@ -1,0 +1,81 @@
+"""How tuning begins and what is left of it: settings, the head beside the encoder, the record; not a step itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from bertvision.config import TuneConfig, updated
+from bertvision.encoder.load import Encoder, OwnHead
+from bertvision.heads.base import Head, build_head
+from bertvision.runtime import peak_bytes
+from bertvision.steps.inputs import data_hash, encoder_hash, label_weights, plain_head, task_shape, window_settings
+from bertvision.steps.team import Team
+from bertvision.steps.tuning import WATCHED, Tuning
+from bertvision.store.fingerprint import hash_json
+from bertvision.tasks.base import Task
+
+BERT_WIDTH = 768
+
+
+def rate_of(config: TuneConfig, width: int) -> float:
+    """The user's rate; else the task's own, which was found with BERT; narrower encoders take the common default."""
+    return config.lr or (config.bert_lr if config.bert_lr and width >= BERT_WIDTH else default_rate(width))
+
+
+def default_rate(width: int) -> float:
+    """1.5e-4 at width 384 and below, where it was best of those tried, falling to the customary 5e-5 at 768."""
+    return float(f"{1.5e-4 * min(1.0, (384 / width) ** 1.6):.1e}")
+
+
+def settled(config: TuneConfig | None, encoder: Encoder, **settings: Any) -> TuneConfig:
+    """The settings with the learning rate decided."""
+    config = updated(config or TuneConfig(), **settings)
+    return updated(config, lr=rate_of(config, encoder.width))
+
+
+def tune_hash(encoder: Encoder, task: Task, config: TuneConfig) -> str:
+    """What the outcome of tuning depends on."""
+    settings = {key: value for key, value in asdict(config).items() if key != "save_minutes"}
+    return hash_json([encoder_hash(encoder), data_hash(task), window_settings(task), settings])
+
+
+def new_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
+    """What the encoder is tuned with: the head asked for, or the task's plain one."""
+    return build_head(config.head or plain_head(task, encoder), task_shape(task, encoder.layers, encoder.width))
+
+
+def begin(
+    encoder: Encoder, task: Task, config: TuneConfig, steps: int, device: torch.device, team: Team | None = None
+) -> Tuning:
+    """A copy of the encoder with a fresh head, at step 0; seed torch first."""
+    team, head = team or Team(), new_head(encoder, task, config)
+    tuning = Tuning(encoder.copy(), head, config, steps, device, label_weights(task, device), team)
+    if team.size > 1:
+        torch.manual_seed(config.seed + 1_000_003 * team.number)  # the same start everywhere, but not the same dropout
+    return tuning
+
+
+def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> Encoder:
+    """The encoder as it is now, with its head and how it came to be; a copy, if tuning is to go on."""
+    head, config = tuning.head, tuning.config
+    own = OwnHead(head.spec, head.shape, {key: value.cpu().clone() for key, value in head.state_dict().items()})
+    encoder = tuning.encoder.copy() if copy else tuning.encoder
+    encoder.model.requires_grad_(True).eval().cpu()
+    record = {**asdict(config), "head": head.spec, "schedule": schedule, "steps": tuning.step, "task": task.name}
+    return replace(encoder, own=own, record={**encoder.record, "tune": record, "cost": _cost(tuning)})
+
+
+def _cost(tuning: Tuning) -> dict[str, Any]:
+    """What tuning took, method by method comparable."""
+    examples = tuning.step * tuning.config.batch
+    return {
+        "seconds": tuning.seconds,
+        "loss": float(np.mean(tuning.losses[-WATCHED:])) if tuning.losses else None,
+        "trained": tuning.trained,
+        "seconds_per_1000": 1000 * tuning.seconds / examples if examples else None,
+        "peak_bytes": peak_bytes(tuning.device),
+    }

@@ -1,0 +1,129 @@
+"""Options of the data on the command line and in recipes: what they make of a task."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from bertvision.cli.main import build_parser
+from bertvision.cli.options import recipe_from
+from bertvision.config import Recipe, read_recipe, write_recipe
+from bertvision.pipeline import load_recipe_task
+from bertvision.tasks.base import Task
+
+Call = Callable[..., Any]
+
+
+def recipe(*words: object) -> Recipe:
+    return recipe_from(build_parser().parse_args(["run", *map(str, words), "--out", "x"]))
+
+
+def loaded(*words: object) -> Task:
+    return load_recipe_task(recipe(*words))
+
+
+def write_rows(path: Path, rare: int = 10) -> Path:
+    lines = (f"town {i},{'good' if i % rare == 0 else 'plain'},{i % 2},{i % 3 // 2}\n" for i in range(60))
+    path.write_text("text,label,odd,third\n" + "".join(lines), encoding="utf-8")
+    return path
+
+
+def test_uneven_labels_are_told_once_and_may_be_weighed(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    data = write_rows(tmp_path / "my.csv")
+    words = samples.extraction(data, tiny_encoder_folder, "text")
+    said = call(*words)
+    told = [line for line in said.err.splitlines() if line.startswith("uneven labels: plain 45, good 4; 92 % of train")]
+    assert len(told) == 1
+    assert told[0].endswith("--class-weights balanced weighs them")
+    task = json.loads((tmp_path / "store" / "task" / "task.json").read_text(encoding="utf-8"))
+    assert (task["class_weights"], task["metric"]) == ([], "accuracy")
+    words[words.index("--to") + 1] = tmp_path / "weighed"
+    said = call(*words, "--class-weights", "balanced")
+    assert "; they are weighed\n" in said.err
+    task = json.loads((tmp_path / "weighed" / "task" / "task.json").read_text(encoding="utf-8"))
+    assert task["class_weights"] == pytest.approx([49 / (2 * 4), 49 / (2 * 45)])
+    assert task["metric"] == "macro_f1"
+
+
+def test_even_labels_are_not_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = loaded("text", "--train", write_rows(tmp_path / "my.csv", rare=3))
+    assert task.labels == ("good", "plain")
+    assert "uneven" not in capsys.readouterr().err
+
+
+def test_a_parquet_file(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    path = tmp_path / "my.parquet"
+    content = {"text": [f"the old town {i}" for i in range(20)], "label": ["bad", "good"] * 10}
+    parquet.write_table(pyarrow.table(content), path)
+    assert call(*samples.extraction(path, tiny_encoder_folder, "text")).code == 0
+    path.write_bytes(b"PAR1 and nothing else")
+    line = call(*samples.extraction(path, tiny_encoder_folder, "text")).refused()
+    assert f"{path}: cannot be read as Parquet" in line
+
+
+def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"text": f"town {i}", "label": "ab"[i % 2]} for i in range(20)]
+
+    class Rows(list[Any]):
+        features: dict[str, Any] = {}  # noqa: RUF012
+
+    load = SimpleNamespace(load_dataset=lambda *names: {"train": Rows(rows)})
+    monkeypatch.setitem(sys.modules, "datasets", load)
+    assert loaded("text", "--hub", "some/towns").labels == ("a", "b")
+
+
+def test_several_label_columns_and_separators(tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "my.csv")
+    for words in (["--label-column", "odd", "third"], ["--label-column", "odd", "--label-column", "third"]):
+        task = loaded("text", "--train", data, *words)
+        assert (task.kind, task.labels) == ("multilabel", ("odd", "third"))
+    assert loaded("text", "--train", data, "--label-column", "odd").labels == ("0", "1")
+    data.write_text("text,label\n" + "".join(f"t{i},a/b\nu{i},b\n" for i in range(9)), encoding="utf-8")
+    assert loaded("text", "--train", data, "--kind", "multilabel", "--label-separator", "/").labels == ("a", "b")
+
+
+def test_another_seed_cuts_another_dev(tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "my.csv")
+    draws = [{e.id for e in loaded("text", "--train", data, *more)["dev"]} for more in ([], ["--split-seed", 3])]
+    assert draws[0] != draws[1]
+
+
+def test_a_rule_for_merging_windows(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_squad(tmp_path / "train.json")
+    assert loaded("answerability", "--train", data).merge == "any-answerable"
+    assert loaded("answerability", "--train", data, "--merge", "any-unanswerable").merge == "any-unanswerable"
+    asked = recipe("answerability", "--train", data, "--set", "data.merge=any-unanswerable")
+    write_recipe(asked, tmp_path / "my.toml")
+    assert loaded(tmp_path / "my.toml").merge == "any-unanswerable"
+    words = samples.extraction(data, tiny_encoder_folder, "answerability")
+    assert "no merge of windows named 'any'" in call(*words, "--merge", "any").refused()
+    text = samples.write_csv(tmp_path / "my.csv")
+    line = call(*samples.extraction(text, tiny_encoder_folder, "text"), "--merge", "any-answerable").refused()
+    assert "no option of task 'text' named 'merge'" in line
+
+
+def test_options_survive_a_recipe(tmp_path: Path) -> None:
+    words = ["--label-column", "a", "b", "--class-weights", "balanced", "--split-seed", 2, "--hub", "x:y"]
+    asked = recipe("text", *words, "--label-separator", "|")
+    write_recipe(asked, tmp_path / "my.toml")
+    assert read_recipe(tmp_path / "my.toml") == asked
+    assert asked.data.label_column == ("a", "b")
+    (tmp_path / "old.toml").write_text('task = "text"\n[data]\nlabel_column = "stars"\n', encoding="utf-8")
+    assert read_recipe(tmp_path / "old.toml").data.label_column == ("stars",)
+
+
+def test_heads_are_counted_for_sets_of_labels(call: Call) -> None:
+    rows = [call("heads", "--kind", kind, "--labels", 5, "--json").document() for kind in ("classify", "multilabel")]
+    assert rows[0] == rows[1]
+    tasks = {row["name"]: row["about"] for row in call("tasks", "--json").document()["tasks"]}
+    assert "Parquet, pandas or a data set of the Hub; labels, sets of labels or numbers" in tasks["text"]

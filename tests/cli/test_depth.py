@@ -1,0 +1,60 @@
+"""Score by depth, and a model that is really cut where it was said to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.asking import load_model
+from bertvision.depth import choose_depth
+
+Call = Callable[..., Any]
+
+
+def test_the_least_depth_that_is_close_enough_is_taken() -> None:
+    assert choose_depth([50.0, 79.6, 80.0, 79.0], within=0.5) == 1
+    assert choose_depth([50.0, 79.6, 80.0, 79.0], within=0.0) == 2
+    assert choose_depth([50.0, 79.6, 80.0, 79.0], within=100.0) == 0
+
+
+@pytest.mark.parametrize("name", ["squad_run", "text_run"])
+def test_every_depth_is_scored_and_the_model_is_cut(request: pytest.FixtureRequest, call: Call, name: str) -> None:
+    run = request.getfixturevalue(name)
+    words = ("analyse", run, "--depth", "compress:size=4", "--seeds", "0,1", "--set", "fit.epochs=2")
+    document = call(*words, "--within", "100", "--json").document()
+    assert [row["depth"] for row in document["rows"]] == [0, 1, 2]
+    assert [len(row["dev_by_seed"]) for row in document["rows"]] == [2, 2, 2]
+    sizes = [row["parameters"] for row in document["rows"]]
+    assert sizes == sorted(set(sizes))
+    assert document["chosen"] == 0
+    assert document["cut"]["layers"] == 1
+    model = load_model(run / "depth" / "model")
+    assert model.encoder.layers == 2
+    assert model.encoder.parameters < document["cut"]["whole_parameters"]
+    assert json.loads((run / "depth" / "depth.json").read_text(encoding="utf-8")) == document
+    assert "encoder layers used" in (run / "depth" / "depth.svg").read_text(encoding="utf-8")
+    said = call(*words)
+    assert "fit: done before" in said.err
+    assert len(said.out.splitlines()) == 4
+
+
+def test_a_cut_model_gives_the_scores_that_it_was_chosen_by(call: Call, text_run: Path) -> None:
+    words = ("analyse", text_run, "--depth", "compress:size=4", "--set", "fit.epochs=2")
+    document = call(*words, "--within", "0", "--json").document()
+    depth = document["chosen"]
+    task = [json.loads(line) for line in (text_run / "store/task/dev.jsonl").read_text(encoding="utf-8").splitlines()]
+    model: Any = load_model(text_run / "depth" / "model")
+    said = [one["label"] for one in model([row["text"] for row in task])]
+    gold = [model.task.labels[int(row["label"])] for row in task]
+    right = 100 * sum(a == b for a, b in zip(said, gold, strict=True)) / len(gold)
+    assert right == pytest.approx(document["rows"][depth]["dev"])
+
+
+def test_what_cannot_be_done_is_named(call: Call, text_run: Path, tmp_path: Path) -> None:
+    assert "leave layers= out" in call("analyse", text_run, "--depth", "probe:layers=last1").refused()
+    assert "is no run" in call("analyse", tmp_path, "--depth", "probe").refused()
+    assert "--depth" in call("analyse", text_run).refused()
