@@ -39,12 +39,14 @@ def write(path: Path, board: dict[str, Any], encoder: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow([*made, "name", "kind", "seed", "parameters", "percent", *names, "inner", "seconds"])
+        ends = ["low", "high"]  # of the metric's 95 % interval
+        writer.writerow([*made, "name", "kind", "seed", "parameters", "percent", *names, *ends, "inner", "seconds"])
         for row in [*board["rows"], base]:
             own = [row.get(key, "") for key in ("name", "kind", "seed", "parameters", "percent")]
             scores = [round(row["scores"][key], 4) for key in names]
             inner = row.get("inner", {}).get(board["metric"], "")
-            writer.writerow([*made.values(), *own, *scores, inner, row.get("seconds", "")])
+            luck = [round(end, 4) for end in row.get("interval") or ()] or ["", ""]
+            writer.writerow([*made.values(), *own, *scores, *luck, inner, row.get("seconds", "")])
 
 
 def markdown(board: dict[str, Any]) -> str:

@@ -10,8 +10,6 @@ from bertvision.analyse.advice import advise
 from bertvision.board_text import aligned, board_words, compared_with
 from bertvision.records import CONTROL, Board, Compared, Row, Standing
 
-SCORES = {"f1": 70.0, "total": 4}
-
 
 def row(name: str, seed: int | None, kind: str, inner: float, f1: float = 70.0) -> Row:
     return Row(name, name, kind, seed, 10, 1.0, {"f1": f1, "total": 4}, {"f1": inner}, 1.0)  # type: ignore[arg-type]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.compress import Compress
-from bertvision.heads.count import bert_parameters, count_head
+from bertvision.heads.count import bert_parameters, count_head, every_variant
 from bertvision.heads.pool import LearnedPool, MeanPool
 from bertvision.heads.probe import Probe
 from bertvision.records import Shape
@@ -34,6 +36,8 @@ ON_LARGE = {
     "compress:size=16": 17_202,
     "compress:size=16,skip=true": 19_250,
     "compress:size=16,shared=false": 410_802,
+    "pool-compress:size=386": 396_450,
+    "pool-compress:size=386,skip=true": 398_498,
     "probe:layers=last1": 2_050,
     "probe": 51_202,
 }
@@ -51,6 +55,30 @@ ON_BASE = {
     "compress:size=386,skip=true": 308_408,
     "compress:size=386,shared=false": 3_868_880,
     "compress:size=386,shared=false,skip=true": 3_870_416,
+    "pool-compress:size=386": 297_622,
+    "pool-compress:size=386,skip=true": 299_158,
+}
+BUDGETS = {
+    "compress-twice:size=386": 811_000,
+    "token-cnn:size=96": 332_000,
+    "token-cnn:size=96,dropout=0.1": 332_000,
+    "token-cnn:size=106,dilated=true": 406_000,
+    "token-cnn:size=98,pool=learned": 312_000,
+    "token-cnn:size=98,pool=mean": 312_000,
+    "token-cnn:size=96,pool=learned,compress=386": 694_000,
+    "ngrams:size=64": 1_110_000,
+    "inception:size=896": 6_680_000,
+    "text-xception:size=744": 6_600_000,
+}
+"""What the paper's networks for spans had whose layers are not known any more."""
+
+WITH_POOLED = {  # on BERT-large, on BERT-base
+    "learned-pool:pooled=true": (2_077, 1_553),
+    "pool-compress:size=386,skip=true,pooled=true": (398_499, 299_159),
+    "pool-compress:size=386,pool=mean,skip=true,pooled=true": (398_472, 299_144),
+    "xception:pooled=true": (264_066, 261_762),
+    "xception:residual=true,pooled=true": (266_114, 263_298),
+    "xception:full=true,pooled=true": (20_662_106, 20_660_954),
 }
 
 
@@ -64,10 +92,63 @@ def test_counts_on_bert_base(spec: str, parameters: int) -> None:
     assert count_head(spec, BASE)["parameters"] == parameters
 
 
-def test_the_pooled_cls_makes_26_layers() -> None:
-    labels = Shape(25, 1024, 386, 2, "classify")
-    assert count_head("learned-pool:pooled=true", labels)["parameters"] == 2_077
-    assert count_head("learned-pool", labels)["parameters"] == 2_076
+@pytest.mark.parametrize(("spec", "parameters"), WITH_POOLED.items())
+def test_the_pooled_cls_makes_26_layers(spec: str, parameters: tuple[int, int]) -> None:
+    for shape, wanted in zip((LARGE, BASE), parameters, strict=True):
+        assert count_head(spec, replace(shape, kind="classify"))["parameters"] == wanted
+
+
+@pytest.mark.parametrize(("spec", "parameters"), BUDGETS.items())
+def test_networks_whose_layers_are_lost_keep_their_budget(spec: str, parameters: int) -> None:
+    assert count_head(spec, LARGE)["parameters"] == pytest.approx(parameters, rel=0.05)
+    assert spec in every_variant()
+
+
+def test_batch_norms_of_xception_keep_as_many_figures_as_published() -> None:
+    for spec, total in (("xception:pooled=true", 267_010), ("xception:full=true,pooled=true", 20_716_634)):
+        with torch.device("meta"):
+            head = build_head(spec, replace(LARGE, kind="classify"))
+        kept = sum(buffer.numel() for buffer in head.buffers() if buffer.is_floating_point())
+        assert head.parameters_count + kept == total
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "parameters"),
+    [
+        (16, Shape(13, 768, 128, 2, "classify"), 65_554),
+        (128, Shape(13, 768, 128, 2, "classify"), 524_418),
+        (8, Shape(13, 768, 250, 2, "classify"), 58_154),
+        (32, Shape(13, 768, 121, 2, "classify"), 125_282),
+        (16, Shape(25, 1024, 128, 2, "classify"), 118_802),
+    ],
+)
+def test_the_flattening_head_has_weights_for_every_token(size: int, shape: Shape, parameters: int) -> None:
+    assert count_head(f"flatten:size={size}", shape)["parameters"] == parameters
+
+
+FORMULAS: dict[str, Callable[[int, int, int], int]] = {  # of layers, width, outputs
+    "attention:size=64": lambda n, w, o: w * 64 + 64 + 64 + n + 4 * (64**2 + 64) + 4 * 64 + o * 65,
+    "bilstm:size=64": lambda n, w, o: n + 1 + 8 * 64 * (w + 64 + 2) + o * 129,
+    "context-conv": lambda n, w, o: n + 1 + 9 * w * 64 + 192 + 4 * -(-48 * w // 192) + 16 + o * 17,
+    "context-conv:context=false": lambda n, w, o: n + 1 + 3 * w * w + w + 16 + o * 17,
+    "ladder:size=64": lambda n, w, o: n * (w * 64 + 64) + n - 1 + n * (8 * 64**2 + 11 * 64) + 128 + o * 65,
+    "ngrams:size=64": lambda n, w, o: n + 1 + w * 386 + 386 + 64 * (386 * 28 + 7) + o * (7 * 64 + 1),
+    "select:strength=0.5": lambda n, w, o: o * (n * w + 1),
+    "text-xception:size=744": lambda n, w, o: (
+        n + 1 + w * 386 + 386 + 2 * 386 * 744 + 3 * 386 + 744**2 + 9 * 744 + 9 * (744**2 + 5 * 744) + o * 745
+    ),
+    "token-cnn:size=96": lambda n, w, o: 32 * 96**2 + (16 * n + 6) * 96 + 3 * 96 * -(-w // 256) * o + o,
+    "xception": lambda n, w, o: 192 * n + 258_048 + 513 * o,
+    "xception:full=true": lambda n, w, o: 96 * n + 20_655_512 + 2_049 * o,
+    "linear:layers=last1": lambda n, w, o: o * (w + 1),
+}
+
+
+@pytest.mark.parametrize("spec", FORMULAS)
+@pytest.mark.parametrize(("layers", "width", "outputs"), [(25, 1024, 2), (13, 768, 5), (7, 384, 1), (3, 100, 3)])
+def test_counts_are_as_the_docstrings_say(spec: str, layers: int, width: int, outputs: int) -> None:
+    shape = Shape(layers, width, 20, outputs, "classify")
+    assert count_head(spec, shape)["parameters"] == FORMULAS[spec](layers, width, outputs)
 
 
 def test_a_bert_has_as_many_parameters_as_published() -> None:

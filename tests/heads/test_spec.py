@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from bertvision.cli.options import expand_heads
 from bertvision.config import QUICK_HEADS
 from bertvision.errors import BadInput
 from bertvision.heads.base import HEADS, Body, build_head, canonical_spec
+from bertvision.heads.count import every_variant, fitting_heads
 from bertvision.records import Shape
 from bertvision.registry import Spec, Value, choose_layers, parse_spec, read_value
 
@@ -89,6 +91,22 @@ def test_a_wrong_option_is_named_with_what_there_is(spec: str, said: str) -> Non
         ("probe:layers=true", "there are 5 states, 0 to 4"),
         ("compress:size=0", "size=0, expected at least 1"),
         ("compress:size=-4,shared=false", "size=-4, expected at least 1"),
+        ("pool-compress:pool=max", "pool=max, expected learned or mean"),
+        ("pool-compress:size=0", "compress to 0 numbers: expected at least 1"),
+        ("token-cnn:size=0", "size=0, expected at least 1"),
+        ("token-cnn:pool=max", "pool=max, expected none, learned or mean"),
+        ("token-cnn:compress=8", "compress=8 shortens a pooled state; give pool=learned or pool=mean"),
+        ("token-cnn:dropout=1.0", "dropout=1.0, expected 0 to below 1"),
+        ("ngrams:longest=0", "size=64, longest=0, expected at least 1 each"),
+        ("inception:size=24", "size=24, blocks=6; expected a multiple of 16, and at least 1"),
+        ("text-xception:blocks=-1", "blocks=-1; expected at least 1, and at least 0"),
+        ("xception", "head xception: states of width 8, expected at least 9"),
+        ("flatten:size=0", "size=0, expected at least 1"),
+        ("bilstm:size=0", "size=0, expected at least 1"),
+        ("ladder:size=10", "size=10 with heads=4: expected a multiple of the heads"),
+        ("attention:heads=0", "size=64 with heads=0: expected a multiple of the heads"),
+        ("context-conv:maps=0", "size=64, maps=0, taps=3, expected at least 1 each"),
+        ("select:strength=-0.1", "strength=-0.1, expected at least 0"),
     ],
 )
 def test_an_option_that_cannot_be_built_is_bad_input(spec: str, said: str) -> None:
@@ -131,10 +149,19 @@ def test_a_whole_number_will_do_where_a_float_is_expected(monkeypatch: pytest.Mo
 def test_words_for_several_heads() -> None:
     assert expand_heads(["quick"]) == list(QUICK_HEADS)
     assert expand_heads(["compress", "quick", "compress:size=64"])[0] == "compress:size=64"
-    assert len(expand_heads(["all", "all"])) == len(expand_heads(["all"]))
-    assert set(expand_heads(["quick"])) <= set(expand_heads(["all"]))
+    assert expand_heads(["all", "quick"], SHAPE) == expand_heads(["all"], SHAPE)
+    assert expand_heads(["quick", "all"])[-1] == "all"  # which these are depends on what they are for
     with pytest.raises(BadInput, match="Did you mean 'probe'"):
         expand_heads(["quick", "prob"])
+
+
+def test_all_heads_are_those_that_fit() -> None:
+    labels = fitting_heads(replace(SHAPE, width=16))
+    assert set(fitting_heads(replace(SHAPE, width=16, kind="span"))) < set(labels) <= set(every_variant())
+    assert "xception:pooled=true" in labels
+    assert "xception:pooled=true" not in fitting_heads(replace(SHAPE, width=16), pooled=False)
+    assert "xception" not in fitting_heads(SHAPE)  # states of width 8 are too narrow for it
+    assert "probe:layers=last4" not in fitting_heads(replace(SHAPE, layers=3))
 
 
 counts = st.integers(1, 40)

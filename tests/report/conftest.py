@@ -58,8 +58,10 @@ def wrong_answer(task: Task, example: Example) -> object:
     return task.labels[1 - int(example.label or 0)] if task.kind == "classify" else float(example.label or 0) + 1.5
 
 
-def fill_run(folder: Path, task: Task, plain: Callable[[str], str] = str, pool: str = POOL) -> None:
-    """Write every file that a report is made from."""
+def fill_run(
+    folder: Path, task: Task, plain: Callable[[str], str] = str, pool: str = POOL, trust: bool = False
+) -> None:
+    """Write every file that a report is made from; with ``trust`` the board says how far it can be trusted."""
     encoder = {"name": plain("encoder-name"), "parameters": 1000, "record": _record(plain)}
     rows = [_row(task, pool, seed, 5.0 - seed) for seed in (0, 1)] + [
         _row(task, CONTROL, seed, seed) for seed in (0, 1)
@@ -68,7 +70,8 @@ def fill_run(folder: Path, task: Task, plain: Callable[[str], str] = str, pool: 
     rows[-1] |= {"spec": "fitted", "members": [plain("member"), "encoder"], "weights": [0.25, 0.75]}
     base = {"name": plain("baseline"), "scores": dict.fromkeys(SCORES[task.kind], 10.0)}
     board = {"task": task.name, "split": "dev", "metric": task.metric, "rows": rows, "baseline": base}
-    write_json(folder / "leaderboard.json", {**board, "advice": plain("advice")})
+    told = trusted(task, rows, pool) if trust else {}
+    write_json(folder / "leaderboard.json", {**board, "advice": plain("advice"), **told})
     write_json(folder / "store" / "manifest.json", _manifest(encoder, plain))
     write_json(folder / "encoder" / "bertvision.json", encoder)
     (folder / "recipe.toml").write_text(plain("recipe"), encoding="utf-8")
@@ -79,6 +82,40 @@ def fill_run(folder: Path, task: Task, plain: Callable[[str], str] = str, pool: 
         said = {e.id: (right_answer if i < 2 else wrong_answer)(task, e) for i, e in enumerate(task["dev"])}
         seed = "" if row["seed"] is None else f"@{row['seed']}"
         write_json(folder / "predictions" / f"{row['name']}{seed}.json", said)
+
+
+def trusted(task: Task, rows: list[dict[str, Any]], pool: str) -> dict[str, Any]:
+    """Intervals, comparisons, thresholds and probabilities, put on the rows and beside them."""
+    whats = {"span": ["answer", "no_answer"], "regress": []}.get(task.kind, ["label"])
+    calibration = {what: {"temperature": 1.5, "ece_raw": 0.12, "ece": 0.034} for what in whats}
+    scores = {"exact": 61.0, "f1": 62.0, "threshold": -0.5}
+    oracle = {"best_exact": 77.0, "best_exact_thresh": 1.25, "best_f1": 78.0, "best_f1_thresh": 1.5}
+    thresholds = {"zero": {**scores, "threshold": 0.0}, "fitted": scores, "oracle": oracle}
+    for row in rows:
+        row |= {"interval": [60.0, 80.0], "calibration": calibration}
+        row["thresholds"] = thresholds if task.kind == "span" else {}
+    names = {row["name"]: row for row in rows}
+    lines = [_line(name, row) for name, row in names.items()]
+    comparisons = [_versus(pool, name, 0.01) for name in names if name != pool]
+    comparisons += [_versus(name, "encoder", 0.5) for name in names if name not in (pool, "encoder")]
+    bins = [[0.25, 0.5, 3], [0.9, 1.0, 1]]
+    pictures = [
+        {"name": name, "seed": seed, "what": what, "raw": bins, "calibrated": bins[:1]}
+        for name, seed in ((pool, 0), ("encoder", None))
+        for what in whats
+    ]
+    basis = {"level": 0.95, "draws": 2000, "clusters": 3, "of": "contexts", "seeds_vary": "head"}
+    best = {"best_head": pool, "basis": basis}
+    return {**best, "lines": lines, "comparisons": comparisons, "reliability": pictures}
+
+
+def _line(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {"name": name, "kind": row["kind"], "seeds": [0, 1], "mean": 70.0, "std": 1.0, "min": 69.0, "max": 71.0}
+    return {**facts, "interval": [61.2, 82.3]}
+
+
+def _versus(a: str, b: str, p: float) -> dict[str, Any]:
+    return {"a": a, "b": b, "difference": 4.5, "low": -1.25, "high": 9.0, "p": p / 2, "p_holm": p}
 
 
 def _record(plain: Callable[[str], str]) -> dict[str, Any]:
@@ -116,9 +153,9 @@ def _manifest(encoder: Mapping[str, Any], plain: Callable[[str], str]) -> dict[s
 def make_run(tmp_path: Path) -> Make:
     """A run folder of a kind, and its task."""
 
-    def make(kind: str, plain: Callable[[str], str] = str, pool: str = POOL) -> tuple[Path, Task]:
+    def make(kind: str, plain: Callable[[str], str] = str, pool: str = POOL, trust: bool = False) -> tuple[Path, Task]:
         task = make_task(kind, plain)
-        fill_run(tmp_path / "run", task, plain, pool)
+        fill_run(tmp_path / "run", task, plain, pool, trust)
         return tmp_path / "run", task
 
     return make

@@ -19,6 +19,7 @@ from bertvision.runtime import write_json
 KINDS = ("span", "classify", "multilabel", "regress")
 VOID = {"meta", "wbr"}
 SECTIONS = ["leaderboard", "cost", "layers", "curves", "examples", "repeat"]
+TRUST = {"span": ["trust", "no-answer", "calibration"], "regress": ["trust"]}
 LOADING = ("src", "srcset", "xlink:href", "action", "data", "poster", "background")
 NASTY = "\"><img src=x onerror=alert(1)><svg onload='alert(2)'>&lt;"
 
@@ -78,9 +79,29 @@ def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_in_the_data_becomes_markup(make_run: Any, kind: str) -> None:
-    plain = report(make_run(kind))
-    folder, task = make_run(kind, plain=lambda text: text + NASTY, pool="pool" + NASTY)
+def test_how_far_numbers_can_be_trusted_has_sections_of_its_own(make_run: Any, kind: str) -> None:
+    page = report(make_run(kind, trust=True))
+    assert page.sections == [SECTIONS[0], *TRUST.get(kind, ["trust", "calibration"]), *SECTIONS[1:]]
+    assert "95 %: 61.2 to 82.3" in page.text
+    assert sum(a.get("class") == "band" for _, a in page.tags) == 4  # one a predictor
+    assert "learned-pool 74.50 (61.20 to 82.30)" in page.alternatives()[0] or kind != "span"
+    assert "2,000 samples of the 3 contexts of dev, drawn with replacement, all questions on a context" in page.text
+    assert "Holm over all 5 tests" in page.text
+    assert page.text.count("+4.50 ahead") == 2  # the best head minus the encoder and the control
+    assert page.text.count("\N{MINUS SIGN}4.50 behind") == 3  # all others minus the best head
+    assert page.text.count("p 0.500") == 2 + 1  # the encoder and the control are seen from both sides
+    pictures = [told for told in page.alternatives() if told.startswith("Reliability of")]
+    assert len(pictures) == 2 * len({"span": "12", "regress": ""}.get(kind, "1"))
+    assert all(told.endswith("Came true: 0.50 of 3 stated at 0.25.") for told in pictures)
+    assert ("ECE 12.0 before, 3.4 after" in page.text) == bool(pictures)
+    assert ("78.00at 1.50" in page.text) == ("upper bound and no result" in page.text) == (kind == "span")
+
+
+@pytest.mark.parametrize("trust", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_in_the_data_becomes_markup(make_run: Any, kind: str, trust: bool) -> None:
+    plain = report(make_run(kind, trust=trust))
+    folder, task = make_run(kind, plain=lambda text: text + NASTY, pool="pool" + NASTY, trust=trust)
     shutil.rmtree(folder / "heads" / "learned-pool")
     page = report((folder, task))
     assert {tag for tag, _ in page.tags} == {tag for tag, _ in plain.tags}

@@ -50,9 +50,10 @@ def test_a_row_tells_what_the_predictor_cost() -> None:
     assert evaluate(replace(predictions("a", 4, 4), encoder_parameters=0), TASK).rows[0].percent == 0.0
 
 
-def test_equally_good_rows_keep_their_order() -> None:
-    names = ["d", "b", "c"]
-    assert [row.name for row in evaluate([predictions(name, 3, 3) for name in names], TASK).rows] == names
+def test_of_equally_good_rows_the_smaller_comes_first_then_the_name() -> None:
+    equal = [predictions(name, 3, 3) for name in ("d", "b", "c")]
+    small = replace(predictions("e", 3, 3), parameters=7)
+    assert [row.name for row in evaluate([*equal, small], TASK).rows] == ["e", "b", "c", "d"]
 
 
 def test_the_table_is_aligned_and_complete() -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from bertvision.config import FitConfig
 from bertvision.errors import BadInput
 from bertvision.heads.base import HEADS, Body
+from bertvision.heads.select import Select
 from bertvision.records import LayerBatch, Shape, WindowTable
 from bertvision.steps import fit as fit_module
 from bertvision.steps.fit import fit
@@ -65,10 +66,75 @@ def test_all_heads_and_seeds_share_one_read_an_epoch(span_store: Store, span_tas
     assert source.reads == {"train": 3, "inner": 3}  # and dev never
 
 
+DROPPING = "token-cnn:size=4,dropout=0.5"
+
+
 def test_a_head_fitted_alone_is_the_same_as_in_company(span_store: Store, same: Same) -> None:
-    together = {(one.spec, one.seed): one for one in fit(SPECS, span_store, seeds=[0, 1], **QUICK)}
-    for spec, seed in [("learned-pool", 1), ("compress:size=4,skip=true", 0)]:
+    together = {(one.spec, one.seed): one for one in fit([*SPECS, DROPPING], span_store, seeds=[0, 1], **QUICK)}
+    for spec, seed in [("learned-pool", 1), ("compress:size=4,skip=true", 0), (DROPPING, 1)]:
         same(fit([spec], span_store, seeds=[seed], **QUICK)[0], together[spec, seed])
+
+
+def test_dropout_drops_and_leaves_the_callers_random_numbers_alone(label_store: Store, same: Same) -> None:
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    dropped = fit([DROPPING, "token-cnn:size=4"], label_store, **QUICK)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert dropped[0].history[0]["loss"] != dropped[1].history[0]["loss"]
+    same(fit([DROPPING], label_store, **QUICK)[0], dropped[0])
+
+
+def test_a_head_that_selects_drops_what_tells_nothing(label_store: Store) -> None:
+    strict, lax = fit(["select:strength=3.0", "select:strength=0.0"], label_store, **QUICK)
+    assert isinstance(strict.head.body, Select)
+    assert isinstance(lax.head.body, Select)
+    assert lax.head.body.selected().all()
+    assert int(strict.head.body.selected().sum()) < 0.5 * strict.head.body.selected().numel()
+
+
+def label_moments(store: Store, shrink: float) -> tuple[np.ndarray, np.ndarray]:
+    """The linear discriminant of CLS, two layers side by side, from its textbook formula."""
+    batches = list(store["train"].batches(8))
+    x = torch.cat([batch.hidden[:, 0, 1:].flatten(1) for batch in batches]).double().numpy()
+    y = torch.cat([batch.targets for batch in batches]).numpy().astype(int)
+    means = np.stack([x[y == label].mean(0) for label in range(3)])
+    apart = x - means[y]
+    within = apart.T @ apart / len(x)
+    within = (1 - shrink) * within + shrink * np.diag(np.diag(within))
+    weight = np.linalg.solve(within, (means - x.mean(0)).T).T
+    return weight, np.log(np.bincount(y) / len(y)) - (weight * (means + x.mean(0))).sum(1) / 2
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_linear_head_is_computed(label_store: Store, label_task: Task, epochs: int) -> None:
+    source = Counted(label_store)
+    settings: dict[str, Any] = {"epochs": epochs, "batch": 8}
+    first, second = fit(["linear:layers=last2"], source, seeds=[0, 1], task=label_task, lr=1e38, **settings)
+    assert source.reads == {"train": epochs, "inner": epochs}
+    weight, bias = label_moments(label_store, 10 ** (-first.best_epoch / 2))
+    np.testing.assert_allclose(first.head.body.dense.weight.detach(), weight, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(first.head.body.dense.bias.detach(), bias, rtol=2e-3, atol=2e-2)
+    assert torch.equal(first.head.body.dense.weight, second.head.body.dense.weight)  # no seed, no rate
+    in_company = fit(["probe", "linear:layers=last2"], label_store, **settings)[1]
+    assert torch.equal(first.head.body.dense.weight, in_company.head.body.dense.weight)
+    assert all(np.isfinite(entry["loss"]) for entry in first.history)
+
+
+def test_a_linear_head_for_values_is_least_squares(value_store: Store) -> None:
+    (one,) = fit(["linear:layers=last1"], value_store, epochs=1)
+    batches = list(value_store["train"].batches(8))
+    x = torch.cat([batch.hidden[:, 0, -1] for batch in batches]).double().numpy()
+    y = torch.cat([batch.targets for batch in batches]).double().numpy()
+    spread, shrink = np.cov(x.T, bias=True), 10**-0.5
+    spread = (1 - shrink) * spread + shrink * np.diag(np.diag(spread))
+    weight = np.linalg.solve(spread, (x - x.mean(0)).T @ (y - y.mean()) / len(y))
+    np.testing.assert_allclose(one.head.body.dense.weight.detach()[0], weight, rtol=2e-3, atol=2e-3)
+    assert float(one.head.body.dense.bias.detach()) == pytest.approx(y.mean() - x.mean(0) @ weight, abs=2e-2)
+
+
+def test_heads_for_labels_are_not_fitted_on_spans(span_store: Store) -> None:
+    with pytest.raises(BadInput, match="head linear is for labels and values"):
+        fit(["linear"], span_store)
 
 
 def test_seeds_change_the_start_and_nothing_is_random_besides(label_store: Store, same: Same) -> None:

@@ -245,6 +245,16 @@ def test_encoding_and_limit_are_passed_on(tmp_path: Path) -> None:
     assert "option max_length: got 0" in refusal(path, max_length=0)
 
 
+def test_a_byte_that_is_not_utf_8_in_a_file_that_is(tmp_path: Path) -> None:
+    path = tmp_path / "my.csv"
+    rows = [f"né \u20ac{i},{'ab'[i % 2]}\n".encode() for i in range(20)]
+    path.write_bytes(b"text,label\n" + b"".join([*rows[:5], b"caf\xe9,a\n", *rows[5:]]))
+    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not utf-8" in refusal(path)
+    task = load(path, skip_bad=True)
+    assert task.skipped == {"broken character": 1}
+    assert len(all_examples(task)) == 20
+
+
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 
 

@@ -172,7 +172,9 @@ def _fit(options: argparse.Namespace) -> Result:
         raise BadInput(f"{store.folder} is not the store of a run (RUN/store); give --out RUN for what fit makes")
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
-    fit_into(out, store, expand_heads(options.heads or ["quick"]), options.seeds, config)
+    pooled = next(store["inner"].batches(1)).pooled is not None
+    heads = expand_heads(options.heads or ["quick"], store.shape, pooled)
+    fit_into(out, store, heads, options.seeds, config)
     result = conclude(out)
     return result.document, str(result)
 

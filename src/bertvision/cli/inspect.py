@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from bertvision.cli.options import add_heads, at_least_one, expand_heads
-from bertvision.errors import BadInput
-
-if TYPE_CHECKING:
-    from bertvision.records import Shape
 
 Result = tuple[Any, str]
 
@@ -23,6 +21,7 @@ def add_commands(commands: Any) -> None:
     heads.add_argument("--labels", default=2, **sizes, help="outputs: labels, 2 for spans, 1 for a value; default 2")
     kinds = ("span", "classify", "multilabel", "regress")
     heads.add_argument("--kind", choices=kinds, help="default: what --labels suggests")
+    heads.add_argument("--shapes", action="store_true", help="also the shapes of what passes through each head")
     add_heads(heads, "only these; default: every head in every variant")
     heads.set_defaults(run=_heads)
     commands.add_parser("tasks", help="known tasks").set_defaults(run=_tasks)
@@ -35,28 +34,30 @@ def add_commands(commands: Any) -> None:
 
 
 def _heads(options: argparse.Namespace) -> Result:
-    from bertvision.heads.count import count_head
+    from bertvision.heads.count import count_head, fits
+    from bertvision.heads.shapes import head_shapes
     from bertvision.records import Kind, Shape
 
-    asked = options.heads or ["all"]
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)
-    rows = [count_head(spec, shape) for spec in expand_heads(asked) if asked != ["all"] or _fits(spec, shape)]
-    lines = [
-        f"{r['spec']:45} {r['parameters']:>12,} {r['percent']:>9.4f} %  {r['kind']:10} {r['source']}" for r in rows
-    ]
-    head = f"{'spec':45} {'parameters':>12} {'of a BERT':>11}  {'kind':10} source"
-    return {"heads": rows}, "\n".join([head, *lines])
+    # Heads for labels alone are told of too, unless spans were asked for.
+    labels = shape if options.kind else replace(shape, kind="classify")
+    specs = expand_heads(options.heads or ["all"], labels)
+    shapes = {spec: shape if fits(spec, shape) else labels for spec in specs}
+    rows = [count_head(spec, shapes[spec]) for spec in specs]
+    if options.shapes:
+        rows = [{**row, "shapes": head_shapes(spec, shapes[spec])} for spec, row in zip(specs, rows, strict=True)]
+    wide = max(len(str(row["spec"])) for row in rows)
+    head = f"{'spec':{wide}} {'parameters':>12} {'of a BERT':>11}  {'kind':10} source"
+    return {"heads": rows}, "\n".join([head, *(_head_line(row, wide) for row in rows)])
 
 
-def _fits(spec: str, shape: Shape) -> bool:
-    """Whether a variant can be built at all: the last four of three states cannot."""
-    from bertvision.heads.count import count_head
-
-    try:
-        return bool(count_head(spec, shape))
-    except BadInput:
-        return False
+def _head_line(row: Mapping[str, Any], wide: int) -> str:
+    line = f"{row['spec']:{wide}} {row['parameters']:>12,} {row['percent']:>9.4f} %  {row['kind']:10} {row['source']}"
+    if "shapes" not in row:
+        return line
+    shapes = (f"({','.join(map(str, shape))})" for shape in row["shapes"])
+    return f"{line}\n    {' -> '.join(shapes)}"
 
 
 def _tasks(options: argparse.Namespace) -> Result:

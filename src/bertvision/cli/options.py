@@ -6,10 +6,13 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertvision.config import QUICK_HEADS, DataConfig, Recipe, built_in_recipe, override, read_recipe, updated
 from bertvision.convert import from_mapping, merged, to_mapping
+
+if TYPE_CHECKING:
+    from bertvision.records import Shape
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -113,16 +116,17 @@ def _given(options: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]
     return {setting: value for setting, value in found.items() if value is not None}
 
 
-def expand_heads(words: Sequence[str]) -> list[str]:
-    """``quick``, ``all`` or specs."""
-    from bertvision.heads.base import HEADS, canonical_spec
+def expand_heads(words: Sequence[str], shape: Shape | None = None, pooled: bool = True) -> list[str]:
+    """``quick``, ``all`` or specs; what ``all`` are depends on the shape, without which the word is left."""
+    from bertvision.heads.base import canonical_spec
+    from bertvision.heads.count import fitting_heads
 
     specs: list[str] = []
     for word in words:
         if word == "quick":
             specs.extend(QUICK_HEADS)
         elif word == "all":
-            specs.extend(f"{name}:{v}" if v else name for name in HEADS for v in HEADS[name].variants)
+            specs.extend(["all"] if shape is None else fitting_heads(shape, pooled))
         else:
-            specs.append(word)
-    return list(dict.fromkeys(canonical_spec(spec) for spec in specs))
+            specs.append(canonical_spec(word))
+    return list(dict.fromkeys(specs))

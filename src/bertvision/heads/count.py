@@ -37,10 +37,11 @@ def fitting_heads(shape: Shape, pooled: bool = True) -> list[str]:
 
     Without ``pooled`` none that needs the pooled CLS.
     """
-    return [spec for spec in every_variant() if _fits(spec, shape, pooled)]
+    return [spec for spec in every_variant() if fits(spec, shape, pooled)]
 
 
-def _fits(spec: str, shape: Shape, pooled: bool) -> bool:
+def fits(spec: str, shape: Shape, pooled: bool = True) -> bool:
+    """Whether a head can be built for a shape, where there is or is not a pooled CLS."""
     try:
         with torch.device("meta"):
             head = build_head(spec, shape)

@@ -14,17 +14,18 @@ from bertvision.records import Kind, Shape
 
 WIDEST = 6144
 ROWS = 1024
+STILL, TINY = 1e-10, 1e-12
 
 
 @HEADS.register("linear")
 class Linear(Body):
     """W [h_l1; h_l2; ...] + b in closed form; outputs * (layers * H + 1) parameters.
 
-    Labels: linear discriminant, w_c = S^-1 m_c and b_c = log p_c - w_c m_c / 2, with m_c and p_c a label's
-    mean and share (times its weight) and S the covariance within labels. Any number of labels: the log odds
-    of each, in the same way. Values: least squares. S is shrunk towards its diagonal by 1, 0.32, 0.1, ... in epochs 1,
-    2, 3, ..., and ``fit`` keeps the epoch that is best on inner. The seed changes nothing. Tuned
-    together with an encoder it is an ordinary linear layer.
+    Labels: linear discriminant, w_c = S^-1 d_c and b_c = log p_c - w_c m - w_c d_c / 2, with m the mean, d_c
+    how far a label's mean is from it, p_c its share (times its weight), S the covariance within labels. Any number of labels: the log odds
+    of each, in the same way. Values: least squares. S is shrunk towards its diagonal, by 0.32 in epoch 1,
+    0.1 in epoch 2, 0.03 in epoch 3 and so on, and ``fit`` keeps the epoch that is best on inner. The seed
+    changes nothing. Tuned together with an encoder it is an ordinary linear layer.
     """
 
     spans = False
@@ -93,8 +94,10 @@ class Moments:
         self.solved = True
         mean = self.x / self.count  # (features,)
         spread = self.xx / self.count - torch.outer(mean, mean)  # (features, features)
+        still = spread.diagonal() <= STILL * self.shift.double() ** 2 + TINY
+        spread[still] = 0  # a feature that never changes, such as CLS before the first layer, gets no weight
         find = {"classify": self._labels, "multilabel": self._odds, "regress": self._values}[self.kind]
-        weight, bias = find(mean, spread, max(10 ** (-(epoch - 1) / 2), 1e-4))  # (features, outputs), (outputs,)
+        weight, bias = find(mean, spread, max(10 ** (-epoch / 2), 1e-4))  # (features, outputs), (outputs,)
         bias = bias - self.shift.double() @ weight
         self.dense.weight.copy_(weight.T)
         self.dense.bias.copy_(bias)
@@ -102,14 +105,17 @@ class Moments:
     def _labels(self, mean: Tensor, spread: Tensor, shrink: float) -> tuple[Tensor, Tensor]:
         share = self.y.clamp_min(0.5) / self.count  # (labels,); a label never seen is unlikely, not impossible
         prior = (share * self.weights).log()
-        means = torch.where(self.y > 0, self.xy / self.y.clamp_min(1), mean[:, None])  # (features, labels)
-        apart = (means - mean[:, None]) * share.sqrt()
-        weight = _solved(spread - apart @ apart.T, means, shrink)
-        return weight, prior - (weight * means).sum(0) / 2
+        apart = self._yes(mean) - mean[:, None]  # (features, labels)
+        weight = _solved(spread - (share * apart) @ apart.T, apart, shrink)
+        return weight, prior - mean @ weight - (weight * apart).sum(0) / 2
+
+    def _yes(self, mean: Tensor) -> Tensor:
+        """The mean of the texts with a label, that of all where there are none: (features, labels)."""
+        return torch.where(self.y > 0, self.xy / self.y.clamp_min(1), mean[:, None])
 
     def _odds(self, mean: Tensor, spread: Tensor, shrink: float) -> tuple[Tensor, Tensor]:
         share = self.y.clamp(0.5, self.count - 0.5) / self.count  # (labels,)
-        yes = torch.where(self.y > 0, self.xy / self.y.clamp_min(1), mean[:, None])  # (features, labels)
+        yes = self._yes(mean)  # (features, labels)
         apart = (yes - mean[:, None]) / (1 - share)  # mean of yes minus mean of no
         weight = _solved(spread, apart, shrink)
         # The inverse of the covariance within yes and no, out of that of the whole covariance.
@@ -126,7 +132,8 @@ class Moments:
 
 def _solved(spread: Tensor, right: Tensor, shrink: float) -> Tensor:
     """((1 - shrink) S + shrink diag S)^-1 right, on the scale where S has ones on its diagonal."""
-    scale = spread.diagonal().clamp_min(1e-12).rsqrt()  # (features,)
+    own = spread.diagonal()
+    scale = torch.where(own > TINY, own.clamp_min(TINY).rsqrt(), 0)  # (features,)
     even = (1 - shrink) * spread * scale[:, None] * scale
     even.diagonal().add_(shrink + 1e-6)
     factor, _ = torch.linalg.cholesky_ex(even)  # one that fails shows on inner, and another epoch is kept

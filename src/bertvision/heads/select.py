@@ -22,10 +22,10 @@ class Select(Body):
     """
 
     shown = ("strength",)
-    variants = ("strength=0.3",)
+    variants = ("strength=0.5", "strength=1.0")
     source = "Head2Toe, Evci et al. 2022; group lasso, Yuan, Lin 2006"
 
-    def __init__(self, shape: Shape, strength: float = 0.3) -> None:
+    def __init__(self, shape: Shape, strength: float = 0.5) -> None:
         super().__init__()
         if not strength >= 0:
             raise BadInput(f"head select: strength={strength}, expected at least 0")

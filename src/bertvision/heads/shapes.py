@@ -47,7 +47,7 @@ class _Watch(TorchFunctionMode):
         self.inside = 0
         for module in list(body.modules())[1:]:
             if isinstance(module, nn.LSTM):
-                module.forward = _at_once(module.hidden_size)  # type: ignore[method-assign]
+                module.forward = _at_once(module.hidden_size)  # type: ignore[method-assign, assignment]
             if not isinstance(module, nn.Sequential):
                 module.register_forward_pre_hook(self._enter)
                 module.register_forward_hook(self._leave)

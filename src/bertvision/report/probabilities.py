@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bertvision.records import Reliability, Row
 from bertvision.report.facts import Run
 from bertvision.report.lines import Line
-from bertvision.report.markup import DASH, Html, Section, number, section, table, tag
+from bertvision.report.markup import Html, Section, number, section, table, tag
 from bertvision.report.svg import Frame, Scale, dot
 
 WHATS: Mapping[str, tuple[str, str]] = {
@@ -19,7 +19,7 @@ WHATS: Mapping[str, tuple[str, str]] = {
 
 HOW_TO_READ = (
     "The best head on inner and the encoder. Rings: before the temperature; dots: after; on the dashed line what is "
-    "stated comes true, below it the model is too sure. The larger, the more examples."
+    "stated comes true, below it too much was promised. The larger, the more examples."
 )
 
 SMALLEST, LARGEST = 3.0, 11.0
@@ -73,7 +73,7 @@ def calibration_section(run: Run, lines: Sequence[Line]) -> Section | None:
     whats = list(rows[0].calibration)
     told = "; ".join(f"{WHATS[what][0]}: {WHATS[what][1]}" for what in whats)
     how = (
-        "Probabilities are divided by a temperature (as logits) that was fitted on inner. It changes no answer, only "
+        "Logits are divided by a temperature, fitted on inner, to become probabilities. It changes no answer, only "
         f"how sure it sounds; the saved model gives the probabilities after it. Told are {told}. The calibration "
         "error (ECE) is how far stated and found part on average, in points, over ten bins; a few hundred examples "
         "leave an error of some points to chance alone."
@@ -143,8 +143,5 @@ def _dots(frame: Frame, bins: Sequence[tuple[float, float, int]], look: str, whe
 
 
 def _told(one: Reliability) -> str:
-    bins = [f"{stated:.2f}{DASH}{found:.2f} ({count})" for stated, found, count in one.calibrated]
-    return (
-        f"Reliability of {one.name}, {WHATS[one.what][1]}, after the temperature: stated{DASH}found (examples): "
-        f"{', '.join(bins)}."
-    )
+    bins = [f"{found:.2f} of {count} stated at {stated:.2f}" for stated, found, count in one.calibrated]
+    return f"Reliability of {one.name}, {WHATS[one.what][1]}, after the temperature. Came true: {', '.join(bins)}."

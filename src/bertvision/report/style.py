@@ -148,7 +148,7 @@ _PLACES = """
 @media (min-width: 760px) { .board tbody th, .board tfoot th { position: sticky; left: 0; background: var(--page); } }
 @media (max-width: 600px) { body { padding: 1.6rem 1rem 3rem; } section { margin-top: 3.2rem; }
   .advice { font-size: 1.05rem; } .card { padding: .9rem 1rem; }
-  .board tbody th, .board tfoot th { min-width: 10.5rem; } }
+  .board tbody th, .board tfoot th { min-width: 10.5rem; } .versus tbody th { min-width: 8rem; } }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @page { margin: 14mm; }
 @media print { :root { --page: #fff; --card: #f6f7f9; --ink: #000; --soft: #444; --line: #ccc; --track: #e4e4e4;

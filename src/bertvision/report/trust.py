@@ -8,7 +8,7 @@ from bertvision.board_text import SURE, compared_with
 from bertvision.records import CONTROL, Board, Compared
 from bertvision.report.facts import Run
 from bertvision.report.lines import Line
-from bertvision.report.markup import DASH, NOTHING, Html, Section, join, number, scrolling, section, tag
+from bertvision.report.markup import NOTHING, Html, Section, join, number, scrolling, section, tag
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -97,4 +97,4 @@ def interval_note(ends: tuple[float, float] | None) -> Html:
     """An interval in small print; nothing where there is none."""
     if ends is None:
         return Html("")
-    return tag("small", f"95 %: {number(ends[0], 1)}{DASH}{number(ends[1], 1)}")
+    return tag("small", f"95 %: {number(ends[0], 1)} to {number(ends[1], 1)}")

@@ -14,9 +14,10 @@ from torch import Tensor
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import Head, build_head
+from bertvision.heads.count import fitting_heads
 from bertvision.records import Example, Shape, Window
 from bertvision.registry import choose_layers
-from bertvision.runtime import say, seeded
+from bertvision.runtime import say
 from bertvision.store.fingerprint import hash_json, hash_lines, hash_tensors
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.windows import make_windows
@@ -66,10 +67,14 @@ def plain_head(task: Task, encoder: Encoder) -> str:
 
 
 def check_heads(specs: Sequence[str], task: Task, encoder: Encoder, layers: str) -> list[str]:
-    """Specs in canonical form, each once; one that cannot be fitted on these states is refused before they are made."""
+    """Specs in canonical form, each once; one that cannot be fitted on these states is refused before they are made.
+
+    ``all`` are those that can.
+    """
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
-    with seeded(0):
-        heads = [build_head(spec, shape) for spec in dict.fromkeys(specs)]
+    asked = [one for spec in specs for one in (fitting_heads(shape, encoder.has_pooler) if spec == "all" else [spec])]
+    with torch.device("meta"):  # some are large, and none is needed yet
+        heads = [build_head(spec, shape) for spec in dict.fromkeys(asked)]
     for head in heads:
         if head.needs_pooled and not encoder.has_pooler:
             raise BadInput(f"head {head.spec} needs the pooled CLS, which encoder {encoder.name} does not have")

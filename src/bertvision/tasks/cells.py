@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from bertvision.errors import shorten
 from bertvision.tasks.base import BadRow
+from bertvision.tasks.encodings import broken_part
 from bertvision.tasks.files import is_unicode
 
 LARGEST_VALUE = 1e100
@@ -35,7 +36,7 @@ def cell_text(value: object, column: str) -> str:
         raise BadRow("wrong type", f"column {column!r}: got {shorten(value)}, expected text or a number")
     text = _written(value).strip()
     if not is_unicode(text):
-        raise BadRow("broken character", f"column {column!r}: got half a surrogate pair, expected Unicode text")
+        raise BadRow("broken character", f"column {column!r}: {broken_part(text)}")
     return text
 
 

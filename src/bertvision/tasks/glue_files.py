@@ -15,6 +15,7 @@ from bertvision.records import Example
 from bertvision.runtime import say
 from bertvision.tasks.base import BadRow, BadRows
 from bertvision.tasks.columns import Columns
+from bertvision.tasks.encodings import broken_part
 from bertvision.tasks.files import Row, is_unicode, read_headerless, read_table
 from bertvision.tasks.glue import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
 from bertvision.tasks.hub import load_hub
@@ -150,7 +151,7 @@ def _text(value: object, column: str, blank: bool) -> str:
     if not text and not blank:
         raise BadRow("missing text", f"column {column!r} is blank")
     if not is_unicode(text):
-        raise BadRow("broken character", f"column {column!r}: got half a surrogate pair, expected Unicode text")
+        raise BadRow("broken character", f"column {column!r}: {broken_part(text)}")
     return text
 
 
