@@ -149,7 +149,7 @@ BASE = built_in_recipe("text", data={"train": ["a.csv"], "text_column": "t", "li
         ("data.train=b.csv c.csv", replace(BASE, data=replace(BASE.data, train=("b.csv", "c.csv")))),
         ("data.dev=1.csv", replace(BASE, data=replace(BASE.data, dev=("1.csv",)))),
         ("data.text_column=1", replace(BASE, data=replace(BASE.data, text_column="1"))),
-        ("data.label_column=true", replace(BASE, data=replace(BASE.data, label_column="true"))),
+        ("data.label_column=true", replace(BASE, data=replace(BASE.data, label_column=("true",)))),
         ("data.skip_bad=true", replace(BASE, data=replace(BASE.data, skip_bad=True))),
         ("data.limit=", replace(BASE, data=replace(BASE.data, limit=None))),
         ("data.overlap=0", replace(BASE, data=replace(BASE.data, overlap=0))),

@@ -49,6 +49,7 @@ SUPPORT = (
     "calibrate",
     "trust",
     "fitted",
+    "runner",
     "team",
     "tuning",
     "tune_setup",

@@ -105,6 +105,7 @@ class FitConfig:
 
     epochs: int = 5
     lr: float = 3e-3
+    rates: tuple[float, ...] = ()  # more rates, from the same read; a head keeps the one that is best on inner
     batch: int = 32
     warmup: float = 0.1
     weight_decay: float = 0.01

@@ -45,6 +45,22 @@ def test_heads(call: Call) -> None:
     assert [line.split()[0] for line in both] == ["spec", "probe", "mean-pool"]
 
 
+def test_the_shapes_of_a_head(call: Call) -> None:
+    asked = ("heads", "--shapes", "--head", "compress:size=386", "--layers", 25, "--width", 1024, "--tokens", 386)
+    (row,) = call(*asked, "--json").document()["heads"]
+    assert row["shapes"] == [[386, 25, 1024], [386, 25, 386], [386, 9650], [386, 2]]
+    assert "(386,25,1024) -> (386,25,386) -> (386,9650) -> (386,2)" in call(*asked).out
+    assert "shapes" not in call("heads", "--head", "probe", "--json").document()["heads"][0]
+
+
+def test_heads_for_labels_are_told_of_unless_spans_are_asked_for(call: Call) -> None:
+    told = {row["spec"]: row for row in call("heads", "--layers", 25, "--width", 1024, "--json").document()["heads"]}
+    assert told["xception:full=true,pooled=true"]["parameters"] == 20_662_106
+    assert len(told) > 40
+    assert "is for labels and values" in call("heads", "--kind", "span", "--head", "xception").refused()
+    assert "xception" not in {row["spec"] for row in call("heads", "--kind", "span", "--json").document()["heads"]}
+
+
 def test_heads_for_few_layers_are_those_that_fit(call: Call) -> None:
     specs = {row["spec"] for row in call("heads", "--layers", 3, "--json").document()["heads"]}
     assert "probe" in specs

@@ -258,3 +258,16 @@ def test_what_cannot_be_fitted_is_said(label_store: Store, value_store: Store) -
         fit(["probe"], label_store, config=FitConfig(epochs=0))
     with pytest.raises(BadInput, match="there are 3 states"):
         fit(["probe:layers=last9"], label_store)
+
+
+def test_of_several_rates_each_head_keeps_the_one_best_on_inner(
+    label_store: Store, label_task: Task, same: Callable[[FittedHead, FittedHead], None]
+) -> None:
+    rates = (1e-4, 3e-2, 1e-1)
+    alone = {lr: fit(["learned-pool", "probe"], label_store, epochs=3, batch=8, lr=lr) for lr in rates}
+    together = fit(["learned-pool", "probe"], label_store, epochs=3, batch=8, lr=rates[0], rates=rates[1:])
+    assert [head.spec for head in together] == ["learned-pool", "probe"]
+    for place, head in enumerate(together):
+        best = max(rates, key=lambda lr: (max(point["inner"] for point in alone[lr][place].history), -lr))
+        assert head.lr == best
+        same(head, alone[best][place])

@@ -47,11 +47,38 @@ def test_the_seed_decides_everything(tiny_encoder: Encoder, label_task: Task) ->
     assert not same(runs[0], runs[2])
 
 
-@pytest.mark.parametrize("head", ["learned-pool", "compress:size=4,skip=true", "probe:layers=last1"])
+SPAN_HEADS = (
+    "learned-pool",
+    "compress:size=4,skip=true",
+    "probe:layers=last1",
+    "context-conv:size=4,maps=2",
+    "context-conv:size=4,maps=2,context=false,layers=last1",
+    "ladder:size=8",
+    "token-cnn:size=4,dropout=0.5",
+)
+LABEL_HEADS = ("context-conv:size=4,maps=2", "xception:scale=0.05", "flatten:size=2", "linear:layers=last1")
+
+
+@pytest.mark.parametrize("head", SPAN_HEADS)
 def test_any_head_can_be_tuned_with(tiny_encoder: Encoder, span_task: Task, head: str) -> None:
     tuned = tune(tiny_encoder, span_task, epochs=1, head=head)
     assert tuned.own is not None
     assert tuned.own.spec == head
+
+
+@pytest.mark.parametrize("head", LABEL_HEADS)
+def test_any_head_for_labels_can_be_tuned_with(tiny_encoder: Encoder, label_task: Task, head: str) -> None:
+    tuned = tune(tiny_encoder, label_task, epochs=1, head=head)
+    assert tuned.own is not None
+    assert tuned.own.spec == head
+    assert all(value.isfinite().all() for value in tuned.own.state.values())
+
+
+def test_a_head_that_selects_does_so_while_it_is_tuned_with(tiny_encoder: Encoder, label_task: Task) -> None:
+    tuned = tune(tiny_encoder, label_task, epochs=1, lr=1e-2, head="select:strength=3.0")
+    assert tuned.own is not None
+    dropped = tuned.own.state["body.weight"].abs().amax(0) == 0  # (layers, width)
+    assert 0.3 < float(dropped.float().mean()) <= 1.0
 
 
 def test_it_learns(tiny_encoder: Encoder, label_task: Task) -> None:

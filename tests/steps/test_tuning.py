@@ -57,11 +57,19 @@ class Stop(Exception):
     """Stands for a kill."""
 
 
-@pytest.mark.parametrize("stops", [(1,), (3, 7, 8), (23,)])
+@pytest.mark.parametrize(
+    ("stops", "head"), [((1,), None), ((3, 7, 8), None), ((23,), None), ((5,), "xception:scale=0.05")]
+)
 def test_an_interrupted_run_ends_as_if_it_had_never_stopped(
-    dropping: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: tuple[int, ...]
+    dropping: Encoder,
+    label_task: Task,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stops: tuple[int, ...],
+    head: str | None,
 ) -> None:
-    whole = tune(dropping, label_task, **SETTINGS)
+    settings = {**SETTINGS, "head": head}
+    whole = tune(dropping, label_task, **settings)
     real = Tuning.advance
 
     def killed(self: Tuning, batch: Any) -> None:
@@ -74,9 +82,9 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(
     monkeypatch.setattr(Tuning, "advance", killed)
     for _ in stops:
         with pytest.raises(Stop):
-            tune(dropping, label_task, saved=tmp_path / "state.safetensors", save_minutes=0, **SETTINGS)
+            tune(dropping, label_task, saved=tmp_path / "state.safetensors", save_minutes=0, **settings)
         assert (tmp_path / "state.safetensors").exists()
-    resumed = tune(dropping, label_task, saved=tmp_path / "state.safetensors", save_minutes=0, **SETTINGS)
+    resumed = tune(dropping, label_task, saved=tmp_path / "state.safetensors", save_minutes=0, **settings)
     assert_equal(whole, resumed)
     assert resumed.record["tune"]["steps"] == whole.record["tune"]["steps"] == 24
     assert not list(tmp_path.iterdir())

@@ -268,7 +268,7 @@ def test_from_questions_to_a_saved_model(tiny_encoder: Encoder, span_task: Task,
         said = model([e.text for e in task["dev"]], [e.pair or "" for e in task["dev"]])
         verdict = judge(replace(task, merge=merge), "dev", found.logits, found.table)
         assert [one["label"] for one in said] == list(verdict.answers.values())
-        outputs = example_outputs(found.logits, found.table, len(task["dev"]), label)
+        outputs = example_outputs(found.logits, found.table, len(task["dev"]), label) / head.temperatures["label"]
         merged.append([one["scores"]["unanswerable"] for one in said])
         assert merged[-1] == pytest.approx(1 / (1 + np.exp(outputs[:, 0] - outputs[:, 1])), abs=1e-4)
     lower = [low < high for low, high in zip(*merged, strict=True)]

@@ -40,6 +40,7 @@ def add_commands(commands: Any) -> None:
 
     tune = commands.add_parser("tune", help="tune an encoder and save it in RUN/encoder")
     tune.add_argument("--out", required=True, metavar="RUN", help="the encoder goes into RUN/encoder")
+    tune.add_argument("--head", dest="tune_head", metavar="SPEC", help="the same as --tune-head")
     tune.add_argument(
         "--from-store",
         metavar="STORE",

@@ -22,10 +22,11 @@ class Linear(Body):
     """W [h_l1; h_l2; ...] + b in closed form; outputs * (layers * H + 1) parameters.
 
     Labels: linear discriminant, w_c = S^-1 d_c and b_c = log p_c - w_c m - w_c d_c / 2, with m the mean, d_c
-    how far a label's mean is from it, p_c its share (times its weight), S the covariance within labels. Any number of labels: the log odds
-    of each, in the same way. Values: least squares. S is shrunk towards its diagonal, by 0.32 in epoch 1,
-    0.1 in epoch 2, 0.03 in epoch 3 and so on, and ``fit`` keeps the epoch that is best on inner. The seed
-    changes nothing. Tuned together with an encoder it is an ordinary linear layer.
+    how far a label's mean is from it, p_c its share (times its weight), S the covariance within labels.
+    Any number of labels: the log odds of each, in the same way. Values: least squares. S is shrunk towards
+    its diagonal, by 0.32 in epoch 1, 0.1 in epoch 2, 0.03 in epoch 3 and so on, and ``fit`` keeps the epoch
+    that is best on inner. The seed changes nothing. Tuned together with an encoder it is an ordinary linear
+    layer.
     """
 
     spans = False

@@ -32,6 +32,7 @@ class FittedHead:
     inner: tuple[NDArray[np.float32], ...]  # outputs on inner at the best epoch, in window order
     threshold: float | None = None  # no-answer threshold, fitted on inner
     temperatures: Mapping[str, float] = field(default_factory=dict)  # by sort of probability, fitted on inner
+    lr: float | None = None  # the rate, of several the one best on inner
     states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
 
     @property
@@ -62,6 +63,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
         "seconds": fitted.seconds,
         "threshold": fitted.threshold,
         "temperatures": dict(fitted.temperatures),
+        "lr": fitted.lr,
         "states": list(fitted.states),
         "layers": list(fitted.head.layer_ids),
         "layer_weights": None if weights is None else weights.tolist(),
@@ -85,6 +87,7 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
         inner=tuple(load_outputs(folder / "inner.safetensors")),
         threshold=facts["threshold"],
         temperatures=facts.get("temperatures", {}),
+        lr=facts.get("lr"),
         states=tuple(facts.get("states", [])),
     )
     return fitted, facts["made_from"]

@@ -149,6 +149,7 @@ class Tuning:
         for name, parameter in self.named.items():
             state = self.optimizer.state.get(parameter, {})
             tensors.update({f"{key}.{name}": state[key] for key in ("exp_avg", "exp_avg_sq", "step") if key in state})
+        tensors.update({f"buffer.{name}": buffer for name, buffer in self.head.named_buffers()})
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -178,6 +179,8 @@ class Tuning:
                 self.optimizer.state[parameter] = {
                     key: found[f"{key}.{name}"].to(self.device) for key in ("exp_avg", "exp_avg_sq", "step")
                 }
+        for name, buffer in self.head.named_buffers():
+            buffer.copy_(found[f"buffer.{name}"])
         torch.set_rng_state(found["random"])
         if "random.cuda" in found and self.device.type == "cuda":
             torch.cuda.set_rng_state(found["random.cuda"], self.device)

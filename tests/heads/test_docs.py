@@ -1,0 +1,28 @@
+"""What the page on heads tells is so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from bertvision.heads.count import count_head, fits, fitting_heads
+from bertvision.records import Shape
+
+PAGE = Path(__file__).parents[2] / "docs" / "heads.md"
+LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
+
+
+def told() -> dict[str, int]:
+    """Parameters by spec, as the table has them."""
+    rows = re.findall(r"^\| `([^`]+)` \|.*?\| ([\d,]+) \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {spec: int(count.replace(",", "")) for spec, count in rows}
+
+
+def test_the_table_tells_what_is_counted() -> None:
+    labels = replace(LARGE, kind="classify")
+    table = told()
+    assert len(table) > 40
+    assert set(table) <= set(fitting_heads(labels))
+    for spec, parameters in table.items():
+        assert count_head(spec, LARGE if fits(spec, LARGE) else labels)["parameters"] == parameters, spec
