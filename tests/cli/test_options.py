@@ -74,6 +74,12 @@ def test_flags_that_are_not_given_change_nothing(tmp_path: Path) -> None:
     assert recipe_from(options(str(path))) == replace(read_recipe(path), heads=QUICK_HEADS)
 
 
+def test_the_head_to_tune_with() -> None:
+    for flag in ("--head", "--tune-head"):
+        given = build_parser().parse_args(["tune", "text", "--out", "runs/x", flag, "context-conv:layers=last1"])
+        assert recipe_from(given).tune.head == "context-conv:layers=last1"
+
+
 def test_quick_and_all_stand_for_heads_wherever_they_are_written(tmp_path: Path) -> None:
     path = str(write(tmp_path, 'task = "text"\nheads = ["quick"]'))
     assert recipe_from(options(path)).heads == QUICK_HEADS
