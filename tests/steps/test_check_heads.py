@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from bertvision.encoder.load import Encoder
@@ -27,12 +25,11 @@ def test_all_are_those_that_fit_task_encoder_and_layers(
 def test_without_a_pooler_all_need_none(
     tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bare = replace(tiny_encoder)
-    assert "learned-pool:pooled=true" in check_heads(["all"], label_task, bare, "all")
-    monkeypatch.setattr(type(bare), "has_pooler", property(lambda _: False))
-    assert not [spec for spec in check_heads(["all"], label_task, bare, "all") if "pooled" in spec]
+    assert "learned-pool:pooled=true" in check_heads(["all"], label_task, tiny_encoder, "all")
+    monkeypatch.setattr(Encoder, "has_pooler", property(lambda _: False))
+    assert not [spec for spec in check_heads(["all"], label_task, tiny_encoder, "all") if "pooled" in spec]
     with pytest.raises(BadInput, match="needs the pooled CLS, which encoder"):
-        check_heads(["learned-pool:pooled=true"], label_task, bare, "all")
+        check_heads(["learned-pool:pooled=true"], label_task, tiny_encoder, "all")
 
 
 def test_a_head_for_labels_is_refused_on_spans(tiny_encoder: Encoder, span_task: Task) -> None:

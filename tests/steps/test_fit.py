@@ -118,6 +118,8 @@ def test_a_linear_head_is_computed(label_store: Store, label_task: Task, epochs:
     in_company = fit(["probe", "linear:layers=last2"], label_store, **settings)[1]
     assert torch.equal(first.head.body.dense.weight, in_company.head.body.dense.weight)
     assert all(np.isfinite(entry["loss"]) for entry in first.history)
+    (at_any_rate,) = fit(["linear:layers=last2"], label_store, rates=(1e-2, 1e-1), **settings)
+    assert torch.equal(first.head.body.dense.weight, at_any_rate.head.body.dense.weight)
 
 
 def test_a_linear_head_for_values_is_least_squares(value_store: Store) -> None:

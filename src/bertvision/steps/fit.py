@@ -72,6 +72,8 @@ def fit(
         for seed in dict.fromkeys(seeds)
         for lr in dict.fromkeys((config.lr, *config.rates))
     ]
+    # Weights that are computed know no rate.
+    runners = [runner for runner in runners if runner.solver is None or runner.lr == config.lr]
     for epoch in range(1, config.epochs + 1):
         _train_epoch(_live(runners), train, config, epoch)
         _judge_epoch(_live(runners), store["inner"], task, config, epoch)
