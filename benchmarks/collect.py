@@ -40,13 +40,23 @@ def write(path: Path, board: dict[str, Any], encoder: dict[str, Any]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         ends = ["low", "high"]  # of the metric's 95 % interval
-        writer.writerow([*made, "name", "kind", "seed", "parameters", "percent", *names, *ends, "inner", "seconds"])
+        other = sorted({f"{at}_{key}" for row in board["rows"] for at, key, _ in elsewhere(row)})
+        known = ["name", "kind", "seed", "parameters", "percent", *names, *ends, "inner", *other, "seconds"]
+        writer.writerow([*made, *known])
         for row in [*board["rows"], base]:
             own = [row.get(key, "") for key in ("name", "kind", "seed", "parameters", "percent")]
             scores = [round(row["scores"][key], 4) for key in names]
             inner = row.get("inner", {}).get(board["metric"], "")
             luck = [round(end, 4) for end in row.get("interval") or ()] or ["", ""]
-            writer.writerow([*made.values(), *own, *scores, *luck, inner, row.get("seconds", "")])
+            found = {f"{at}_{key}": round(score, 4) for at, key, score in elsewhere(row)}
+            more = [found.get(key, "") for key in other]
+            writer.writerow([*made.values(), *own, *scores, *luck, inner, *more, row.get("seconds", "")])
+
+
+def elsewhere(row: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """Scores at threshold 0 and at the oracle's, where a task has a no-answer threshold."""
+    thresholds = row.get("thresholds") or {}
+    return [(at, key, score) for at in ("zero", "oracle") for key, score in thresholds.get(at, {}).items()]
 
 
 def markdown(board: dict[str, Any]) -> str:
