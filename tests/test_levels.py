@@ -50,6 +50,7 @@ SUPPORT = (
     "trust",
     "fitted",
     "runner",
+    "block",
     "team",
     "tuning",
     "tune_setup",

@@ -273,3 +273,20 @@ def test_of_several_rates_each_head_keeps_the_one_best_on_inner(
         best = max(rates, key=lambda lr: (max(point["inner"] for point in alone[lr][place].history), -lr))
         assert head.lr == best
         same(head, alone[best][place])
+
+
+def test_pools_share_a_product_and_come_out_the_same(span_store: Store, label_store: Store, same: Same) -> None:
+    specs = ["learned-pool", "probe:layers=last1", "mean-pool", "learned-pool:layers=last2"]
+    for store in (span_store, label_store):
+        together = fit(specs, store, seeds=range(6), epochs=2, batch=8, lr=3e-2)
+        assert len(together) == 24
+        for one in together[::5]:
+            (alone,) = fit([one.spec], store, seeds=[one.seed], epochs=2, batch=8, lr=3e-2)
+            same(one, alone)
+
+
+def test_a_pool_that_diverges_leaves_its_block_alone(label_store: Store, same: Same) -> None:
+    rates = {"lr": 1e-2, "rates": (1e30,)}
+    (beside,) = fit(["learned-pool"], label_store, epochs=3, batch=8, **rates)
+    (alone,) = fit(["learned-pool"], label_store, epochs=3, batch=8, lr=1e-2)
+    same(beside, alone)

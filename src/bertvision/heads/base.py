@@ -60,6 +60,17 @@ class Body(nn.Module):
         """How much each layer counts (layers,), if the head learns such a thing."""
         return None
 
+    def first_rows(self) -> Tensor | None:
+        """A matrix (rows, width) that every state goes through before all else, if the body begins so.
+
+        Such heads share one product over the states, which costs hardly more for many rows than for two.
+        """
+        return None
+
+    def after_rows(self, scores: Tensor) -> Tensor:
+        """What follows :meth:`first_rows`: (..., layers, rows) -> (..., outputs)."""
+        return scores
+
     def settle(self, rate: float) -> None:
         """Called after every optimiser step with its rate: the place for a proximal step."""
 

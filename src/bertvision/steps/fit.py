@@ -19,6 +19,7 @@ from bertvision.errors import BadInput
 from bertvision.heads.base import canonical_spec
 from bertvision.records import LayerBatch, Shape, WindowTable
 from bertvision.runtime import choose_device, progress, say
+from bertvision.steps.block import blocks_of
 from bertvision.steps.fitted import FittedHead, place_outputs
 from bertvision.steps.inputs import label_weights
 from bertvision.steps.judge import judge_inner
@@ -98,10 +99,11 @@ def _judge_epoch(runners: Sequence[Runner], inner: Split, task: Task, config: Fi
 def _train_epoch(runners: Sequence[Runner], train: Split, config: FitConfig, epoch: int) -> None:
     batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
     what = f"fit {len(runners)} heads, epoch {epoch}/{config.epochs}"
+    blocks = blocks_of(runners)
     for batch in progress(batches, what, total=train.batch_count(config.batch)):
         here = _moved(batch, runners)
-        for runner in runners:
-            runner.step(here)
+        for block in blocks:
+            block.step(here)
     for runner in runners:
         runner.solve(epoch)
 

@@ -63,9 +63,13 @@ class Runner:
             return
         timer = Timer()
         with self._own_random():
-            self.losses.append(self._learn(batch) if self.solver is None else self._observe(batch, self.solver))
-        self.failed = not math.isfinite(self.losses[-1])
-        self.seconds += timer.seconds
+            loss = self._learn(batch) if self.solver is None else self._observe(batch, self.solver)
+        self.note(loss, timer.seconds)
+
+    def note(self, loss: float, seconds: float) -> None:
+        self.losses.append(loss)
+        self.failed = not math.isfinite(loss)
+        self.seconds += seconds
 
     def _own_random(self) -> AbstractContextManager[None]:
         """Dropout draws by seed and step alone, so that a head comes out the same in any company."""
@@ -73,15 +77,21 @@ class Runner:
         return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32) if draws else nullcontext()
 
     def _learn(self, batch: LayerBatch) -> float:
-        logits = self.head.train()(batch.hidden, batch.mask, batch.pooled)
-        loss = head_loss(self.shape.kind, logits, batch.targets, batch.mask, self.weights)
+        loss = self.loss(self.head.train()(batch.hidden, batch.mask, batch.pooled), batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.update()
+        return float(loss.detach())
+
+    def loss(self, logits: Tensor, batch: LayerBatch) -> Tensor:
+        return head_loss(self.shape.kind, logits, batch.targets, batch.mask, self.weights)
+
+    def update(self) -> None:
+        """What follows once the gradients are there."""
         nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)
         self.optimizer.step()
         self.head.body.settle(float(self.schedule.get_last_lr()[0]))
         self.schedule.step()
-        return float(loss.detach())
 
     @torch.no_grad()
     def _observe(self, batch: LayerBatch, solver: Solver) -> float:
@@ -89,7 +99,7 @@ class Runner:
         chosen = self.head.choose(batch.hidden)
         logits = self.head.eval().on_chosen(chosen, batch.mask, batch.pooled)
         solver.observe(self.head.body_input(chosen, batch.mask, batch.pooled), batch.targets)
-        return float(head_loss(self.shape.kind, logits, batch.targets, batch.mask, self.weights))
+        return float(self.loss(logits, batch))
 
     def solve(self, epoch: int) -> None:
         """The weights of a head that is computed, once all of the epoch was seen."""

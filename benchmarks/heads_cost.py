@@ -1,0 +1,173 @@
+"""What fitting heads costs: ratios, taken in turns in one run, on windows as long as SQuAD's.
+
+python benchmarks/heads_cost.py [--rounds 7] [--windows 96]
+
+`minilm` runs over windows of random tokens whose lengths are drawn as SQuAD's are (median about 150 of
+at most 384). Writes results/heads_cost.csv: what is compared, with what, and the median ratio of the
+seconds of both in each round.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+
+import bertvision as bv
+from bertvision.config import ExtractConfig, FitConfig
+from bertvision.encoder.hidden import collate, hidden_states
+from bertvision.encoder.load import Encoder
+from bertvision.records import LayerBatch, Shape, Window
+from bertvision.runtime import Timer
+from bertvision.steps.block import blocks_of
+from bertvision.steps.runner import Runner
+from bertvision.steps.shard_maker import ShardMaker
+from bertvision.store.plan import plan_batches, reading_batches
+from bertvision.store.shards import Shard, layer_batch
+from rows import Rows
+
+LONGEST, BATCH = 384, 32
+POOLS = tuple(("learned-pool", seed) for seed in range(8))
+ELEVEN = (*POOLS, ("compress:size=16", 0), ("compress:size=64", 0), ("compress:size=386", 0))
+LIGHT = (
+    *POOLS,
+    *(("mean-pool", seed) for seed in range(4)),
+    *(("probe", seed) for seed in range(2)),
+    *(("probe:layers=last1", seed) for seed in range(2)),
+    *(("compress:size=16", seed) for seed in range(2)),
+    *(("compress:size=64", seed) for seed in range(2)),
+)
+Heads = Sequence[tuple[str, int]]
+CPU = torch.device("cpu")
+
+
+def main() -> None:
+    options = _options()
+    setting = Setting(bv.load_encoder("minilm"), options.windows)
+    rows = Rows(Path("results/heads_cost.csv"), ("what", "against"))
+    for what, against, one, other in setting.comparisons():
+        ratio = compare(one, other, options.rounds)
+        print(f"{what}: {ratio:.2f} of {against}", flush=True)
+        if not rows.has(what=what, against=against):
+            rows.add({"what": what, "against": against, "ratio": round(ratio, 3), "rounds": options.rounds})
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--windows", type=int, default=96)
+    return parser.parse_args()
+
+
+def compare(one: Callable[[], object], other: Callable[[], object], rounds: int) -> float:
+    """Median over rounds of one's seconds by the other's; the first round only warms up."""
+    ratios = []
+    for _ in range(rounds + 1):
+        seconds = []
+        for work in (one, other):
+            timer = Timer()
+            work()
+            seconds.append(timer.seconds)
+        ratios.append(seconds[0] / seconds[1])
+    return median(ratios[1:])
+
+
+class Setting:
+    """The same windows for everything: as tokens, as planned batches, as a shard of states."""
+
+    def __init__(self, encoder: Encoder, windows: int) -> None:
+        self.encoder, self.windows = encoder, _windows(windows)
+        self.shape = Shape(encoder.layers, encoder.width, LONGEST, 2, "span")
+        self.plan = plan_batches([len(window) for window in self.windows], 4096, 0)
+        self.maker = ShardMaker(encoder, range(encoder.layers), ExtractConfig(device="cpu"))
+        self.shard = self.make_shard()
+
+    def make_shard(self) -> Shard:
+        return self.maker.shard(self.windows, self.plan, lambda _: None)
+
+    def encode(self) -> None:
+        """The encoder alone, all states asked for and none kept."""
+        with torch.inference_mode():
+            for batch in self.plan:
+                tokens = collate([self.windows[int(i)] for i in batch], 0, CPU)
+                hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
+
+    def batches(self, shard: Shard) -> list[LayerBatch]:
+        lengths = shard["lengths"].numpy().astype(np.int64)
+        return [
+            layer_batch(shard, chosen, "span") for chosen in reading_batches(lengths, BATCH, np.random.default_rng(0))
+        ]
+
+    def fitting(self, heads: Heads) -> Callable[[Sequence[LayerBatch]], None]:
+        config = FitConfig(device="cpu")
+        blocks = blocks_of([Runner(spec, seed, self.shape, config, 100_000, CPU) for spec, seed in heads])
+
+        def fit(batches: Sequence[LayerBatch]) -> None:
+            for batch in batches:
+                for block in blocks:
+                    block.step(batch)
+
+        return fit
+
+    def live(self, heads: Heads) -> Callable[[], None]:
+        fit = self.fitting(heads)
+        return lambda: fit(self.batches(self.make_shard()))
+
+    def stored(self, heads: Heads, batches: Sequence[LayerBatch] | None = None) -> Callable[[], None]:
+        fit = self.fitting(heads)
+        return lambda: fit(self.batches(self.shard) if batches is None else batches)
+
+    def comparisons(self) -> list[tuple[str, str, Callable[[], object], Callable[[], object]]]:
+        grouped, padded = self.batches(self.shard), [_padded(batch) for batch in self.batches(self.shard)]
+        one = self.stored(POOLS[:1], grouped)
+        found: list[tuple[str, str, Callable[[], object], Callable[[], object]]] = [
+            ("8 learned pools", "one", self.stored(POOLS, grouped), one),
+            ("live: encoder + 11 heads", "the encoder alone", self.live(ELEVEN), self.encode),
+            ("live: encoder + 20 light heads", "the encoder alone", self.live(LIGHT), self.encode),
+            ("an epoch of ladder on stored states", "an encoder pass", self.stored([("ladder", 0)]), self.encode),
+        ]
+        for spec in ("compress:size=386", "compress:size=64"):
+            heads = [(spec, 0)]
+            found.append(
+                (
+                    f"{spec}, all padded to {LONGEST}",
+                    "length-grouped",
+                    self.stored(heads, padded),
+                    self.stored(heads, grouped),
+                )
+            )
+        return found
+
+
+def _windows(count: int) -> list[Window]:
+    draw = np.random.default_rng(0)
+    lengths = np.clip(np.exp(draw.normal(np.log(155), 0.38, count)), 40, LONGEST).astype(int)
+    return [
+        Window(
+            i,
+            draw.integers(1000, 20000, length).astype(np.int32),
+            np.zeros(length, np.uint8),
+            np.zeros((length, 2), np.int32),
+            0,
+            (3.0, 5.0),
+        )
+        for i, length in enumerate(lengths)
+    ]
+
+
+def _padded(batch: LayerBatch) -> LayerBatch:
+    """The same windows padded to the longest there can be, as the original did."""
+    count, tokens = batch.mask.shape
+    hidden = torch.zeros(count, LONGEST, *batch.hidden.shape[2:])
+    hidden[:, :tokens] = batch.hidden
+    mask = torch.zeros(count, LONGEST, dtype=torch.bool)
+    mask[:, :tokens] = batch.mask
+    return LayerBatch(hidden, mask, batch.targets, batch.windows)
+
+
+if __name__ == "__main__":
+    main()
