@@ -29,7 +29,7 @@ def test_shapes_go_from_all_states_to_the_outputs(spec: str) -> None:
 
 def test_the_shapes_of_the_papers_heads() -> None:
     assert head_shapes("compress:size=386", LARGE) == [(386, 25, 1024), (386, 25, 386), (386, 9650), (386, 2)]
-    assert head_shapes("mean-pool", LARGE) == [(386, 25, 1024), (386, 1024), (386, 2)]
+    assert head_shapes("mean-pool", LARGE) == [(386, 25, 1024), (386, 25, 2), (386, 2)]
     labels = replace(LARGE, kind="classify")
     assert head_shapes("learned-pool:pooled=true", labels)[-3:] == [(26, 1024), (26, 2), (2,)]
     widths = [shape[1] for shape in head_shapes("xception:pooled=true", labels)[3:-2]]
