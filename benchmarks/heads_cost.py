@@ -29,6 +29,7 @@ from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.plan import plan_batches, reading_batches
 from bertvision.store.shards import Shard, layer_batch
 from rows import Rows
+from windows import random_windows
 
 LONGEST, BATCH = 384, 32
 POOLS = tuple(("learned-pool", seed) for seed in range(8))
@@ -146,17 +147,7 @@ class Setting:
 def _windows(count: int) -> list[Window]:
     draw = np.random.default_rng(0)
     lengths = np.clip(np.exp(draw.normal(np.log(155), 0.38, count)), 40, LONGEST).astype(int)
-    return [
-        Window(
-            i,
-            draw.integers(1000, 20000, length).astype(np.int32),
-            np.zeros(length, np.uint8),
-            np.zeros((length, 2), np.int32),
-            0,
-            (3.0, 5.0),
-        )
-        for i, length in enumerate(lengths)
-    ]
+    return random_windows(lengths.tolist(), draw)
 
 
 def _padded(batch: LayerBatch) -> LayerBatch:

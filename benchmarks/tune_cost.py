@@ -31,6 +31,7 @@ from bertvision.runtime import Timer, seeded
 from bertvision.steps.prefix import Begun, PrefixTuning
 from bertvision.steps.tuning import Tuning
 from rows import Rows
+from windows import random_windows
 
 BATCH, TOKENS = 16, 128
 
@@ -93,18 +94,7 @@ Way = tuple[Callable[[], Any], int]
 
 
 def _windows() -> list[Window]:
-    draw = np.random.default_rng(0)
-    return [
-        Window(
-            i,
-            draw.integers(1000, 20000, TOKENS).astype(np.int32),
-            np.zeros(TOKENS, np.uint8),
-            np.zeros((TOKENS, 2), np.int32),
-            0,
-            (3.0, 5.0),
-        )
-        for i in range(BATCH)
-    ]
+    return random_windows([TOKENS] * BATCH, np.random.default_rng(0))
 
 
 def _head(encoder: Encoder) -> Any:

@@ -21,11 +21,9 @@ from bertvision.steps.inputs import split_windows
 from bertvision.steps.judge import judge_predictions
 from bertvision.steps.live import LiveStates
 from bertvision.steps.predict import predict_own
-from bertvision.steps.tune_loop import resume, run_to, steps_of
+from bertvision.steps.tune_loop import SAVED, resume, run_to, steps_of
 from bertvision.steps.tune_setup import begin, finished, settled, tune_hash
 from bertvision.tasks.base import Task
-
-SAVED = "tuning.safetensors"
 
 
 def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[float], folder: Path) -> dict[str, Any]:

@@ -27,14 +27,12 @@ from bertvision.steps.inputs import check_heads, data_hash, encoder_hash
 from bertvision.steps.live import LiveStates, note_live
 from bertvision.steps.team import team_size
 from bertvision.steps.tune import tune
+from bertvision.steps.tune_loop import SAVED
 from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.balance import imbalance
 from bertvision.tasks.base import TASKS, Task, load_task
-
-SAVED = "tuning.safetensors"
-"""The state of a tuning that is not done; it goes when it is."""
 
 
 def run(recipe: Recipe, out: str | Path) -> RunResult:

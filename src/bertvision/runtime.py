@@ -145,26 +145,8 @@ def file_sha256(path: Path) -> str:
 
 
 @contextmanager
-def written_whole(path: Path, mode: str = "w") -> Iterator[IO[str]]:
-    """Write to a temporary neighbour, sync, then rename: the file is there whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, mode, encoding=None if "b" in mode else "utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-@contextmanager
 def renamed_when_whole(path: Path) -> Iterator[Path]:
-    """A temporary neighbour to write to, for what takes a path and no file; synced and renamed at the end."""
+    """A temporary neighbour to write to, synced and renamed at the end: the file is there whole or not at all."""
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,6 +159,13 @@ def renamed_when_whole(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[str]]:
+    """A text file that is there whole or not at all."""
+    with renamed_when_whole(path) as part, part.open("w", encoding="utf-8") as file:
+        yield file
 
 
 @contextmanager

@@ -112,9 +112,10 @@ def _run(options: argparse.Namespace) -> Result:
 def _tune(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import load_encoder
     from bertvision.from_store import tune_from_store
-    from bertvision.pipeline import SAVED, load_recipe_task
+    from bertvision.pipeline import load_recipe_task
     from bertvision.steps.team import leads
     from bertvision.steps.tune import tune
+    from bertvision.steps.tune_loop import SAVED
 
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)

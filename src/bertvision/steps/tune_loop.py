@@ -19,6 +19,9 @@ from bertvision.runtime import Timer, gentle_stop, progress, say
 from bertvision.steps.tuning import Tuning
 from bertvision.store.plan import reading_batches
 
+SAVED = "tuning.safetensors"
+"""In a run folder, the state of a tuning that is not done; it goes when it is."""
+
 
 def resume(tuning: Tuning, saved: Path | None, made_from: str) -> None:
     """Take up the state in ``saved``, if it is there and was made from the same."""
