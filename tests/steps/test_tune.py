@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -85,6 +87,24 @@ def test_it_learns(tiny_encoder: Encoder, label_task: Task) -> None:
     short = tune(tiny_encoder, label_task, epochs=1, lr=3e-3, batch=4)
     long = tune(tiny_encoder, label_task, epochs=30, lr=3e-3, batch=4)
     assert long.record["cost"]["loss"] < 0.6 * short.record["cost"]["loss"]
+
+
+def test_a_tuned_encoder_goes_on_with_its_head(tiny_encoder: Encoder, span_task: Task, label_task: Task) -> None:
+    for task in (span_task, label_task):
+        once = tune(tiny_encoder, task, epochs=1)
+        again = tune(once, task, epochs=0, seed=5)
+        assert once.own is not None
+        assert again.own is not None
+        assert all(torch.equal(again.own.state[key], value) for key, value in once.own.state.items())
+
+
+def test_a_head_for_other_labels_is_not_gone_on_with(tiny_encoder: Encoder, label_task: Task) -> None:
+    once = tune(tiny_encoder, label_task, epochs=1)
+    renamed = replace(label_task, labels=tuple(reversed(label_task.labels)))
+    other = tune(once, renamed, epochs=0, seed=5)
+    assert once.own is not None
+    assert other.own is not None
+    assert any(not torch.equal(other.own.state[key], value) for key, value in once.own.state.items())
 
 
 def test_divergence_is_said(tiny_encoder: Encoder, label_task: Task) -> None:

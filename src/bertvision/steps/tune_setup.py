@@ -44,8 +44,16 @@ def tune_hash(encoder: Encoder, task: Task, config: TuneConfig) -> str:
 
 
 def new_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
-    """What the encoder is tuned with: the head asked for, or the task's plain one."""
-    return build_head(config.head or plain_head(task, encoder), task_shape(task, encoder.layers, encoder.width))
+    """What the encoder is tuned with: the head asked for, or the task's plain one.
+
+    An encoder that was tuned for the same outputs with the same head goes on with it as it is, so that
+    no epochs at all leave its answers as they were.
+    """
+    head = build_head(config.head or plain_head(task, encoder), task_shape(task, encoder.layers, encoder.width))
+    own, before = encoder.own, encoder.record.get("tune", {})
+    if own and own.spec == head.spec and own.shape == head.shape and before.get("labels", []) == list(task.labels):
+        head.load_state_dict(dict(own.state))
+    return head
 
 
 def begin(
@@ -66,6 +74,7 @@ def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> E
     encoder = tuning.encoder.copy() if copy else tuning.encoder
     encoder.model.requires_grad_(True).eval().cpu()
     record = {**asdict(config), "head": head.spec, "schedule": schedule, "steps": tuning.step, "task": task.name}
+    record["labels"] = list(task.labels)
     return replace(encoder, own=own, record={**encoder.record, "tune": record, "cost": _cost(tuning)})
 
 
