@@ -1,4 +1,4 @@
-# make demo | test | check | install: each sets itself up in .venv with only what it needs.
+# make demo | test | check | bench | install: each sets itself up in .venv with only what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --quiet --disable-pip-version-check -c constra
 STAMPS := $(VENV)/.stamps
 LOCK := pyproject.toml constraints.txt
 
-.PHONY: demo test check install clean
+.PHONY: demo test check bench install clean
 
 demo: $(STAMPS)/core
 	@echo "== demo: generated questions, the embedded encoder, a few minutes"
@@ -21,6 +21,11 @@ check: $(STAMPS)/test $(STAMPS)/dev
 	@echo "== check: lint"; $(BIN)/ruff check src tests benchmarks
 	@echo "== check: types"; $(BIN)/mypy
 	@echo "== check: import levels"; $(BIN)/python -m pytest tests/test_levels.py
+
+bench: $(STAMPS)/core
+	@echo "== bench: ratios of time, taken in turns; results/*.csv (about ten minutes on a quiet machine)"
+	@$(BIN)/python benchmarks/heads_cost.py
+	@$(BIN)/python benchmarks/tune_cost.py
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"

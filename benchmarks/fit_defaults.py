@@ -21,7 +21,7 @@ from rows import Rows
 
 def main() -> None:
     options = _options()
-    rows = Rows(Path("results/fit_defaults.csv"), ("run", "lr", "batch", "epochs"))
+    rows = Rows(Path("results/fit_defaults.csv"))
     for folder, lr, batch, epochs in itertools.product(options.runs, options.rates, options.batches, options.epochs):
         settings = {"run": folder.name, "lr": f"{lr:g}", "batch": batch, "epochs": epochs}
         if rows.has(**settings):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 
 class Rows:
-    """A CSV of results whose ``keys`` name the settings of a row."""
+    """A CSV of results; ``fresh`` begins it anew."""
 
-    def __init__(self, path: Path, keys: Sequence[str]) -> None:
-        self.path, self.keys = path, tuple(keys)
+    def __init__(self, path: Path, fresh: bool = False) -> None:
+        self.path = path
+        if fresh:
+            path.unlink(missing_ok=True)
 
     def read(self) -> list[dict[str, str]]:
         if not self.path.exists():

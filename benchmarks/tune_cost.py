@@ -39,14 +39,11 @@ BATCH, TOKENS = 16, 128
 def main() -> None:
     options = _options()
     random = _random_encoder(options.layers, options.width)
-    rows = Rows(Path("results/tune_cost.csv"), ("encoder", "method"))
+    rows = Rows(Path("results/tune_cost.csv"), fresh=True)
     for name, encoder in ((f"random {options.layers}x{options.width}", random), ("minilm", bv.load_encoder("minilm"))):
         depth = encoder.layers - 1
         for method, ratio, trained in _ratios(encoder, options.rounds):
-            if not rows.has(encoder=name, method=method):
-                rows.add(
-                    {"encoder": name, "method": method, "layers": depth, "ratio": round(ratio, 3), "trained": trained}
-                )
+            rows.add({"encoder": name, "method": method, "layers": depth, "ratio": round(ratio, 3), "trained": trained})
             print(f"{name:>16}  {method:<38} {ratio:.3f} of a full step, {trained:,} trained", flush=True)
 
 

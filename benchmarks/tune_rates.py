@@ -21,7 +21,7 @@ SAMPLES = {"squad": (2500, 600), "mrpc": (None, None), "airline": (3000, None)}
 
 def main() -> None:
     options = _options()
-    rows = Rows(Path("results/tune_rates.csv"), ("task", "lr", "batch", "epochs", "head", "seed"))
+    rows = Rows(Path("results/tune_rates.csv"))
     for name in options.task:
         train, inner = SAMPLES[name]
         task = sampled(load_named(name, options.data), train, inner, 1)
