@@ -67,12 +67,12 @@ def _random_encoder(layers: int, width: int) -> Encoder:
 def _ratios(encoder: Encoder, rounds: int) -> list[tuple[str, float, int]]:
     """Every way of stepping in turns, so that a busy machine slows all alike; each round's ratio to its full step."""
     depth = encoder.layers - 1
-    methods = ["full", f"freeze:k={depth}", f"freeze:k={depth},norms=false", f"freeze:k={depth - 3},norms=false"]
-    methods += [f"freeze:k={depth - 1},norms=false"]
+    methods = ["full", f"freeze:k={depth},norms=true", f"freeze:k={depth}", f"freeze:k={depth - 3}"]
+    methods += [f"freeze:k={depth - 1}"]
     seconds: dict[str, list[float]] = {}
     with ExitStack() as stack:
         ways = {method: stack.enter_context(_stepping(encoder, method)) for method in methods}
-        ways[f"freeze:k={depth - 1},norms=false from store"] = stack.enter_context(_from_store(encoder, depth - 1))
+        ways[f"freeze:k={depth - 1} from store"] = stack.enter_context(_from_store(encoder, depth - 1))
         ways["extraction pass"] = stack.enter_context(_extraction(encoder))
         for turn in range(rounds + 1):
             for name, (step, _) in ways.items():
@@ -109,7 +109,7 @@ def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
 @contextmanager
 def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
     copy, windows = encoder.copy(), _windows()
-    config = TuneConfig(method=f"freeze:k={k},norms=false", lr=1e-5, batch=BATCH)
+    config = TuneConfig(method=f"freeze:k={k}", lr=1e-5, batch=BATCH)
     with torch.inference_mode():
         states = hidden_states(copy.model.eval(), collate(windows, 0, torch.device("cpu")), (k,)).layers[0].half()
     batch = [Begun(window, state) for window, state in zip(windows, states.clone(), strict=True)]

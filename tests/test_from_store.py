@@ -18,7 +18,7 @@ from bertvision.steps.tuning import Tuning
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
 
-METHOD = "freeze:k=1,norms=false"
+METHOD = "freeze:k=1"
 SETTINGS: dict[str, Any] = {"method": METHOD, "epochs": 2, "lr": 3e-3, "batch": 4}
 KINDS = ("span", "label", "value")
 UNFELT = ("key.bias", "layer.1.output.LayerNorm.bias", "own.body.dense.bias")
@@ -93,8 +93,8 @@ def test_what_cannot_be_done_is_named(
             tune_from_store(encoder, label_task, tmp_path / "store", **{**SETTINGS, **settings})
         return str(error.value)
 
-    assert "give freeze:k=K,norms=false" in refusal(tiny_encoder, method="full")
-    assert "give freeze:k=K,norms=false" in refusal(tiny_encoder, method="freeze:k=1")
+    assert "give freeze:k=K" in refusal(tiny_encoder, method="full")
+    assert "give freeze:k=K" in refusal(tiny_encoder, method="freeze:k=1,norms=true")
     extract(tiny_encoder, label_task, tmp_path / "store", layers="last1")
     assert "holds the states [2], expected 1 among them" in refusal(tiny_encoder)
     assert "was made from something else" in refusal(label_encoder)

@@ -33,14 +33,14 @@ def tune_from_store(
     saved: Path | None = None,
     **settings: Any,
 ) -> Encoder:
-    """As :func:`bertvision.tune` with ``method="freeze:k=K,norms=false"``, reading state K from the store at ``place``.
+    """As :func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from the store at ``place``.
 
     A store that is not there yet is made, of state K alone. The outcome is an ordinary encoder.
     """
     config = settled(config, encoder, **settings)
     k = still_below(config.method) - 1
     if k < 0:
-        raise BadInput(f"--from-store: method {config.method} trains below its states; give freeze:k=K,norms=false")
+        raise BadInput(f"--from-store: method {config.method} trains below its states; give freeze:k=K")
     store = _store_of(encoder, task, k, place)
     windows, split = split_windows(task, "train", encoder), store["train"]
     made_from = f"{tune_hash(encoder, task, config)}:{store.id}"

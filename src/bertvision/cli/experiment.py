@@ -43,8 +43,10 @@ def add_commands(commands: Any) -> None:
     tune.add_argument("--head", dest="tune_head", metavar="SPEC", help="the same as --tune-head")
     tune.add_argument(
         "--from-store",
+        nargs="?",
+        const="",
         metavar="STORE",
-        help="with --method freeze:k=K,norms=false: read state K from here (written once) and run only what is above",
+        help="with --method freeze:k=K: read state K from here (written once; default RUN/store), run what is above",
     )
     tune.add_argument(
         "--curve",
@@ -122,8 +124,9 @@ def _tune(options: argparse.Namespace) -> Result:
     folder, encoder = Path(options.out), load_encoder(recipe.encoder)
     if options.curve:
         return _curve(encoder, task, recipe.tune, options.curve, folder)
-    if options.from_store:
-        tuned = tune_from_store(encoder, task, Path(options.from_store), recipe.tune, folder / SAVED)
+    if options.from_store is not None:
+        place = Path(options.from_store) if options.from_store else folder / "store"
+        tuned = tune_from_store(encoder, task, place, recipe.tune, folder / SAVED)
     else:
         tuned = tune(encoder, task, recipe.tune, folder / SAVED)
     target = folder / "encoder"

@@ -1,8 +1,7 @@
 """Which of an encoder's weights are trained: ``full``, or ``freeze:k=K``, the lowest K layers left as they are.
 
-Hulburd 2020 froze the embeddings and the lowest layers and trained all norms beside the rest. With
-``norms=false`` nothing below layer K is trained; then no graph is built there, nothing is dropped
-out, and each step costs a forward pass only.
+Nothing below layer K is trained; so no graph is built there, nothing is dropped out, and each step costs
+a forward pass only. Hulburd 2020 trained all norms beside the rest: ``norms=true``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from bertvision.encoder.cut import layer_list
 from bertvision.errors import BadInput
 from bertvision.registry import Spec, parse_spec, unknown
 
-METHODS: dict[str, dict[str, Any]] = {"full": {}, "freeze": {"k": 0, "norms": True}}
+METHODS: dict[str, dict[str, Any]] = {"full": {}, "freeze": {"k": 0, "norms": False}}
 """Ways to tune, and their options with defaults."""
 
 

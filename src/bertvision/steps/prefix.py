@@ -2,7 +2,7 @@
 
 Frozen layers give the same state at every epoch, so it is read instead of computed: a step costs the
 trained layers, forward and back, and nothing of what lies below. Up to the rounding of the store it is
-what ``freeze:k=K,norms=false`` does with the whole encoder.
+what ``freeze:k=K`` does with the whole encoder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PrefixTuning(Tuning):
     @property
     def method(self) -> str:
         """All of the layers that are left."""
-        return "freeze:k=0,norms=false"
+        return "freeze:k=0"
 
     def states_of(self, batch: Sequence[Begun]) -> tuple[Sequence[Window], TokenBatch, States]:
         windows = [one.window for one in batch]
