@@ -31,6 +31,8 @@ ABOVE = (
     "asking",
     "conclude",
     "recheck",
+    "timing",
+    "costs",
     "curve",
     "from_store",
     "pipeline",

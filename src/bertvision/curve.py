@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.config import TuneConfig
+from bertvision.costs import judge_own
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.report.line_plot import line_picture, write_picture
 from bertvision.report.markup import Html
 from bertvision.runtime import choose_device, say, seeded, write_json
 from bertvision.steps.inputs import split_windows
-from bertvision.steps.judge import judge_predictions
-from bertvision.steps.live import LiveStates
-from bertvision.steps.predict import predict_own
 from bertvision.steps.tune_loop import SAVED, resume, run_to, steps_of
 from bertvision.steps.tune_setup import begin, finished, settled, tune_hash
 from bertvision.tasks.base import Task
@@ -80,7 +78,7 @@ def _tune_through(
 def _scored(place: Path, task: Task, epochs: float) -> dict[str, Any]:
     """The checkpoint's own head on inner and dev, at a threshold fitted on inner."""
     encoder = load_encoder(str(place))
-    judged = judge_predictions(task, predict_own(LiveStates(encoder, task, layers="last1")["dev"]))
+    judged = judge_own(encoder, task)
     assert judged.inner is not None
     cost = encoder.record["cost"]
     say(f"curve: {epochs:g} epochs, {task.metric} {judged.verdict.scores[task.metric]:.2f}")

@@ -5,23 +5,20 @@ All layers are at hand, so one pass over the states fits them all. Where to cut 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from bertvision.conclude import run_states
 from bertvision.config import FitConfig
 from bertvision.encoder.cut import cut_encoder
-from bertvision.encoder.hidden import collate, hidden_states
-from bertvision.encoder.load import RECORD, Encoder, load_encoder
+from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.errors import BadInput
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.model import Model
 from bertvision.pipeline import fit_into
-from bertvision.records import Window
 from bertvision.registry import Spec, parse_spec
 from bertvision.report.line_plot import line_picture, write_picture
 from bertvision.runtime import say, write_json
@@ -32,11 +29,7 @@ from bertvision.steps.live import states_task
 from bertvision.steps.predict import predict
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
-
-TIMED_WINDOWS = 16
-"""Of the longest of dev, on which the speed is measured."""
-
-ROUNDS = 5
+from bertvision.timing import seconds_in_turns
 
 
 @dataclass(frozen=True)
@@ -133,15 +126,15 @@ def _save_cut(folder: Path, states: States, task: Task, one: Depth) -> dict[str,
     best = max(zip(one.fitted, one.judged, strict=True), key=lambda pair: pair[1].choice_score(task.metric))[0]
     target = folder / "depth" / "model"
     Model(short, _recut(best, one.depth), task).save_pretrained(target)
-    seconds = _interleaved(encoder, short, split_windows(task, "dev", encoder))
-    say(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds[1] / seconds[0]:.2f} of the time")
+    whole_seconds, seconds = seconds_in_turns([encoder, short], split_windows(task, "dev", encoder))
+    say(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds / whole_seconds:.2f} of the time")
     return {
         "model": str(target),
         "layers": short.layers - 1,
         "of": encoder.layers - 1,
         "parameters": short.parameters,
         "whole_parameters": encoder.parameters,
-        "time_ratio": seconds[1] / seconds[0],
+        "time_ratio": seconds / whole_seconds,
     }
 
 
@@ -152,18 +145,3 @@ def _recut(fitted: FittedHead, depth: int) -> FittedHead:
     head = build_head(spec, replace(fitted.head.shape, layers=depth + 1))
     head.load_state_dict(fitted.head.state_dict())
     return replace(fitted, spec=head.spec, head=head.eval(), states=tuple(range(depth + 1)))
-
-
-def _interleaved(whole: Encoder, short: Encoder, windows: Sequence[Window]) -> tuple[float, float]:
-    """Seconds of both over the same windows, taken in turns, medians: a busy machine slows both alike."""
-    import torch
-
-    taken: dict[str, list[float]] = {"whole": [], "short": []}
-    batch = collate(sorted(windows, key=len)[-TIMED_WINDOWS:], whole.tokenizer.pad_token_id, torch.device("cpu"))
-    with torch.inference_mode():
-        for _ in range(ROUNDS):
-            for name, encoder in (("whole", whole), ("short", short)):
-                start = time.perf_counter()
-                hidden_states(encoder.model.cpu(), batch, (encoder.layers - 1,))
-                taken[name].append(time.perf_counter() - start)
-    return median(taken["whole"]), median(taken["short"])

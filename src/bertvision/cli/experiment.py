@@ -68,6 +68,7 @@ def add_commands(commands: Any) -> None:
     extract.set_defaults(run=_extract)
 
     _add_fit(commands)
+    _add_costs(commands)
     evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
     evaluate.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
     instead = evaluate.add_mutually_exclusive_group()
@@ -94,6 +95,14 @@ def _add_fit(commands: Any) -> None:
     fit.add_argument("--out", metavar="RUN", help="folder for what this makes; default: RUN where STORE is RUN/store")
     add_set(fit)
     fit.set_defaults(run=_fit)
+
+
+def _add_costs(commands: Any) -> None:
+    costs = commands.add_parser("costs", help="what tuned encoders cost and give, in one table")
+    costs.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="folders that tune made")
+    add_data(costs)
+    add_set(costs)
+    costs.set_defaults(run=_costs)
 
 
 def _demo(options: argparse.Namespace) -> Result:
@@ -148,6 +157,14 @@ def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) 
         for row in document["rows"]
     ]
     return document, "\n".join([head, *lines, f"picture: {folder / 'curve.svg'}"])
+
+
+def _costs(options: argparse.Namespace) -> Result:
+    from bertvision.costs import cost_lines, cost_table
+    from bertvision.pipeline import load_recipe_task
+
+    document = cost_table([Path(folder) for folder in options.encoders], load_recipe_task(recipe_from(options)))
+    return document, cost_lines(document)
 
 
 def _extract(options: argparse.Namespace) -> Result:
