@@ -1,8 +1,10 @@
-"""Keep the leaderboards of finished runs as data, and print them as a table.
+"""Keep what finished runs found as data, and print their leaderboards as tables.
 
 python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
 
-Writes one results/NAME.csv per run, a row a predictor, from RUN/leaderboard.json.
+From RUN/leaderboard.json results/NAME.csv, a row a predictor; from RUN/depth/depth.json
+results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint; each where
+it is there.
 """
 
 from __future__ import annotations
@@ -18,11 +20,55 @@ from typing import Any
 
 def main() -> None:
     for argument in sys.argv[1:]:
-        name, _, folder = argument.partition("=")
-        board = json.loads((Path(folder) / "leaderboard.json").read_text(encoding="utf-8"))
-        encoder = json.loads((Path(folder) / "encoder" / "bertvision.json").read_text(encoding="utf-8"))
-        write(Path("results") / f"{name}.csv", board, encoder)
+        name, _, place = argument.partition("=")
+        folder = Path(place)
+        keep_board(name, folder)
+        keep_depth(name, folder / "depth" / "depth.json")
+        keep_curve(name, folder / "curve.json")
+
+
+def keep_board(name: str, folder: Path) -> None:
+    if (folder / "leaderboard.json").exists():
+        board = read(folder / "leaderboard.json")
+        write(Path("results") / f"{name}.csv", board, read(folder / "encoder" / "bertvision.json"))
         print(f"\n{name}: {board['task']}, {board['split']}\n{markdown(board)}")
+
+
+def keep_depth(name: str, path: Path) -> None:
+    if path.exists():
+        found = read(path)
+        known = {key: found[key] for key in ("task", "metric", "head", "within", "chosen")}
+        ratio = found.get("cut", {}).get("time_ratio")
+        rows = []
+        for row in found["rows"]:
+            spread = {"low": min(row["dev_by_seed"]), "high": max(row["dev_by_seed"])}
+            cut = {"time_ratio": ratio if row["depth"] == found["chosen"] else None}
+            plain = {key: value for key, value in row.items() if key != "dev_by_seed"}
+            rows.append({**known, "seeds": len(found["seeds"]), **plain, **spread, **cut})
+        write_rows(Path("results") / f"{name}_depth.csv", rows)
+
+
+def keep_curve(name: str, path: Path) -> None:
+    if path.exists():
+        found = read(path)
+        known = {key: found[key] for key in ("task", "metric", "schedule")}
+        rows = []
+        for row in found["rows"]:
+            scores = {**row["scores"], **{f"inner_{key}": value for key, value in row["inner"].items()}}
+            rows.append({**known, **{key: row[key] for key in ("epochs", "steps", "seconds")}, **scores})
+        write_rows(Path("results") / f"{name}_curve.csv", rows)
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def write(path: Path, board: dict[str, Any], encoder: dict[str, Any]) -> None:

@@ -3,7 +3,9 @@
 python benchmarks/fit_defaults.py RUN RUN RUN [--rates 3e-4 1e-3 3e-3] [--batches 16 32 64] [--epochs 3 6 12]
 
 Each RUN is a folder made by ``bertvision run``; its store is read, nothing in it is changed. Writes
-results/fit_defaults.csv, a row per run, setting, head and seed; rows that are there are kept.
+results/fit_defaults.csv (or --to FILE), a row per run, setting, head and seed; rows that are there are kept. With
+other --heads it compares options of one head the same way, e.g. those of context-conv in
+results/context_conv.csv.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import bertvision as bv
 from bertvision.config import QUICK_HEADS
+from bertvision.heads.base import canonical_spec
 from bertvision.steps.judge import judge_inner
 from bertvision.tasks.base import read_task
 from rows import Rows
@@ -21,14 +24,15 @@ from rows import Rows
 
 def main() -> None:
     options = _options()
-    rows = Rows(Path("results/fit_defaults.csv"))
+    rows = Rows(options.to)
     for folder, lr, batch, epochs in itertools.product(options.runs, options.rates, options.batches, options.epochs):
         settings = {"run": folder.name, "lr": f"{lr:g}", "batch": batch, "epochs": epochs}
-        if rows.has(**settings):
+        heads = [spec for spec in map(canonical_spec, options.heads) if not rows.has(**settings, head=spec)]
+        if not heads:
             continue
         store = bv.Store(folder / "store")
         task, table = read_task(store.folder / "task"), store["inner"].table()
-        for head in bv.fit(options.heads, store, options.seeds, lr=lr, batch=batch, epochs=epochs):
+        for head in bv.fit(heads, store, options.seeds, lr=lr, batch=batch, epochs=epochs):
             score = judge_inner(task, head.inner, table).scores[task.metric]
             facts = {"head": head.spec, "seed": head.seed, "metric": task.metric, "inner": round(score, 3)}
             rows.add({**settings, **facts, "best_epoch": head.best_epoch, "seconds": round(head.seconds, 2)})
@@ -43,6 +47,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--epochs", nargs="+", type=int, default=[3, 6])
     parser.add_argument("--heads", nargs="+", default=list(QUICK_HEADS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--to", type=Path, default=Path("results/fit_defaults.csv"))
     return parser.parse_args()
 
 
