@@ -13,7 +13,6 @@ command goes on. Writes results/heads_NAME.csv, a row a predictor.
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from bertvision.heads.count import fitting_heads
 from bertvision.pipeline import fit_into, run
 from bertvision.records import Kind, Shape
 from bertvision.tasks.base import task_defaults
-from collect import markdown, write
+from collect import keep_board
 
 HEAVY = (
     "inception",
@@ -59,10 +58,7 @@ def main() -> None:
         for spec in heavy:  # one by one: what is fitted is kept
             fit_into(folder, run_states(folder), [spec], (0,), once)
         conclude(folder)
-        board = json.loads((folder / "leaderboard.json").read_text(encoding="utf-8"))
-        encoder = json.loads((folder / "encoder" / "bertvision.json").read_text(encoding="utf-8"))
-        write(Path("results") / f"heads_{plan.name}.csv", board, encoder)
-        print(f"\n{plan.name}: {len(light)} light and {len(heavy)} heavy heads\n{markdown(board)}", flush=True)
+        keep_board(f"heads_{plan.name}", folder)
 
 
 def _options() -> argparse.Namespace:
