@@ -8,6 +8,7 @@ A place is marked ``<!-- name -->`` ... ``<!-- /name -->``; what is between is r
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ Row = dict[str, str]
 
 def main() -> None:
     fill(Path("README.md"), {"results": results_table})
+    fill(Path("docs/heads.md"), {"ranking": ranking_table, "heads_labels": labels_table})
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
 
 
@@ -98,6 +100,72 @@ def fit_table() -> str:
         means = [mean(found[run]) for run in runs]
         lines.append([f"{lr:g}", str(batch), str(epochs), *(f"{one:.2f}" for one in [*means, mean(means)])])
     return markdown(["rate", "batch", "epochs", *runs, "mean"], lines)
+
+
+AMOUNTS = {"spans": "tuned on spans", "more": "tuned on"}
+"""The two SQuAD leaderboards of all heads, by how their encoder was tuned."""
+
+
+def ranking_table() -> str:
+    """The published F1 of each head after 0.3 and 1 epochs beside ours, each with its rank; then rank correlations."""
+    with Path("benchmarks/published_span_heads.csv").open(newline="", encoding="utf-8") as file:
+        published = list(csv.DictReader(file))
+    columns = [[_optional(row[key]) for row in published] for key in ("f1_03", "f1_1")]
+    for amount in AMOUNTS:
+        ours = _means(read(f"heads_squad_{amount}"), "f1")
+        columns.append([ours.get(row["spec"]) for row in published])
+    ranked = [[_with_rank(value, column) for value in column] for column in columns]
+    head = [
+        "head",
+        "in the paper",
+        "paper, 0.3 epochs",
+        "paper, 1 epoch",
+        *(f"ours, {name}" for name in AMOUNTS.values()),
+    ]
+    lines = [[f"`{row['spec']}`", row["model"], *cells] for row, *cells in zip(published, *ranked, strict=True)]
+    found = [
+        f"{first}, {second}: {_rank_correlation(columns[i], columns[j])}"
+        for (i, first), (j, second) in itertools.combinations(enumerate(head[2:]), 2)
+    ]
+    return markdown(head, lines) + "\n\nSpearman's rank correlation. " + "; ".join(found) + "."
+
+
+def labels_table() -> str:
+    """Dev accuracy of every head on the two label tasks, best mean on inner of MRPC first."""
+    boards = {name: read(f"heads_{name}") for name in ("mrpc", "airline")}
+    specs = [row["name"] for rows in boards.values() for row in rows if row["kind"] in ("head", "encoder")]
+    order = _means(boards["mrpc"], "inner")
+    lines = []
+    for spec in sorted(dict.fromkeys(specs), key=lambda one: -order.get(one, 0)):
+        cells = [[row for row in rows if row["name"] == spec] for rows in boards.values()]
+        lines.append([f"`{spec}`", *(score(found, "accuracy") if found else "" for found in cells)])
+    return markdown(["predictor", *(RUNS[name][0] for name in boards)], lines)
+
+
+def _means(rows: Sequence[Row], key: str) -> dict[str, float]:
+    """By head, over seeds."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] in ("head", "encoder"):
+            found[row["name"]].append(float(row[key]))
+    return {name: mean(values) for name, values in found.items()}
+
+
+def _optional(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _with_rank(value: float | None, column: Sequence[float | None]) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1f} ({1 + sum(other > value for other in column if other is not None)})"
+
+
+def _rank_correlation(one: Sequence[float | None], other: Sequence[float | None]) -> str:
+    from scipy.stats import spearmanr
+
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
+    return f"{spearmanr(*zip(*pairs, strict=True)).statistic:+.2f} over {len(pairs)}" if len(pairs) > 2 else "no data"
 
 
 def _number(text: str) -> str:
