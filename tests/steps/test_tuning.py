@@ -13,8 +13,8 @@ import pytest
 import torch
 import transformers
 
-from bertvision.encoder.freeze import METHODS, prepare
 from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.methods import METHODS, prepare
 from bertvision.errors import BadInput
 from bertvision.heads.base import build_head
 from bertvision.records import Shape
@@ -184,7 +184,7 @@ def test_bad_methods_are_named(tiny_encoder: Encoder, label_task: Task) -> None:
     ):
         with pytest.raises(BadInput, match=reason):
             tune(tiny_encoder, label_task, method=method)
-    assert list(METHODS) == ["full", "freeze"]
+    assert list(METHODS) == ["full", "freeze", "adapters", "bitfit", "lora"]
 
 
 TOGETHER = """
