@@ -37,6 +37,7 @@ ABOVE = (
     "from_store",
     "pipeline",
     "depth",
+    "ablation",
     "demo",
     "cli",
     "__main__",
