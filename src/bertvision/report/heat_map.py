@@ -13,6 +13,9 @@ LOSS, GAIN = (8, 69, 148), (192, 86, 33)
 """Darkest blue and darkest orange, as red, green, blue."""
 
 LEFT, TOP, BOTTOM, RIGHT = 56, 14, 78, 14
+NARROWEST = 440
+"""Room for the legend."""
+
 ALMOST = 0.55
 """Share of the darkest from which on text is white."""
 
@@ -23,7 +26,7 @@ Cells = Mapping[tuple[int, int], float]
 def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
     """A cell for every pair that has a value; rows from the top, columns from the left, both by ``names``."""
     edge = side * len(names)
-    largest = max((abs(value) for value in cells.values()), default=0.0) or 1.0
+    largest = max(1.0, *(abs(value) for value in cells.values()))  # differences too small to matter stay pale
     parts = [_cell(row, column, value, largest, side, names) for (row, column), value in cells.items()]
     parts += [_tick(place, name, edge, side) for place, name in enumerate(names)]
     middle, floor = LEFT + edge / 2, TOP + edge
@@ -32,8 +35,8 @@ def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legen
     parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
     parts.append(_legend(largest, legend, floor + 52, edge))
     told = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
-    box = f"0 0 {LEFT + edge + RIGHT} {TOP + edge + BOTTOM}"
-    style = f"max-width:{1.25 * (LEFT + edge + RIGHT):.0f}px"
+    width = max(LEFT + edge + RIGHT, NARROWEST)
+    box, style = f"0 0 {width} {TOP + edge + BOTTOM}", f"max-width:{1.25 * width:.0f}px"
     return tag(
         "svg", *parts, viewBox=box, style=style, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {told}."
     )
