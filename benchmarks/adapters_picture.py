@@ -79,7 +79,7 @@ def _axis(scale: Scale, floor: float, name: str) -> Html:
 
 def _strip(key: tuple[str, str], trained: int, group: dict[str, list[float]], y: float, scale: Scale) -> Html:
     method, epochs = key
-    named = tag("text", f"{method}, {epochs} epochs", x=10, y=y)
+    named = tag("text", f"{method}, epochs: {epochs}", x=10, y=y)
     counted = tag("text", f"{trained:,} trained", x=10, y=y + 12, style="fill:#777;font-size:10px")
     thin = [
         tag("line", x1=_x(scale, s), x2=_x(scale, s), y1=y - 8, y2=y + 8, stroke=colour, stroke_width=1.5, opacity=0.5)

@@ -149,6 +149,15 @@ def test_an_interrupted_run_with_shared_adapters_ends_the_same(
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
+def test_pieces_and_recomputed_states_come_to_the_same(tiny_encoder: Encoder, label_task: Task) -> None:
+    settings = {**SETTINGS, "lr": 1e-3, "method": "adapters:size=4,share=layer"}
+    plain = weights(tune(tiny_encoder, label_task, **settings))
+    for other in ({"accumulate": 3}, {"checkpointing": True}):
+        found = weights(tune(tiny_encoder, label_task, **settings, **other))
+        for key, value in plain.items():
+            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-4)
+
+
 def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     method = "adapters:size=4,norms=false"
     tune(tiny_encoder, label_task, method=method, **SETTINGS).save_pretrained(tmp_path / "one")

@@ -30,7 +30,8 @@ class Choice:
     least: float | None = None
 
     def check(self, what: str, value: Value) -> None:
-        fits = value in self.words if isinstance(value, str) and self.words else type(value) is self.kind
+        kinds = (float, int) if self.kind is float else (self.kind,)
+        fits = value in self.words if isinstance(value, str) and self.words else type(value) in kinds
         if not fits or (self.least is not None and not isinstance(value, str) and value < self.least):
             expected = [self.kind.__name__] if self.kind is not str else []
             least = "" if self.least is None else f" of at least {self.least:g}"
@@ -60,7 +61,7 @@ SMALL = ("adapters", "bitfit", "lora")
 PUT_IN = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
 """Methods that put something into the model, and the options that say what."""
 
-KNOWN = "put_in"
+_NOTE = "bertvision_inside"
 """Attribute of a model that something was put into: what it was."""
 
 
@@ -75,7 +76,8 @@ def read_method(method: str) -> Spec:
             raise BadInput(f"tune method {spec}: {unknown('option', key, dict(known))}")
         if known[key].kind is not object:
             known[key].check(f"{spec}: {key}", value)
-    return Spec(spec.name, {key: spec.options.get(key, choice.default) for key, choice in known.items()})
+    options = {key: spec.options.get(key, choice.default) for key, choice in known.items()}
+    return Spec(spec.name, {key: float(v) if known[key].kind is float else v for key, v in options.items()})
 
 
 def prepare(model: Any, method: str, needs_pooler: bool) -> None:
@@ -163,9 +165,15 @@ def what_is_put_in(method: str) -> str | None:
     return str(Spec(spec.name, {key: spec.options[key] for key in PUT_IN[spec.name]}))
 
 
+def inside(model: Any) -> str | None:
+    """What was put into a model, as :func:`what_is_put_in` says it."""
+    there: str | None = getattr(model, _NOTE, None)
+    return there
+
+
 def put_in(model: Any, what: str | None) -> None:
     """Adapters or LoRA into a model, once; what is there already is trained on. Seed torch first."""
-    there = getattr(model, KNOWN, None)
+    there = inside(model)
     if what is None or there == what:
         return
     if there is not None:
@@ -177,18 +185,18 @@ def put_in(model: Any, what: str | None) -> None:
         insert_adapters(model, int(spec.options["size"]), spec.options["share"])
     else:
         insert_lora(model, int(spec.options["r"]), int(spec.options["alpha"]), float(spec.options["dropout"]))
-    setattr(model, KNOWN, what)
+    setattr(model, _NOTE, what)
 
 
 def cut_inside(model: Any, depth: int) -> None:
     """What was put into layers that are cut off goes with them."""
-    there = getattr(model, KNOWN, None)
+    there = inside(model)
     if there is None:
         return
     cut_adapters(model, depth)
     spec = parse_spec(there)
     options = {key: cut_share(value, depth) if key == "share" else value for key, value in spec.options.items()}
-    setattr(model, KNOWN, str(Spec(spec.name, options)))
+    setattr(model, _NOTE, str(Spec(spec.name, options)))
 
 
 def added_names(model: Any) -> list[str]:

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bertvision.encoder.layers import cut_layers
-from bertvision.encoder.methods import KNOWN, added_names, put_in
+from bertvision.encoder.methods import added_names, inside, put_in
 from bertvision.errors import BadInput, shorten
 from bertvision.hashing import hash_tensors
 from bertvision.runtime import renamed_when_whole
@@ -72,7 +72,7 @@ def save_small(model: Any, small: Small, folder: Path) -> dict[str, Any]:
     tensors = {name: there[name].detach().cpu().contiguous() for name in small.names}
     with renamed_when_whole(folder / WEIGHTS) as part:
         save_file(tensors, part)
-    return {"base": asdict(small.base), "put_in": getattr(model, KNOWN, None)}
+    return {"base": asdict(small.base), "put_in": inside(model)}
 
 
 def restored(base_model: Any, saved: Mapping[str, Any], folder: Path) -> tuple[Any, Small]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.methods import inside
 from bertvision.encoder.small import used_settings
 from bertvision.errors import BadInput
 from bertvision.hashing import hash_tensors
@@ -96,8 +97,8 @@ def encoder_hash(encoder: Encoder) -> str:
     """
     own = encoder.own.state if encoder.own else {}
     weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
-    inside = [encoder.model.put_in] if hasattr(encoder.model, "put_in") else []  # LoRA's scale is in no tensor
-    return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *inside])
+    put_in = [what] if (what := inside(encoder.model)) else []  # LoRA's scale is in no tensor
+    return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *put_in])
 
 
 def tokenizer_hash(encoder: Encoder) -> str:
