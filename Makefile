@@ -26,6 +26,7 @@ bench: $(STAMPS)/core
 	@echo "== bench: ratios of time, taken in turns; results/*.csv (about ten minutes on a quiet machine)"
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
+	@$(BIN)/python benchmarks/adapter_inference.py
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"

@@ -22,7 +22,7 @@ from bertvision.heads.base import HEADS
 from bertvision.heads.count import fitting_heads
 from bertvision.pipeline import fit_into, run
 from bertvision.records import Kind, Shape
-from bertvision.tasks.base import task_defaults
+from bertvision.tasks.method_defaults import recipe_defaults
 from collect import keep_board
 
 HEAVY = (
@@ -76,7 +76,7 @@ def _plans(options: argparse.Namespace) -> list[Plan]:
         return [_squad(options, *pair.split("=", 1)) for pair in options.encoder]
     if options.task == "mrpc":
         data = DataConfig(data=str(options.data / "glue" / "MRPC"), limit=options.limit)
-        recipe = replace(built_in_recipe("mrpc", task_defaults), data=data, seeds=(0, 1, 2))
+        recipe = replace(built_in_recipe("mrpc", recipe_defaults), data=data, seeds=(0, 1, 2))
         return [Plan("mrpc", recipe, _shape(2, "classify"))]
     table = str(options.data / "crowdflower" / "Airline-Sentiment-2-w-AA.csv")
     data = DataConfig(train=(table,), text_column="text", label_column=("airline_sentiment",), limit=options.limit)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 
+from adapters_picture import by_method, key_of
+
 RESULTS = Path("results")
 RUNS = {
     "demo": ("generated questions (`make demo`)", "f1"),
@@ -29,6 +31,7 @@ def main() -> None:
     fill(Path("README.md"), {"results": results_table})
     fill(Path("docs/heads.md"), {"ranking": ranking_table, "heads_labels": labels_table})
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
+    fill(Path("docs/adapters.md"), {"adapters": adapters_table})
 
 
 def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
@@ -75,9 +78,7 @@ def results_table() -> str:
 
 def score(rows: Sequence[Row], metric: str) -> str:
     """Mean over seeds, with the range where there are several."""
-    values = [float(row[metric]) for row in rows]
-    spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
-    return f"{mean(values):.1f}{spread}"
+    return _mean_and_range([float(row[metric]) for row in rows])
 
 
 def tune_table() -> str:
@@ -166,6 +167,24 @@ def _rank_correlation(one: Sequence[float | None], other: Sequence[float | None]
 
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     return f"{spearmanr(*zip(*pairs, strict=True)).statistic:+.2f} over {len(pairs)}" if len(pairs) > 2 else "no data"
+
+
+def adapters_table() -> str:
+    """A line a task and method: what is trained, and the means over seeds of what inner chose."""
+    rows = read("adapters")
+    lines = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        mine = [row for row in rows if row["task"] == task]
+        trained = {key_of(row): f"{int(row['trained']):,}" for row in mine}
+        for (method, epochs), group in by_method(mine).items():
+            scores = [_mean_and_range(group[kind]) for kind in ("encoder", "head", "ensemble")]
+            lines.append([task, f"`{method}`", epochs, trained[method, epochs], mine[0]["metric"], *scores])
+    head = ["task", "method", "epochs", "trained", "metric", "alone", "with the best head", "with the best ensemble"]
+    return markdown(head, lines) if lines else ""
+
+
+def _mean_and_range(values: Sequence[float]) -> str:
+    return f"{mean(values):.1f}" + (f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else "")
 
 
 def _number(text: str) -> str:

@@ -16,6 +16,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.model import Model
 from bertvision.tasks.base import Task, task_defaults
 from bertvision.tasks.glue import GLUE
+from bertvision.tasks.method_defaults import recipe_defaults
 
 ROWS = ["index\tsentence1\tsentence2\tlabel"] + [
     f"{i}\tthe {'good' if i % 2 else 'bad'} old town {i}\tthe town\t{'entailment' if i % 2 else 'not_entailment'}"
@@ -43,7 +44,7 @@ def test_a_task_brings_its_own_settings() -> None:
     assert (plain.data.data, plain.data.hub) == ("glue", None)
     assert recipe("qqp", "--hub", "nyu-mll/glue").data.hub == "nyu-mll/glue"
     for name, record in GLUE.items():
-        tune = built_in_recipe(name, task_defaults).tune
+        tune = built_in_recipe(name, recipe_defaults).tune
         assert (tune.bert_lr, tune.batch) == (record.lr, record.batch)
 
 

@@ -136,17 +136,21 @@ class Recipe:
             raise BadInput("seeds is empty; expected at least one whole number, e.g. 0,1")
 
 
-Defaults = Callable[[str], Mapping[str, Any]]
-"""A task's name to the settings that the task itself brings; they lie over the defaults."""
+Defaults = Callable[[str, str], Mapping[str, Any]]
+"""A task's name and a tune method to the settings that they bring themselves; they lie over the defaults."""
 
 
 def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) -> Recipe:
     """The recipe that a bare task name stands for; ``values`` are the top-level settings and sections."""
-    return from_mapping(Recipe, merged({"task": task, **_of_task(task, defaults)}, values), f"recipe for {task}")
+    values = {"task": task, **values}
+    return from_mapping(Recipe, merged(_brought(values, defaults), values), f"recipe for {task}")
 
 
-def _of_task(task: str, defaults: Defaults | None) -> dict[str, Any]:
-    return dict(defaults(task)) if defaults else {}
+def _brought(values: Mapping[str, Any], defaults: Defaults | None) -> dict[str, Any]:
+    """What the task and the method that are asked for bring."""
+    tune = values.get("tune")
+    method = tune.get("method", "full") if isinstance(tune, Mapping) else "full"
+    return dict(defaults(str(values.get("task")), str(method))) if defaults else {}
 
 
 def _check_numbers(config: object, section: str, least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
@@ -161,15 +165,16 @@ def _check_numbers(config: object, section: str, least: Mapping[str, float], abo
             raise BadInput(f"{section}.{name} is {value}; expected more than 0")
 
 
-def read_recipe(path: Path, defaults: Defaults | None = None) -> Recipe:
-    """A recipe from a TOML file, laid over what its task differs in from the defaults."""
+def read_recipe(path: Path, defaults: Defaults | None = None, over: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe from a TOML file, laid over what its task and method bring; ``over`` lies over both."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not a TOML recipe: {error}") from error
-    return from_mapping(Recipe, merged(_of_task(str(values.get("task")), defaults), values), str(path))
+    asked = merged(values, over or {})
+    return from_mapping(Recipe, merged(_brought(asked, defaults), asked), str(path))
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:

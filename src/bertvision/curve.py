@@ -29,7 +29,7 @@ def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[fl
     points = sorted(set(at))
     if not points or points[0] < 0:
         raise BadInput(f"--curve: got {list(at)}, expected epochs from 0 on, e.g. 0,0.1,0.3,1,2")
-    config = settled(config, encoder, epochs=max(points[-1], 1e-9), decay="constant")
+    config = settled(config, encoder, task, epochs=max(points[-1], 1e-9), decay="constant")
     made_from = tune_hash(encoder, task, config)
     rows = [row for row in _known(folder, made_from) if row["epochs"] in points]
     missing = [point for point in points if point not in {row["epochs"] for row in rows}]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.config import ExtractConfig, TuneConfig
-from bertvision.encoder.freeze import still_below
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.methods import still_below
 from bertvision.encoder.tail import started_at
 from bertvision.errors import BadInput
 from bertvision.runtime import choose_device, say, seeded
@@ -37,7 +37,7 @@ def tune_from_store(
 
     A store that is not there yet is made, of state K alone. The outcome is an ordinary encoder.
     """
-    config = settled(config, encoder, **settings)
+    config = settled(config, encoder, task, **settings)
     k = still_below(config.method) - 1
     if k < 0:
         raise BadInput(f"--from-store: method {config.method} trains below its states; give freeze:k=K")

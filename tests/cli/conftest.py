@@ -106,7 +106,7 @@ def made_run(folder: Path, words: list[object]) -> Path:
 @pytest.fixture(scope="session")
 def samples() -> SimpleNamespace:
     """Writers of small data, and the words of commands on them."""
-    made = (squad, write_squad, write_csv, extraction, squad_words, text_words)
+    made = (squad, write_squad, write_csv, extraction, squad_words, text_words, made_run)
     return SimpleNamespace(**{one.__name__: one for one in made})
 
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from bertvision.errors import BadInput
+from bertvision.hashing import hash_tensors
 from bertvision.store.codec import check_finite, codec_dtype
-from bertvision.store.fingerprint import differences, hash_json, hash_lines, hash_tensors
+from bertvision.store.fingerprint import differences, hash_json, hash_lines
 
 
 def test_codecs() -> None:

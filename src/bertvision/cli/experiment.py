@@ -75,13 +75,6 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
     instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
     evaluate.set_defaults(run=_evaluate)
-    analyse = commands.add_parser("analyse", help="score by how many of the encoder's layers are used")
-    analyse.add_argument("folder", metavar="RUN", help="a folder that run made")
-    analyse.add_argument("--depth", required=True, metavar="SPEC", help="the head to fit over states 0..k for every k")
-    analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
-    analyse.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
-    add_set(analyse)
-    analyse.set_defaults(run=_analyse)
     report = commands.add_parser("report", help="write report.html for a run")
     report.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
     report.set_defaults(run=_report)
@@ -213,24 +206,6 @@ def _evaluate(options: argparse.Namespace) -> Result:
         return legacy_board(folder)
     result = conclude(folder)
     return result.document, str(result)
-
-
-def _analyse(options: argparse.Namespace) -> Result:
-    from bertvision.config import Recipe, override
-    from bertvision.depth import depth_frontier
-
-    config = override(Recipe(task="fit"), options.set).fit
-    document = depth_frontier(Path(options.folder), options.depth, options.seeds, config, options.within)
-    metric = document["metric"]
-    lines = [f"{'layers':>8}{f'dev {metric}':>14}{f'inner {metric}':>14}"]
-    lines += [f"{row['depth']:>8}{row['dev']:>14.2f}{row['inner']:>14.2f}" for row in document["rows"]]
-    if document["chosen"] is not None:
-        cut = document["cut"]
-        lines.append(
-            f"{document['chosen']} of {cut['of']} layers are within {document['within']:g} of the best on inner: "
-            f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
-        )
-    return document, "\n".join(lines)
 
 
 def _report(options: argparse.Namespace) -> Result:

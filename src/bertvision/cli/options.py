@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertvision.config import QUICK_HEADS, DataConfig, Recipe, built_in_recipe, override, read_recipe, updated
-from bertvision.convert import from_mapping, merged, to_mapping
 
 if TYPE_CHECKING:
     from bertvision.records import Shape
@@ -48,7 +47,11 @@ def add_encoder(parser: argparse.ArgumentParser) -> None:
 
 def add_tune(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("tuning the encoder")
-    group.add_argument("--method", metavar="SPEC", help="what is trained; known: full (all weights, default)")
+    group.add_argument(
+        "--method",
+        metavar="SPEC",
+        help="full (default), freeze:k=K, adapters:size=64,share=none|layer|3|all, bitfit, lora:r=8",
+    )
     group.add_argument("--epochs", type=float, metavar="X", help="epochs of tuning; fractions, and 0 for none, allowed")
     group.add_argument("--lr", type=float, metavar="X", help="peak learning rate of tuning")
     group.add_argument("--tune-head", metavar="SPEC", help="tune together with this head instead of the plain one")
@@ -90,14 +93,13 @@ def at_least_one(text: str) -> int:
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
     """Task or recipe file, overlaid with the flags that were given, then with --set."""
-    from bertvision.tasks.base import task_defaults
+    from bertvision.tasks.method_defaults import recipe_defaults
 
-    task: str = options.task
+    task, flags = options.task, _flags(options)
     if task.endswith(".toml"):
-        plain = to_mapping(read_recipe(Path(task), task_defaults))
-        recipe = from_mapping(Recipe, merged(plain, _flags(options)), "flags")
+        recipe = read_recipe(Path(task), recipe_defaults, flags)
     else:
-        recipe = built_in_recipe(task, task_defaults, **_flags(options))
+        recipe = built_in_recipe(task, recipe_defaults, **flags)
     recipe = override(recipe, options.set)
     return updated(recipe, heads=tuple(expand_heads(recipe.heads)))
 
@@ -106,6 +108,9 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
     """The flags that were given, in the recipe's form."""
     data = _given(options, {item.name: item.name for item in fields(DataConfig)})
     tune = _given(options, {"method": "method", "epochs": "epochs", "lr": "lr", "tune_head": "head"})
+    for one in options.set:
+        if one.startswith("tune.method="):  # a method brings settings: it must be known before --set has its turn
+            tune["method"] = one.partition("=")[2]
     extract = _given(options, {"dtype": "dtype", "layers": "layers", "shard_mb": "shard_mb", "live": "live"})
     top = _given(options, {"encoder": "encoder", "seeds": "seeds", "heads": "heads"})
     return {**top, "data": data, "tune": tune, "extract": extract}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from torch import nn
-
-from bertvision.encoder.families import FAMILIES
+from bertvision.encoder.layers import cut_layers
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.methods import cut_inside
 from bertvision.errors import BadInput
 
 
@@ -23,31 +21,11 @@ def cut_encoder(encoder: Encoder, depth: int) -> Encoder:
     short = encoder.copy()
     if depth == layers:
         return short
-    _cut(short.model, depth)
-    if short.has_pooler:
-        short.model.pooler = None
-    return replace(short, own=None, record={**encoder.record, "cut": depth})
-
-
-def _cut(model: Any, depth: int) -> None:
-    config = model.config
-    config.num_hidden_layers = depth
-    if config.model_type == "albert":  # one layer that is used again and again: their number is all there is
-        return
-    set_layers(model, layer_list(model)[:depth])
-    if config.model_type == "modernbert":
-        config.layer_types = config.layer_types[:depth]
-        config.tie_last_hidden_states = False  # else the last state would be the normalised one, unlike in the whole
-
-
-def layer_list(model: Any) -> nn.ModuleList:
-    """The layers of a model, as the families table says."""
-    place = model.get_submodule(FAMILIES[model.config.model_type].layers)
-    assert isinstance(place, nn.ModuleList)
-    return place
-
-
-def set_layers(model: Any, layers: nn.ModuleList) -> None:
-    """Put other layers in their place; the model's settings stay as they are."""
-    parent, _, name = FAMILIES[model.config.model_type].layers.rpartition(".")
-    setattr(model.get_submodule(parent), name, layers)
+    cut_layers(short.model, depth)
+    cut_inside(short.model, depth)
+    short = replace(short, own=None, source=None, record={**encoder.record, "cut": depth})
+    if encoder.small is None:
+        return short
+    left = {name for name, _ in short.model.named_parameters()}
+    names = tuple(name for name in encoder.small.names if name in left)
+    return replace(short, small=replace(encoder.small, base=replace(encoder.small.base, cut=depth), names=names))

@@ -9,11 +9,18 @@ from bertvision.errors import BadInput
 
 @dataclass(frozen=True)
 class Family:
-    """A model type that is known to work: where its layers live, and whether it may have a pooler."""
+    """A model type that is known to work: where its layers live, and whether it may have a pooler.
+
+    Within a layer: the linear maps that end attention and feed-forward, before dropout, residual and
+    norm; and those that LoRA is put beside, queries and values (or the one map that makes both).
+    """
 
     model_type: str
     layers: str
     pooler: bool
+    attention: str = "attention.output.dense"
+    output: str = "output.dense"
+    lora: tuple[str, ...] = ("query", "value")
 
 
 FAMILIES = {
@@ -24,12 +31,25 @@ FAMILIES = {
         Family("xlm-roberta", "encoder.layer", pooler=True),
         Family("camembert", "encoder.layer", pooler=True),
         Family("electra", "encoder.layer", pooler=False),
-        Family("deberta", "encoder.layer", pooler=False),
-        Family("deberta-v2", "encoder.layer", pooler=False),
-        Family("mpnet", "encoder.layer", pooler=True),
-        Family("distilbert", "transformer.layer", pooler=False),
-        Family("modernbert", "layers", pooler=False),
-        Family("albert", "encoder.albert_layer_groups.0.albert_layers", pooler=True),
+        Family("deberta", "encoder.layer", pooler=False, lora=("in_proj",)),
+        Family("deberta-v2", "encoder.layer", pooler=False, lora=("query_proj", "value_proj")),
+        Family("mpnet", "encoder.layer", pooler=True, attention="attention.attn.o", lora=("attn.q", "attn.v")),
+        Family(
+            "distilbert",
+            "transformer.layer",
+            pooler=False,
+            attention="attention.out_lin",
+            output="ffn.lin2",
+            lora=("q_lin", "v_lin"),
+        ),
+        Family("modernbert", "layers", pooler=False, attention="attn.Wo", output="mlp.Wo", lora=("attn.Wqkv",)),
+        Family(
+            "albert",
+            "encoder.albert_layer_groups.0.albert_layers",
+            pooler=True,
+            attention="attention.dense",
+            output="ffn_output",
+        ),
     )
 }
 

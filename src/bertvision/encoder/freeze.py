@@ -1,6 +1,6 @@
-"""Which of an encoder's weights are trained: ``full``, or ``freeze:k=K``, the lowest K layers left as they are.
+"""Which of an encoder's own weights are trained: those above layer k, norms, biases.
 
-Nothing below layer K is trained; so no graph is built there, nothing is dropped out, and each step costs
+Below layer K nothing is trained; so no graph is built there, nothing is dropped out, and each step costs
 a forward pass only. Hulburd 2020 trained all norms beside the rest: ``norms=true``.
 """
 
@@ -11,71 +11,46 @@ from typing import Any
 
 from torch import nn
 
-from bertvision.encoder.cut import layer_list
+from bertvision.encoder.layers import is_norm, layer_list, one_for_all
 from bertvision.errors import BadInput
-from bertvision.registry import Spec, parse_spec, unknown
-
-METHODS: dict[str, dict[str, Any]] = {"full": {}, "freeze": {"k": 0, "norms": False}}
-"""Ways to tune, and their options with defaults."""
 
 
-def prepare(model: Any, method: str, needs_pooler: bool) -> None:
-    """Mark what is trained; ``needs_pooler`` says whether the head that is tuned with looks at the pooled CLS."""
-    spec = parse_spec(method)
-    options = _options(spec)
-    model.requires_grad_(True)
-    if spec.name == "freeze":
-        _freeze(model, int(options["k"]), bool(options["norms"]))
-    pooler = getattr(model, "pooler", None)
-    if pooler is not None:
-        pooler.requires_grad_(needs_pooler)
-
-
-def still_below(method: str) -> int:
-    """How many states, counted from 0, no step can change: those below the lowest trained weight."""
-    spec = parse_spec(method)
-    options = _options(spec)
-    return int(options["k"]) + 1 if spec.name == "freeze" and not options["norms"] else 0
-
-
-def quiet_below(model: Any, method: str) -> None:
-    """No dropout where nothing is trained: what cannot learn from noise only suffers from it."""
-    for module in _frozen_modules(model, still_below(method) - 1):
-        module.eval()
-
-
-def _options(spec: Spec) -> dict[str, Any]:
-    if spec.name not in METHODS:
-        raise BadInput(unknown("tune method", spec.name, list(METHODS)))
-    known = METHODS[spec.name]
-    for key, value in spec.options.items():
-        if key not in known:
-            raise BadInput(f"tune method {spec}: {unknown('option', key, known)}")
-        if type(value) is not type(known[key]):
-            raise BadInput(f"tune method {spec}: {key}={value}, expected {type(known[key]).__name__}")
-    return {**known, **spec.options}
-
-
-def _freeze(model: Any, k: int, norms: bool) -> None:
-    if model.config.model_type == "albert":
-        raise BadInput("freeze: ALBERT has one layer that is used again and again; some of them cannot be frozen")
+def train_above(model: Any, k: int, what: str) -> None:
+    """Embeddings and the lowest ``k`` layers stay as they are; ``what`` the user wrote is for the message."""
+    if one_for_all(model):
+        raise BadInput(f"{what}: ALBERT has one layer that is used again and again; some of them cannot be frozen")
     layers = layer_list(model)
     if not 0 <= k <= len(layers):
-        raise BadInput(f"freeze:k={k}: this encoder has {len(layers)} layers; expected 0 to {len(layers)}")
+        raise BadInput(f"{what}: this encoder has {len(layers)} layers; expected 0 to {len(layers)}")
     model.requires_grad_(False)
     for layer in layers[k:]:
         layer.requires_grad_(True)
+    train_norms(model, above_all)
+
+
+def train_norms(model: Any, chosen: Any) -> None:
+    """Norms whose names ``chosen`` says yes to are trained too."""
     for name, module in model.named_modules():
-        if isinstance(module, nn.LayerNorm) and (norms or _above_all(name)):
+        if is_norm(module) and chosen(name):
             module.requires_grad_(True)
 
 
-def _above_all(name: str) -> bool:
+def above_all(name: str) -> bool:
     """ModernBERT's norm after the last layer."""
     return name == "final_norm"
 
 
-def _frozen_modules(model: Any, k: int) -> Iterator[nn.Module]:
+def train_biases(model: Any) -> None:
+    """BitFit (Ben Zaken et al. 2022): every bias, those of norms included, and nothing else."""
+    model.requires_grad_(False)
+    biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
+    if not biases:
+        raise BadInput(f"bitfit: encoders of type {model.config.model_type} have no biases; give another --method")
+    for bias in biases:
+        bias.requires_grad_(True)
+
+
+def frozen_modules(model: Any, k: int) -> Iterator[nn.Module]:
     """The embeddings and the lowest k layers; nothing for k < 0."""
     if k < 0:
         return

@@ -1,7 +1,8 @@
 """Encoders by Hub name, by folder, or the embedded ``minilm``, which needs no network.
 
 A saved encoder is an ordinary transformers folder plus ``bertvision.json`` (how it was made) and
-``own.safetensors`` (the head it was tuned with).
+``own.safetensors`` (the head it was tuned with). One that was tuned by a small method holds what differs
+from its base in place of the model. Adapter folders that ``peft`` wrote are read too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertvision.encoder.families import family_of
+from bertvision.encoder.lora import PEFT_CONFIG, base_of, merged
+from bertvision.encoder.small import Small, restored, save_small
 from bertvision.errors import BadInput, shorten
 from bertvision.records import Shape
 from bertvision.runtime import file_sha256, write_json
@@ -48,6 +51,8 @@ class Encoder:
     tokenizer: Any
     own: OwnHead | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None  # what the very same can be loaded by again, if anything
+    small: Small | None = None  # how it differs from its base, if that is little
 
     @property
     def layers(self) -> int:
@@ -78,27 +83,59 @@ class Encoder:
         return replace(self, model=copy.deepcopy(self.model))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the encoder so that :func:`load_encoder` and plain transformers can read it."""
+        """Write the encoder so that :func:`load_encoder` can read it; plain transformers can, unless it is small."""
         folder = Path(folder)
-        self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
         record: dict[str, Any] = {"name": self.name, "record": dict(self.record), "pooler": self.has_pooler}
+        if self.small is not None:
+            record["small"] = save_small(self.model, self.small, folder)
+        else:
+            self.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
         if self.own is not None:
             save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / OWN)
             record["own"] = {"spec": self.own.spec, "shape": asdict(self.own.shape)}
         write_json(folder / RECORD, record)
 
 
-def load_encoder(name: str) -> Encoder:
-    """Load an encoder by Hub name or folder; ``minilm`` is embedded and checked against its hash."""
+def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
+    """Load an encoder by Hub name or folder; ``minilm`` is embedded and checked against its hash.
+
+    An encoder that was tuned by adapters, LoRA or biases is put onto its base again, which is loaded
+    by the name that was written down. With ``base`` it is put onto that: several encoders on one base
+    share its weights, and any of them may be used at any time.
+    """
     folder = _minilm_folder() if name == "minilm" else Path(name)
     local = folder.is_dir()
     if not local and (name.startswith((".", "/", "~")) or "\\" in name):
         raise BadInput(f"no encoder folder at {name}; give a folder with config.json, a Hub name, or minilm")
-    model, tokenizer = _load(str(folder) if local else name, name, local)
     saved = _read_record(folder) if local else {}
+    source = str(folder.resolve()) if local and name != "minilm" else name
+    if "small" in saved:
+        return _load_small(folder, saved, base)
+    if local and (folder / PEFT_CONFIG).exists():
+        under = _base(base, base_of(folder), folder)
+        return Encoder(name, merged(under.copy().model, folder).eval(), under.tokenizer, source=source)
+    if base is not None:
+        raise BadInput(f"encoder {name} is whole and takes no base; a base is for what adapters, lora or bitfit tuned")
+    model, tokenizer = _load(str(folder) if local else name, name, local)
     own = _read_own(folder, saved) if saved.get("own") else None
-    return Encoder(saved.get("name", name), model, tokenizer, own, saved.get("record", {}))
+    return Encoder(saved.get("name", name), model, tokenizer, own, saved.get("record", {}), source)
+
+
+def _load_small(folder: Path, saved: Mapping[str, Any], base: Encoder | str | None) -> Encoder:
+    under = _base(base, str(saved["small"]["base"]["source"]), folder)
+    model, small = restored(under.model, saved["small"], folder)
+    own = _read_own(folder, saved) if saved.get("own") else None
+    return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], str(folder.resolve()), small)
+
+
+def _base(given: Encoder | str | None, known: str, folder: Path) -> Encoder:
+    if isinstance(given, Encoder):
+        return given
+    try:
+        return load_encoder(given or known)
+    except BadInput as error:
+        raise BadInput(f"{folder} lies on a base that is not there: {error}") from error
 
 
 def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:

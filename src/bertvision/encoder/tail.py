@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bertvision.encoder.cut import layer_list, set_layers
+from bertvision.encoder.layers import layer_list, set_layers
 from bertvision.errors import BadInput
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -12,18 +11,18 @@ import torch
 from torch import Tensor
 
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.methods import inside
+from bertvision.encoder.small import used_settings
 from bertvision.errors import BadInput
+from bertvision.hashing import hash_tensors
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.count import fitting_heads
 from bertvision.records import Example, Shape, Window
 from bertvision.registry import choose_layers
 from bertvision.runtime import say
-from bertvision.store.fingerprint import hash_json, hash_lines, hash_tensors
+from bertvision.store.fingerprint import hash_json, hash_lines
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.windows import make_windows
-
-NAMES_ONLY = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
-"""Settings of a model that say where it came from, not what it computes."""
 
 PROBE = ("Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 [MASK]", "\tSECOND text \U0001f44d")
 
@@ -96,11 +95,10 @@ def encoder_hash(encoder: Encoder) -> str:
     Equal weights with another number of attention heads, or an own head on another layer, give
     other states and outputs.
     """
-    config = json.loads(encoder.model.config.to_json_string(use_diff=False))
-    used = {key: value for key, value in config.items() if key not in NAMES_ONLY}
     own = encoder.own.state if encoder.own else {}
     weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
-    return hash_json([weights, used, encoder.own.spec if encoder.own else None])
+    put_in = [what] if (what := inside(encoder.model)) else []  # LoRA's scale is in no tensor
+    return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *put_in])
 
 
 def tokenizer_hash(encoder: Encoder) -> str:

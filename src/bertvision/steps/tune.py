@@ -31,7 +31,7 @@ def tune(
     ``saved`` is a file to write the state to on the way; if it is there, made from the very same, tuning
     goes on from it and ends as if it had never stopped.
     """
-    config = settled(config, encoder, **settings)
+    config = settled(config, encoder, task, **settings)
     device = choose_device(config.device)
     windows = split_windows(task, "train", encoder)
     made_from = tune_hash(encoder, task, config)

@@ -10,6 +10,8 @@ import torch
 
 from bertvision.config import TuneConfig, updated
 from bertvision.encoder.load import Encoder, OwnHead
+from bertvision.encoder.methods import added_names, head_of, is_small, read_method
+from bertvision.encoder.small import Base, Small, model_hash
 from bertvision.heads.base import Head, build_head
 from bertvision.runtime import peak_bytes
 from bertvision.steps.inputs import data_hash, encoder_hash, label_weights, plain_head, task_shape, window_settings
@@ -17,13 +19,21 @@ from bertvision.steps.team import Team
 from bertvision.steps.tuning import WATCHED, Tuning
 from bertvision.store.fingerprint import hash_json
 from bertvision.tasks.base import Task
+from bertvision.tasks.method_defaults import method_defaults
 
 BERT_WIDTH = 768
 
+SMALL_RATES = {"adapters": 1e-4, "bitfit": 1e-3, "lora": 5e-4}
+"""Where little is trained rates are higher: of the papers, Mohebbi & Rajaei's, Ben Zaken's and Hu's."""
+
 
 def rate_of(config: TuneConfig, width: int) -> float:
-    """The user's rate; else the task's own, which was found with BERT; narrower encoders take the common default."""
-    return config.lr or (config.bert_lr if config.bert_lr and width >= BERT_WIDTH else default_rate(width))
+    """The user's rate; else the method's, where little is trained; else the task's own, which was found with BERT.
+
+    Narrower encoders take the common default.
+    """
+    small = SMALL_RATES.get(read_method(config.method).name)
+    return config.lr or small or (config.bert_lr if config.bert_lr and width >= BERT_WIDTH else default_rate(width))
 
 
 def default_rate(width: int) -> float:
@@ -31,9 +41,12 @@ def default_rate(width: int) -> float:
     return float(f"{1.5e-4 * min(1.0, (384 / width) ** 1.6):.1e}")
 
 
-def settled(config: TuneConfig | None, encoder: Encoder, **settings: Any) -> TuneConfig:
-    """The settings with the learning rate decided."""
-    config = updated(config or TuneConfig(), **settings)
+def settled(config: TuneConfig | None, encoder: Encoder, task: Task, **settings: Any) -> TuneConfig:
+    """The settings with the learning rate decided; without a config, what the method brings lies beneath them."""
+    if config is None:
+        brought = method_defaults(task.name, settings.get("method") or "full")
+        config = updated(TuneConfig(), **brought)
+    config = updated(config, **settings)
     return updated(config, lr=rate_of(config, encoder.width))
 
 
@@ -49,7 +62,8 @@ def new_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
     An encoder that was tuned for the same outputs with the same head goes on with it as it is, so that
     no epochs at all leave its answers as they were.
     """
-    head = build_head(config.head or plain_head(task, encoder), task_shape(task, encoder.layers, encoder.width))
+    spec = head_of(config.method, config.head, plain_head(task, encoder))
+    head = build_head(spec, task_shape(task, encoder.layers, encoder.width))
     own, before = encoder.own, encoder.record.get("tune", {})
     if own and own.spec == head.spec and own.shape == head.shape and before.get("labels", []) == list(task.labels):
         head.load_state_dict(dict(own.state))
@@ -61,21 +75,41 @@ def begin(
 ) -> Tuning:
     """A copy of the encoder with a fresh head, at step 0; seed torch first."""
     team, head = team or Team(), new_head(encoder, task, config)
-    tuning = Tuning(encoder.copy(), head, config, steps, device, label_weights(task, device), team)
+    copy = replace(encoder.copy(), small=_small(encoder, config.method))
+    tuning = Tuning(copy, head, config, steps, device, label_weights(task, device), team)
     if team.size > 1:
         torch.manual_seed(config.seed + 1_000_003 * team.number)  # the same start everywhere, but not the same dropout
     return tuning
+
+
+def _small(encoder: Encoder, method: str) -> Small | None:
+    """What an encoder will differ from, if that will be little; one that lies on a base stays on it."""
+    if encoder.small is not None or not is_small(method):
+        return encoder.small
+    return Small(Base(encoder.name, model_hash(encoder.model), encoder.source))
 
 
 def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> Encoder:
     """The encoder as it is now, with its head and how it came to be; a copy, if tuning is to go on."""
     head, config = tuning.head, tuning.config
     own = OwnHead(head.spec, head.shape, {key: value.cpu().clone() for key, value in head.state_dict().items()})
-    encoder = tuning.encoder.copy() if copy else tuning.encoder
+    small = _grown(tuning)
+    encoder = replace(tuning.encoder.copy() if copy else tuning.encoder, small=small, source=None)
     encoder.model.requires_grad_(True).eval().cpu()
     record = {**asdict(config), "head": head.spec, "schedule": schedule, "steps": tuning.step, "task": task.name}
     record["labels"] = list(task.labels)
     return replace(encoder, own=own, record={**encoder.record, "tune": record, "cost": _cost(tuning)})
+
+
+def _grown(tuning: Tuning) -> Small | None:
+    """The base, and the names of all that is not the base's any more."""
+    small, model = tuning.encoder.small, tuning.encoder.model
+    if small is None:
+        return None
+    trained = {id(parameter) for parameter in tuning.named.values()} if tuning.step else set()
+    known = {*small.names, *added_names(model)}
+    names = [name for name, parameter in model.named_parameters() if name in known or id(parameter) in trained]
+    return replace(small, names=tuple(sorted(names)))
 
 
 def _cost(tuning: Tuning) -> dict[str, Any]:

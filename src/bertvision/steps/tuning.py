@@ -19,9 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertvision.config import TuneConfig
-from bertvision.encoder.freeze import prepare, quiet_below
 from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.methods import prepare, quiet_below
 from bertvision.heads.base import Head, head_loss
 from bertvision.records import ROW_KINDS, Window
 from bertvision.runtime import Timer, rate_at, renamed_when_whole, say

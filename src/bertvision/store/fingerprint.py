@@ -7,20 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 FORMAT = 1
-
-
-def hash_tensors(named: Iterable[tuple[str, Tensor]]) -> str:
-    """sha256 over names, types, shapes and values, in name order."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(named, key=lambda item: item[0]):
-        plain = tensor.detach().cpu().contiguous()
-        digest.update(f"{name}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
-        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def hash_json(content: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import pytest
 import torch
 import transformers
 
-from bertvision.encoder.cut import cut_encoder, layer_list
+from bertvision.encoder.cut import cut_encoder
 from bertvision.encoder.families import FAMILIES, family_of
 from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
+from bertvision.encoder.layers import layer_list
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.encoder.tail import started_at
 from bertvision.errors import BadInput
@@ -29,39 +29,6 @@ PADDED = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Families that count positions from behind their padding token, number 1, so that two rows of the table are lost."""
 ROTARY = ("modernbert",)
 """Families without a table of positions that could run out."""
-
-
-def save_family(model_type: str, folder: Path, tokenizer: Any) -> Any:
-    """A tiny random model of a family, saved with the tiny tokenizer beside it."""
-    config = transformers.AutoConfig.for_model(
-        model_type,
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=POSITIONS,
-        pad_token_id=1 if model_type in PADDED else 0,
-        bos_token_id=2,
-        cls_token_id=2,
-        eos_token_id=3,
-        sep_token_id=3,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)  # when deberta is imported
-        torch.manual_seed(0)
-        model = transformers.AutoModel.from_config(config).eval()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return model
-
-
-@pytest.fixture(scope="module")
-def families(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Encoder) -> dict[str, tuple[Path, Any]]:
-    folder = tmp_path_factory.mktemp("families")
-    return {name: (folder / name, save_family(name, folder / name, tiny_encoder.tokenizer)) for name in FAMILIES}
-
 
 every_family = pytest.mark.parametrize("family", FAMILIES)
 

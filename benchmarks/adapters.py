@@ -1,0 +1,165 @@
+"""Ways to tune beside each other: all weights, half of them, the last layer from the store, adapters, LoRA, biases.
+
+python benchmarks/adapters.py --data DATA --out RUNS [--task mrpc sst2] [--seeds 0 1] [--lr adapters=1e-3]
+
+DATA holds glue/. Every method tunes `minilm` for 3 epochs (one row has the paper's 10), and heads are fitted
+on what it leaves, so that each stands alone and with heads on top. Rows that are in results/adapters.csv are
+not computed again; interrupted, the same command goes on. Stored states are removed once their rows are
+written; `bertvision analyse RUN --ablation` still works.
+Draws results/adapters_TASK.svg. Lora needs the extra peft.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from adapters_picture import draw
+from bertvision.config import Recipe, TuneConfig, built_in_recipe
+from bertvision.encoder.load import RECORD, load_encoder
+from bertvision.from_store import tune_from_store
+from bertvision.pipeline import load_recipe_task, run
+from bertvision.runtime import folder_bytes
+from bertvision.steps.tune_loop import SAVED
+from bertvision.tasks.method_defaults import recipe_defaults
+from rows import Rows
+
+FROM_STORE = " from store"
+METHODS = (
+    "full",
+    "freeze:k=3",
+    f"freeze:k=5{FROM_STORE}",
+    "adapters:size=64,share=none",
+    "adapters:size=64,share=layer,norms=false",
+    "adapters:size=64,share=3,norms=false",
+    "lora:r=8",
+    "bitfit",
+)
+LONG = ("adapters:size=64,share=none", 10.0)
+"""The paper's length, once."""
+
+HEADS = ("learned-pool", "compress:size=64,skip=true")
+FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
+LIMITS = {"sst2": 10_000}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One tuned encoder and the heads on it."""
+
+    task: str
+    method: str
+    epochs: float
+    seed: int
+    lr: float | None
+
+    @property
+    def key(self) -> dict[str, object]:
+        asked = "default" if self.lr is None else f"{self.lr:g}"
+        length = {"epochs": f"{self.epochs:g}", "seed": self.seed, "asked_lr": asked}
+        return {"task": self.task, "method": self.method, **length}
+
+    @property
+    def folder(self) -> str:
+        return "-".join(str(value).replace(" ", "-") for value in self.key.values())
+
+
+def main() -> None:
+    options = _options()
+    rows = Rows(options.results / "adapters.csv")
+    for case in _cases(options):
+        if not rows.has(**case.key):
+            place = options.out / case.folder
+            for row in _measured(case, place, options):
+                rows.add(row)
+            for shard in (place / "store").rglob("shard-*"):
+                shard.unlink()
+            print(f"done: {case.folder}", flush=True)
+        draw([row for row in rows.read() if row["task"] == case.task], options.results / f"adapters_{case.task}.svg")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--task", nargs="+", default=["mrpc", "sst2"], choices=sorted(FOLDERS))
+    parser.add_argument("--method", nargs="+", default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--epochs", type=float, default=3.0)
+    parser.add_argument("--long", type=float, default=LONG[1], help="epochs of the one long row; 0 for none")
+    parser.add_argument("--lr", action="append", default=[], metavar="NAME=X", help="a rate of all methods so named")
+    parser.add_argument("--limit", type=int, default=None, help="fewer examples, to try it out")
+    return parser.parse_args()
+
+
+def _cases(options: argparse.Namespace) -> Iterator[Case]:
+    rates = {name: float(rate) for name, _, rate in (one.partition("=") for one in options.lr)}
+    for task in options.task:
+        wanted = [(method, options.epochs) for method in options.method]
+        if options.long and LONG[0] in options.method:
+            wanted.append((LONG[0], options.long))
+        for seed in options.seeds:
+            for method, epochs in wanted:
+                yield Case(task, method, epochs, seed, rates.get(method.partition(":")[0]))
+
+
+def _measured(case: Case, place: Path, options: argparse.Namespace) -> list[dict[str, object]]:
+    """A row for the encoder alone, and one for every head and ensemble on top of it."""
+    recipe = _recipe(case, options)
+    if case.method.endswith(FROM_STORE):
+        recipe = _begun_from_store(recipe, place.with_name(f"{place.name}-encoder"))
+    run(recipe, place)
+    board = _read(place / "leaderboard.json")
+    tuned = place / "encoder" if recipe.tune.epochs else Path(recipe.encoder)
+    record = _read(tuned / RECORD)["record"]
+    saved = folder_bytes(place / "encoder")
+    return [_row(case, one, board["metric"], record, saved) for one in board["rows"]]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _recipe(case: Case, options: argparse.Namespace) -> Recipe:
+    data = {"data": str(options.data / "glue" / FOLDERS[case.task]), "limit": options.limit or LIMITS.get(case.task)}
+    method = case.method.removesuffix(FROM_STORE)
+    given = {"method": method, "epochs": case.epochs, "seed": case.seed, **({} if case.lr is None else {"lr": case.lr})}
+    values = {"data": data, "tune": given, "heads": HEADS, "seeds": [case.seed]}
+    return built_in_recipe(case.task, recipe_defaults, **values)
+
+
+def _begun_from_store(recipe: Recipe, place: Path) -> Recipe:
+    """Tune the upper layers from stored states first; the run then takes that encoder as it is."""
+    if not (place / RECORD).exists():
+        task, states = load_recipe_task(recipe), place.with_name(f"{place.name}-states")
+        tuned = tune_from_store(load_encoder(recipe.encoder), task, states, recipe.tune, place.with_suffix(f".{SAVED}"))
+        tuned.save_pretrained(place)
+        shutil.rmtree(states)
+    return replace(recipe, encoder=str(place), tune=TuneConfig(epochs=0, seed=recipe.tune.seed))
+
+
+def _row(case: Case, one: dict[str, Any], metric: str, record: dict[str, Any], saved: int) -> dict[str, object]:
+    cost = record["cost"]
+    return {
+        **case.key,
+        "lr": f"{record['tune']['lr']:g}",
+        "trained": cost["trained"],
+        "saved_bytes": saved,
+        "tune_seconds": round(cost["seconds"], 1),
+        "predictor": one["name"],
+        "kind": one["kind"],
+        "metric": metric,
+        "score": round(one["scores"][metric], 3),
+        "accuracy": round(one["scores"]["accuracy"], 3) if "accuracy" in one["scores"] else "",
+        "inner": round(one["inner"][metric], 3),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Methods beneath each other: what each scores alone (square) and with the head on top that inner chose (dot)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from bertvision.report.line_plot import COLOURS, write_picture
+from bertvision.report.markup import Html, join, tag
+from bertvision.report.svg import Scale, scale_of, tick_text
+
+Row = dict[str, str]
+LEFT, RIGHT, STRIP, TOP, WIDTH = 360, 24, 30, 24, 860
+ALONE, ON_TOP = COLOURS[0], COLOURS[1]
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """A strip a method, in the order of the rows; marks are means over seeds, thin marks the seeds."""
+    if rows:
+        write_picture(picture(rows), path)
+
+
+def by_method(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """(method, epochs) -> scores by seed of the encoder alone, of its best head, of its best ensemble."""
+    tuned: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        tuned.setdefault(key_of(row), {}).setdefault(row["seed"], []).append(row)
+    return {
+        key: {kind: [_chosen(one, kind) for one in seeds.values()] for kind in ("encoder", "head", "ensemble")}
+        for key, seeds in tuned.items()
+    }
+
+
+def key_of(row: Row) -> tuple[str, str]:
+    """A method at a rate of its own is another."""
+    asked = row["asked_lr"]
+    return row["method"] if asked == "default" else f"{row['method']} at {asked}", row["epochs"]
+
+
+def _chosen(rows: Sequence[Row], kind: str) -> float:
+    """The score of what inner chose among the predictors of a kind."""
+    return float(max((row for row in rows if row["kind"] == kind), key=lambda row: float(row["inner"]))["score"])
+
+
+def picture(rows: Sequence[Row]) -> Html:
+    groups, metric = by_method(rows), rows[0]["metric"]
+    scale = scale_of([score for group in groups.values() for kind in ("encoder", "head") for score in group[kind]])
+    floor = TOP + STRIP * len(groups) + 6
+    trained = {key_of(row): int(row["trained"]) for row in rows}
+    parts = [_axis(scale, floor, f"{rows[0]['task']}: {metric} on dev")]
+    for place, (key, group) in enumerate(groups.items()):
+        parts.append(_strip(key, trained[key], group, TOP + STRIP * place + STRIP / 2, scale))
+    parts.append(_legend(floor + 52))
+    told = "; ".join(
+        f"{m}, {e} epochs: {mean(g['encoder']):.1f}, {mean(g['head']):.1f}" for (m, e), g in groups.items()
+    )
+    box = f"0 0 {WIDTH} {floor + 66}"
+    return tag("svg", *parts, viewBox=box, style=f"max-width:{WIDTH}px", role="img", aria_label=f"{metric}. {told}.")
+
+
+def _told(method: str, epochs: str, group: dict[str, list[float]]) -> str:
+    return f"{method}, {epochs} epochs: alone {mean(group['encoder']):.1f}, with a head {mean(group['head']):.1f}"
+
+
+def _x(scale: Scale, value: float) -> float:
+    return LEFT + scale.share(value) * (WIDTH - LEFT - RIGHT)
+
+
+def _axis(scale: Scale, floor: float, name: str) -> Html:
+    parts = []
+    for value in scale.ticks(6):
+        x = _x(scale, value)
+        parts.append(tag("line", x1=x, x2=x, y1=TOP - 8, y2=floor, class_="grid"))
+        parts.append(tag("text", tick_text(value), x=x, y=floor + 16, text_anchor="middle"))
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    return join([*parts, tag("text", name, x=middle, y=floor + 34, text_anchor="middle", class_="name")])
+
+
+def _strip(key: tuple[str, str], trained: int, group: dict[str, list[float]], y: float, scale: Scale) -> Html:
+    method, epochs = key
+    named = tag("text", f"{method}, epochs: {epochs}", x=10, y=y)
+    counted = tag("text", f"{trained:,} trained", x=10, y=y + 12, style="fill:#777;font-size:10px")
+    thin = [
+        tag("line", x1=_x(scale, s), x2=_x(scale, s), y1=y - 8, y2=y + 8, stroke=colour, stroke_width=1.5, opacity=0.5)
+        for kind, colour in (("encoder", ALONE), ("head", ON_TOP))
+        for s in group[kind]
+    ]
+    alone, on_top = (_x(scale, mean(group[kind])) for kind in ("encoder", "head"))
+    square = tag("rect", x=alone - 5, y=y - 5, width=10, height=10, fill=ALONE)
+    return tag("g", named, counted, *thin, square, tag("circle", cx=on_top, cy=y, r=5, fill=ON_TOP))
+
+
+def _legend(y: float) -> Html:
+    square = tag("rect", x=LEFT, y=y - 9, width=10, height=10, fill=ALONE)
+    dot = tag("circle", cx=LEFT + 85, cy=y - 4, r=5, fill=ON_TOP)
+    words = tag("text", "alone", x=LEFT + 16, y=y), tag("text", "with the head that inner chose", x=LEFT + 96, y=y)
+    return tag("g", square, dot, *words, tag("text", "thin: seeds", x=LEFT + 300, y=y))

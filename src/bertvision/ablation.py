@@ -1,0 +1,90 @@
+"""Which trained adapters matter: those of every span of layers are switched off, without training anew.
+
+Mohebbi & Rajaei, figure 8 (after Houlsby et al.): rows are the first layer whose adapters are off, columns
+the last, the value is the share of the score that is lost.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertvision.conclude import run_place
+from bertvision.encoder.adapters import adapters_of, switched_off
+from bertvision.encoder.load import RECORD, Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.model import Model
+from bertvision.report.heat_map import heat_map
+from bertvision.report.line_plot import write_picture
+from bertvision.report.markup import Html
+from bertvision.runtime import progress, write_json, written_whole
+from bertvision.steps.judge import judge, judge_inner
+from bertvision.tasks.base import Task, read_task
+
+SPLIT = "dev"
+
+
+def ablate(folder: Path) -> dict[str, Any]:
+    """Score of a run's adapted encoder without the adapters of each span, in ``RUN/ablation``."""
+    task, encoder = read_task(run_place(folder) / "task"), _adapted(folder)
+    model, threshold = _own_model(encoder, task)
+    whole = _score(model, task, threshold)
+    if whole <= 0:
+        raise BadInput(f"the encoder of {folder} has {task.metric} {whole:g} on {SPLIT}: there is nothing to lose")
+    layers = encoder.layers - 1
+    rows = []
+    for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
+        with switched_off(encoder.model, first, last):
+            score = _score(model, task, threshold)
+        rows.append({"first": first, "last": last, "score": score, "decrease": 100 * (whole - score) / whole})
+    method = encoder.record["tune"]["method"]
+    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "method": method, "layers": layers}
+    document: dict[str, Any] = {**facts, "score": whole, "rows": rows}
+    _write(document, folder / "ablation")
+    return document
+
+
+def spans(layers: int) -> Iterator[tuple[int, int]]:
+    """Every first and last layer, counted from 1."""
+    return ((first, last) for first in range(1, layers + 1) for last in range(first, layers + 1))
+
+
+def ablation_picture(document: dict[str, Any]) -> Html:
+    cells = {(row["first"] - 1, row["last"] - 1): row["decrease"] for row in document["rows"]}
+    names = [str(layer + 1) for layer in range(document["layers"])]
+    legend = f"% of {document['metric']} {document['score']:.1f} lost"
+    return heat_map(cells, names, "last layer without adapters", "first layer without adapters", legend)
+
+
+def _adapted(folder: Path) -> Encoder:
+    place = folder / "encoder"
+    encoder = load_encoder(str(place)) if (place / RECORD).exists() else None
+    if encoder is None or adapters_of(encoder.model) is None:
+        raise BadInput(f"there is no encoder with adapters in {place}; make one: bertvision run ... --method adapters")
+    return encoder
+
+
+def _own_model(encoder: Encoder, task: Task) -> tuple[Model, float]:
+    """The encoder with its own head, and the threshold that inner gives it with all adapters at work."""
+    needs_one = task.no_answer or task.kind == "multilabel"
+    model = Model(encoder, "encoder", task, threshold=0.0 if needs_one else None)
+    if not needs_one:
+        return model, 0.0
+    logits, table = model.outputs(task["inner"])
+    return model, float(judge_inner(task, logits, table).threshold or 0.0)
+
+
+def _score(model: Model, task: Task, threshold: float) -> float:
+    logits, table = model.outputs(task[SPLIT])
+    return float(judge(task, SPLIT, logits, table, threshold).scores[task.metric])
+
+
+def _write(document: dict[str, Any], out: Path) -> None:
+    write_json(out / "ablation.json", document)
+    with written_whole(out / "ablation.csv") as file:
+        table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
+        table.writeheader()
+        table.writerows(document["rows"])
+    write_picture(ablation_picture(document), out / "ablation.svg")

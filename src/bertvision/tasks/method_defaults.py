@@ -1,0 +1,31 @@
+"""What suits a task by the way its encoder is tuned: adapters take higher rates and more epochs than all weights.
+
+Mohebbi & Rajaei: 3e-4 and 10 epochs on GLUE, 1e-4 and 50 on other sets of texts. On SQuAD, which they
+did not try, as many epochs as Hulburd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bertvision.convert import merged
+from bertvision.registry import parse_spec
+from bertvision.tasks.base import task_defaults
+from bertvision.tasks.glue import GLUE
+
+GLUE_SETS = {"lr": 3e-4, "epochs": 10.0}
+OTHER_SETS = {"lr": 1e-4, "epochs": 50.0}
+SQUAD_SETS = {"lr": 3e-4, "epochs": 3.0}
+SQUAD = ("squad1", "squad2", "answerability")
+
+
+def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str, object]]:
+    """What a task and a method set differently from the defaults of a recipe."""
+    return merged(task_defaults(name), {"tune": method_defaults(name, method)})
+
+
+def method_defaults(name: str, method: str) -> dict[str, float]:
+    """Rate and epochs of a method on a task, where they are not the common ones."""
+    if parse_spec(method).name != "adapters":
+        return {}
+    return GLUE_SETS if name in GLUE else SQUAD_SETS if name in SQUAD else OTHER_SETS

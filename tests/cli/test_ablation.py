@@ -1,0 +1,88 @@
+"""Adapters switched off span by span: data, picture and refusals; and a whole run on an adapted encoder."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.ablation import spans
+from bertvision.asking import load_model
+from bertvision.config import read_recipe
+from bertvision.encoder.load import load_encoder
+from bertvision.report.heat_map import heat_map, shade
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(scope="module", params=["squad", "text"])
+def adapted_run(
+    request: pytest.FixtureRequest, samples: Any, tiny_encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("adapted")
+    if request.param == "squad":
+        samples.write_squad(folder / "train.json", samples.squad("t"))
+        samples.write_squad(folder / "dev.json", samples.squad("d", 3))
+        words = samples.squad_words(folder, tiny_encoder_folder)
+    else:
+        samples.write_csv(folder / "my.csv")
+        words = samples.text_words(folder, tiny_encoder_folder)
+    more = ["--method", "adapters:size=8", "--lr", "3e-2", "--epochs", "10"]
+    run: Path = samples.made_run(folder, [*words, *more])
+    return run
+
+
+def test_a_run_on_adapters_is_like_any_other_and_small(adapted_run: Path, tiny_encoder_folder: Path) -> None:
+    recipe = read_recipe(adapted_run / "recipe.toml")
+    assert (recipe.tune.method, recipe.tune.lr, recipe.tune.epochs) == ("adapters:size=8", 3e-2, 10.0)
+    board = json.loads((adapted_run / "leaderboard.json").read_text(encoding="utf-8"))
+    assert {"encoder", "head", "ensemble"} <= {row["kind"] for row in board["rows"]}
+    encoder = load_encoder(str(adapted_run / "encoder"))
+    assert encoder.small is not None
+    assert encoder.small.base.source == str(tiny_encoder_folder.resolve())
+    assert load_model(adapted_run / "model").encoder.small == encoder.small
+    assert not (adapted_run / "encoder" / "model.safetensors").exists()
+
+
+def test_every_span_is_switched_off_once(adapted_run: Path, call: Call) -> None:
+    document = call("analyse", adapted_run, "--ablation", "--json").document()
+    assert [(row["first"], row["last"]) for row in document["rows"]] == [(1, 1), (1, 2), (2, 2)]
+    board = json.loads((adapted_run / "leaderboard.json").read_text(encoding="utf-8"))
+    own = next(row for row in board["rows"] if row["kind"] == "encoder")
+    assert document["score"] == pytest.approx(own["scores"][document["metric"]])
+    for row in document["rows"]:
+        assert row["decrease"] == pytest.approx(100 * (1 - row["score"] / document["score"]))
+    out = adapted_run / "ablation"
+    assert json.loads((out / "ablation.json").read_text(encoding="utf-8")) == document
+    with (out / "ablation.csv").open(newline="", encoding="utf-8") as file:
+        assert [float(row["score"]) for row in csv.DictReader(file)] == [row["score"] for row in document["rows"]]
+    assert "first layer without adapters" in (out / "ablation.svg").read_text(encoding="utf-8")
+    said = call("analyse", adapted_run, "--ablation").out.splitlines()
+    assert len(said) == 1 + 2 + 2
+
+
+def test_without_adapters_there_is_nothing_to_switch_off(call: Call, text_run: Path, tmp_path: Path) -> None:
+    assert "there is no encoder with adapters in" in call("analyse", text_run, "--ablation").refused()
+    assert "is no run" in call("analyse", tmp_path, "--ablation").refused()
+    assert "not allowed with" in call("analyse", text_run, "--ablation", "--depth", "probe").refused()
+
+
+def test_spans_are_all_there_are() -> None:
+    assert list(spans(3)) == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)]
+    assert len(list(spans(12))) == 78
+
+
+def test_darker_is_more_and_a_gain_has_another_colour() -> None:
+    def light(colour: str) -> int:
+        return sum(int(colour[i : i + 2], 16) for i in (1, 3, 5))
+
+    shades = [light(shade(value, 80.0)) for value in (0.0, 20.0, 40.0, 80.0)]
+    assert shades == sorted(shades, reverse=True)
+    assert len(set(shades)) == 4
+    assert shade(-80.0, 80.0) != shade(80.0, 80.0)
+    picture = str(heat_map({(0, 0): 0.0, (0, 1): 0.0, (1, 1): -0.0}, ["1", "2"], "x", "y", "lost"))
+    assert picture.count("<title>") == 3

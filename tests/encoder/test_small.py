@@ -1,0 +1,172 @@
+"""Small encoders: on their base and no other, several at once, in models, cut, and by peft."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertvision.encoder.cut import cut_encoder
+from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.errors import BadInput
+from bertvision.from_store import tune_from_store
+from bertvision.model import Model
+from bertvision.runtime import folder_bytes
+from bertvision.steps.extract import extract
+from bertvision.steps.inputs import encoder_hash
+from bertvision.steps.tune import tune
+from bertvision.tasks.base import Task
+
+States = Callable[[Encoder], torch.Tensor]
+Families = dict[str, tuple[Path, Any]]
+
+SETTINGS: dict[str, Any] = {"epochs": 0.4, "lr": 1e-2, "batch": 5}
+
+
+def skip_without_peft(method: str) -> None:
+    if method.startswith("lora"):
+        pytest.importorskip("peft", reason="LoRA needs the extra peft")
+
+
+def test_another_base_is_refused(
+    tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
+) -> None:
+    tuned = tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS)
+    tuned.save_pretrained(tmp_path / "small")
+    with pytest.raises(BadInput, match=r"belongs to another base: .*give the encoder that it was tuned from"):
+        load_encoder(str(tmp_path / "small"), base=label_encoder)
+    given_ = load_encoder(str(tmp_path / "small"), base=tiny_encoder)
+    assert torch.equal(states(given_), states(tuned))
+    with pytest.raises(BadInput, match="takes no base"):
+        load_encoder(str(tiny_encoder.source), base=tiny_encoder)
+
+
+def test_a_base_that_is_gone_or_was_never_saved_is_named(
+    tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    unsaved = tune(label_encoder, label_task, method="adapters:size=4", **SETTINGS)
+    with pytest.raises(BadInput, match=r"was tuned and is nowhere saved; save it with save_pretrained"):
+        unsaved.save_pretrained(tmp_path / "no")
+    label_encoder.save_pretrained(tmp_path / "base")
+    tuned = tune(load_encoder(str(tmp_path / "base")), label_task, method="bitfit", **SETTINGS)
+    tuned.save_pretrained(tmp_path / "small")
+    (tmp_path / "base").rename(tmp_path / "moved")
+    with pytest.raises(BadInput, match=r"small lies on a base that is not there: no encoder folder"):
+        load_encoder(str(tmp_path / "small"))
+    load_encoder(str(tmp_path / "small"), base=str(tmp_path / "moved"))
+
+
+def test_weights_that_do_not_fit_are_refused(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS).save_pretrained(tmp_path)
+    record = (tmp_path / "bertvision.json").read_text(encoding="utf-8")
+    (tmp_path / "bertvision.json").write_text(record.replace("adapters:size=4,share", "adapters:size=5,share"))
+    with pytest.raises(BadInput, match=r"the weights of 'bottlenecks.* do not fit what is inside"):
+        load_encoder(str(tmp_path))
+    (tmp_path / "bertvision.json").write_text(record)
+    (tmp_path / "small.safetensors").write_bytes(b"nothing")
+    with pytest.raises(BadInput, match=r"small\.safetensors cannot be read"):
+        load_encoder(str(tmp_path))
+
+
+def test_several_lie_side_by_side_on_one_base(
+    tiny_encoder: Encoder, label_task: Task, span_task: Task, states: States, tmp_path: Path
+) -> None:
+    made = {}
+    for name, task, method in (
+        ("labels", label_task, "adapters:size=4"),
+        ("spans", span_task, "adapters:size=3,share=all"),
+        ("biases", label_task, "bitfit"),
+    ):
+        tuned = tune(tiny_encoder, task, method=method, **SETTINGS)
+        tuned.save_pretrained(tmp_path / name)
+        made[name] = states(tuned)
+    plain = states(tiny_encoder)
+    loaded = {name: load_encoder(str(tmp_path / name), base=tiny_encoder) for name in made}
+    for name in ("labels", "spans", "biases", "labels"):
+        assert torch.equal(states(loaded[name]), made[name])
+        assert torch.equal(states(tiny_encoder), plain)
+        table = loaded[name].model.embeddings.word_embeddings.weight
+        assert table is tiny_encoder.model.embeddings.word_embeddings.weight
+
+
+def test_upper_layers_above_adapters_are_tuned_from_stored_states(
+    tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
+) -> None:
+    tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS).save_pretrained(tmp_path / "one")
+    one = load_encoder(str(tmp_path / "one"))
+    two = tune_from_store(one, label_task, tmp_path / "store", method="freeze:k=1", **SETTINGS)
+    two.save_pretrained(tmp_path / "two")
+    found = states(load_encoder(str(tmp_path / "two")))
+    assert torch.equal(found, states(two))
+    assert torch.equal(found[:, :2], states(one)[:, :2])
+    assert not torch.allclose(found[:, 2], states(one)[:, 2])
+
+
+def test_a_model_with_adapters_is_small_and_asked_like_any_other(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    tuned = tune(tiny_encoder, label_task, method="adapters:size=4", **{**SETTINGS, "epochs": 3})
+    store = extract(tuned, label_task, tmp_path / "store", dtype="f32")
+    assert store.manifest["fingerprint"]["encoder"] == encoder_hash(tuned)
+    model = Model(tuned, "encoder", label_task)
+    model.save_pretrained(tmp_path / "model")
+    assert folder_bytes(tmp_path / "model" / "encoder") < folder_bytes(Path(str(tiny_encoder.source))) / 2
+    again = Model.from_pretrained(tmp_path / "model")
+    one, other = model.outputs(label_task["dev"])[0], again.outputs(label_task["dev"])[0]
+    assert all((a == b).all() for a, b in zip(one, other, strict=True))
+    with pytest.raises(BadInput, match="was made from something else: encoder is"):
+        extract(tiny_encoder, label_task, tmp_path / "store", dtype="f32")
+
+
+@pytest.mark.parametrize(
+    "method", ["adapters:size=4,share=0-1+1-2", "adapters:size=4,share=none", "lora:r=2", "bitfit"]
+)
+def test_a_cut_adapted_encoder_is_saved_small_too(
+    tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path, method: str
+) -> None:
+    skip_without_peft(method)
+    whole = tune(tiny_encoder, label_task, method=method, **SETTINGS)
+    short = cut_encoder(whole, 1)
+    short.save_pretrained(tmp_path)
+    loaded = load_encoder(str(tmp_path))
+    assert loaded.layers == 2
+    assert torch.equal(states(loaded), states(whole)[:, :2])
+    assert encoder_hash(loaded) == encoder_hash(short)
+
+
+def test_lora_gives_what_peft_gives(tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path) -> None:
+    """The same weights in a model that peft made itself, and in one that it merged and we read."""
+    peft = pytest.importorskip("peft", reason="LoRA needs the extra peft")
+    tuned = tune(tiny_encoder, label_task, method="lora:r=2,alpha=8,dropout=0", **SETTINGS)
+    config = peft.LoraConfig(
+        r=2, lora_alpha=8, target_modules=["query", "value"], base_model_name_or_path=tiny_encoder.source
+    )
+    theirs = peft.get_peft_model(tiny_encoder.copy().model, config)
+    ours = {name: value for name, value in tuned.model.named_parameters() if ".lora_" in name}
+    with torch.no_grad():
+        for name, parameter in theirs.base_model.model.named_parameters():
+            if ".lora_" in name:
+                parameter.copy_(ours[name])
+    as_encoder = replace(tiny_encoder, model=theirs.base_model.model)
+    assert torch.equal(states(as_encoder), states(tuned))
+    theirs.peft_config["default"].base_model_name_or_path = tiny_encoder.source
+    theirs.save_pretrained(tmp_path / "peft")
+    read = load_encoder(str(tmp_path / "peft"))
+    torch.testing.assert_close(states(read), states(tuned), atol=1e-5, rtol=1e-5)
+    read.save_pretrained(tmp_path / "whole")
+    assert torch.equal(states(load_encoder(str(tmp_path / "whole"))), states(read))
+    store = extract(read, label_task, tmp_path / "store")
+    assert store.shape.layers == 3
+
+
+def test_without_peft_the_extra_is_named(
+    tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(BadInput, match=r"peft is not installed; this needs it: pip install 'bertvision\[peft\]'"):
+        tune(tiny_encoder, label_task, method="lora:r=2", **SETTINGS)
