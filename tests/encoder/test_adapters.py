@@ -185,6 +185,7 @@ def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label
         ("adapters:share=some", "expected none, layer, all"),
         ("adapters:siz=3", "Did you mean 'size'"),
         ("lora:r=0", "r=0, expected int of at least 1"),
+        ("lora:dropout=1.5", "dropout=1.5, expected float of at least 0 and at most 1"),
         ("bitfit:k=1", "no option named 'k'"),
     ],
 )

@@ -55,6 +55,8 @@ def test_a_base_that_is_gone_or_was_never_saved_is_named(
     label_encoder.save_pretrained(tmp_path / "base")
     tuned = tune(load_encoder(str(tmp_path / "base")), label_task, method="bitfit", **SETTINGS)
     tuned.save_pretrained(tmp_path / "small")
+    with pytest.raises(BadInput, match=r"base holds the base of this encoder, which must stay; choose another"):
+        tuned.save_pretrained(tmp_path / "base")
     (tmp_path / "base").rename(tmp_path / "moved")
     with pytest.raises(BadInput, match=r"small lies on a base that is not there: no encoder folder"):
         load_encoder(str(tmp_path / "small"))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,16 +29,21 @@ class Choice:
     kind: type
     words: tuple[str, ...] = ()  # in place of a value of that kind
     least: float | None = None
+    most: float = math.inf
 
     def check(self, what: str, value: Value) -> None:
-        kinds = (float, int) if self.kind is float else (self.kind,)
-        fits = value in self.words if isinstance(value, str) and self.words else type(value) in kinds
-        if not fits or (self.least is not None and not isinstance(value, str) and value < self.least):
+        if not self._fits(value):
             expected = [self.kind.__name__] if self.kind is not str else []
             least = "" if self.least is None else f" of at least {self.least:g}"
-            raise BadInput(
-                f"tune method {what}={shorten(value)}, expected {' or '.join([*expected, *self.words])}{least}"
-            )
+            most = f" and at most {self.most:g}" if self.most < math.inf else ""
+            words = " or ".join([*expected, *self.words])
+            raise BadInput(f"tune method {what}={shorten(value)}, expected {words}{least}{most}")
+
+    def _fits(self, value: Value) -> bool:
+        if isinstance(value, str):
+            return value in self.words
+        kinds = (float, int) if self.kind is float else (self.kind,)
+        return type(value) in kinds and (self.least is None or self.least <= value <= self.most)
 
 
 METHODS: dict[str, dict[str, Choice]] = {
@@ -51,7 +57,11 @@ METHODS: dict[str, dict[str, Choice]] = {
         "head": Choice("linear", str, ("linear", "tanh")),
     },
     "bitfit": {},
-    "lora": {"r": Choice(8, int, least=1), "alpha": Choice(16, int, least=1), "dropout": Choice(0.0, float, least=0)},
+    "lora": {
+        "r": Choice(8, int, least=1),
+        "alpha": Choice(16, int, least=1),
+        "dropout": Choice(0.0, float, least=0, most=1),
+    },
 }
 """Ways to tune, and their options."""
 

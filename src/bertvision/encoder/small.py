@@ -68,6 +68,8 @@ def save_small(model: Any, small: Small, folder: Path) -> dict[str, Any]:
             f"the base of this encoder ({small.base.name}) was tuned and is nowhere saved; save it with "
             "save_pretrained(FOLDER), load it from there, and tune that"
         )
+    if Path(small.base.source).resolve() == folder.resolve():
+        raise BadInput(f"{folder} holds the base of this encoder, which must stay; choose another folder")
     there = dict(model.named_parameters())
     tensors = {name: there[name].detach().cpu().contiguous() for name in small.names}
     with renamed_when_whole(folder / WEIGHTS) as part:
