@@ -211,7 +211,7 @@ def test_two_processes_come_to_what_one_comes_to(
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     words = [str(tmp_path / "together.py"), str(tiny_encoder_folder), str(tmp_path / "task"), str(tmp_path / "out")]
-    done = subprocess.run([*launch, *words, method], capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run([*launch, *words, method], capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     alone = tune(tiny_encoder, label_task, method=method, epochs=3, lr=3e-3, batch=5)
     for number in (0, 1):
