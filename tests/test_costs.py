@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bertvision.costs import cost_lines, cost_table, efficiency
+from bertvision.analyse.cost import efficiency
+from bertvision.costs import cost_lines, cost_table
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.steps.tune import tune

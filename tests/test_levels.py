@@ -29,6 +29,7 @@ ABOVE = (
     "members",
     "model",
     "asking",
+    "findings",
     "conclude",
     "recheck",
     "timing",
@@ -38,6 +39,12 @@ ABOVE = (
     "pipeline",
     "depth",
     "ablation",
+    "refits",
+    "study",
+    "spaces",
+    "trying",
+    "search",
+    "search_tuning",
     "demo",
     "cli",
     "__main__",
@@ -65,7 +72,7 @@ SUPPORT = (
 )
 """Modules of ``steps`` that are no steps: any step may import them."""
 
-HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "pyarrow", "peft")
+HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "pyarrow", "peft", "optuna")
 MAY_IMPORT_TORCH = ("heads", "encoder", "store", "steps", "members", "model", "asking")
 AT_IMPORT = {"torch": MAY_IMPORT_TORCH, "safetensors": MAY_IMPORT_TORCH, "scipy": (), "sklearn": ()}
 ANYWHERE = {"transformers": ("encoder",), "datasets": ("tasks",)}

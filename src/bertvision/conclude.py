@@ -10,10 +10,11 @@ from typing import Any, cast
 from bertvision.analyse.advice import advise
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
+from bertvision.findings import file_findings, keep
 from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
-from bertvision.report.facts import store_place
-from bertvision.report.html import write_report
+from bertvision.report.facts import gather, store_place
+from bertvision.report.html import write_report, write_reports
 from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
 from bertvision.steps.ensemble import How, ensemble
@@ -25,7 +26,7 @@ from bertvision.steps.live import is_live, reopened, states_task
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.split import States
 from bertvision.store.store import Store
-from bertvision.tasks.base import Task
+from bertvision.tasks.base import Task, read_task
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,31 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
     if encoder is not None:
         _save_best(board.rows[0], encoder, heads, task, folder)
         say(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
+    note_findings(folder, task)
     write_report(folder, task)
     return RunResult(folder, board, document)
+
+
+def note_findings(folder: Path, task: Task) -> None:
+    """What the run's own files tell, written down anew; what needed more than that is left as it is."""
+    run = gather(folder, task)
+    known = {one.name: one for one in run.findings}
+    # A cost with measured inference times says more than the files do.
+    fresh = [one for one in file_findings(run) if not (one.name == "cost" and "cost" in known)]
+    keep(folder, run, fresh)
+
+
+def renew_report(folder: Path) -> Path:
+    """``RUN/report.html`` of a finished run, with what its files tell."""
+    task = read_task(run_place(folder) / "task")
+    note_findings(folder, task)
+    return write_report(folder, task)
+
+
+def renew_reports(folders: Sequence[Path], path: Path) -> Path:
+    """Several finished runs as one page; the runs themselves are only read."""
+    tasks = [read_task(run_place(folder) / "task") for folder in folders]
+    return write_reports(list(zip(folders, tasks, strict=True)), path)
 
 
 def _run_encoder(folder: Path, store: States) -> Encoder | None:

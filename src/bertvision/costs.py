@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bertvision.analyse.cost import efficiency
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.runtime import folder_bytes
@@ -35,11 +35,6 @@ def cost_table(folders: Sequence[Path], task: Task) -> dict[str, Any]:
     return {"task": task.name, "metric": task.metric, "rows": rows}
 
 
-def efficiency(score: float, trained: int) -> float:
-    """Hulburd's (F1 - 50) / log10(trained parameters): points above a coin for each tenfold of what is trained."""
-    return (score - 50) / math.log10(trained)
-
-
 def _tuned(folder: Path) -> Encoder:
     encoder = load_encoder(str(folder))
     if encoder.own is None or "trained" not in encoder.record.get("cost", {}):
@@ -65,7 +60,7 @@ def _row(folder: Path, encoder: Encoder, task: Task, inference: float) -> dict[s
         "inference_per_1000": inference,
         "score": score,
         "inner": judged.inner.scores[task.metric],
-        "efficiency": efficiency(score, cost["trained"]) if cost["trained"] > 1 else None,
+        "efficiency": efficiency(score, cost["trained"]),
     }
 
 

@@ -38,20 +38,25 @@ from bertvision.tasks.base import TASKS, Task, load_task
 def run(recipe: Recipe, out: str | Path) -> RunResult:
     """Tune, extract, fit, predict, ensemble, evaluate, report and save, each only if not done yet."""
     folder = Path(out)
+    store, heads = prepare(recipe, folder, [CONTROL, *recipe.heads])
+    fitted = fit_into(folder, store, heads, recipe.seeds, recipe.fit)
+    result = conclude(folder, fitted)
+    RunLog(folder).write("run", advice=result.advice)
+    return result
+
+
+def prepare(recipe: Recipe, folder: Path, heads: Sequence[str]) -> tuple[States, list[str]]:
+    """Tune and extract, if not done yet: the states that heads are fitted on, and the heads in canonical form."""
     if team_size() > 1:
         raise BadInput("run is for one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
     task = load_recipe_task(recipe)
     base = load_encoder(recipe.encoder)
-    heads = check_heads([CONTROL, *recipe.heads], task, base, recipe.extract.layers)
+    specs = check_heads(heads, task, base, recipe.extract.layers)
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, task, base, folder, log)
-    store = _extracted(recipe, encoder, task, folder, log)
-    fitted = fit_into(folder, store, heads, recipe.seeds, recipe.fit)
-    result = conclude(folder, fitted)
-    log.write("run", advice=result.advice)
-    return result
+    return _extracted(recipe, encoder, task, folder, log), specs
 
 
 def load_recipe_task(recipe: Recipe) -> Task:

@@ -10,6 +10,7 @@ from bertvision.board_text import aligned
 from bertvision.conclude import judge_all, run_heads, run_place, run_states
 from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.errors import BadInput
+from bertvision.findings import row_title
 from bertvision.records import Compared, Row
 from bertvision.registry import unknown
 from bertvision.report.facts import Run, gather
@@ -67,10 +68,6 @@ def _side(run: Run, folder: Path, court: Court, name: str) -> Side:
 def _witness(run: Run, row: Row, name: str) -> Witness:
     evidence = evidence_of_answers(run.task, run.board.split, run.answers[row.name, row.seed])
     return Witness(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
-
-
-def row_title(row: Row) -> str:
-    return row.name if row.seed is None else f"{row.name}@{row.seed}"
 
 
 def legacy_board(folder: Path) -> tuple[dict[str, Any], str]:

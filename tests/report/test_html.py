@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -13,12 +15,15 @@ from typing import Any
 import pytest
 
 from bertvision.errors import BadInput
-from bertvision.report.html import write_report
+from bertvision.findings import file_findings, keep
+from bertvision.report.explorer_script import SCRIPT
+from bertvision.report.facts import gather
+from bertvision.report.html import write_report, write_reports
 from bertvision.runtime import write_json
 
 KINDS = ("span", "classify", "multilabel", "regress")
-VOID = {"meta", "wbr"}
-SECTIONS = ["leaderboard", "cost", "layers", "curves", "examples", "repeat"]
+VOID = {"meta", "wbr", "input"}
+SECTIONS = ["leaderboard", "cost", "layers", "curves", "explorer", "examples", "repeat"]
 TRUST = {"span": ["trust", "no-answer", "calibration"], "regress": ["trust"]}
 LOADING = ("src", "srcset", "xlink:href", "action", "data", "poster", "background")
 NASTY = "\"><img src=x onerror=alert(1)><svg onload='alert(2)'>&lt;"
@@ -32,6 +37,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str]]] = []
         self.texts: list[str] = []
+        self.scripts: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
         self.close()
         assert self.open == []
@@ -46,7 +52,9 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif self.open and self.open[-1] != "style":
             self.texts.append(data)
 
     @property
@@ -69,11 +77,16 @@ def report(run: tuple[Path, Any]) -> Page:
     return Page(write_report(*run))
 
 
+def sections(kind: str) -> list[str]:
+    """Numbers are neither right nor wrong, so that there is nothing to filter."""
+    return [name for name in SECTIONS if name != "explorer" or kind != "regress"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> None:
     page = report(make_run(kind))
-    assert page.sections == SECTIONS
-    assert [a["href"] for tag, a in page.tags if tag == "a"] == [f"#{name}" for name in SECTIONS]
+    assert page.sections == sections(kind)
+    assert [a["href"] for tag, a in page.tags if tag == "a"] == [f"#{name}" for name in sections(kind)]
     for fact in ("encoder-name", "tuned 0.3 epochs", "17 steps", "2031-05-06", "advice", "baseline", "control"):
         assert fact in page.text
 
@@ -81,7 +94,7 @@ def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_far_numbers_can_be_trusted_has_sections_of_its_own(make_run: Any, kind: str) -> None:
     page = report(make_run(kind, trust=True))
-    assert page.sections == [SECTIONS[0], *TRUST.get(kind, ["trust", "calibration"]), *SECTIONS[1:]]
+    assert page.sections == [SECTIONS[0], *TRUST.get(kind, ["trust", "calibration"]), *sections(kind)[1:]]
     assert "95 %: 61.2 to 82.3" in page.text
     assert sum(a.get("class") == "band" for _, a in page.tags) == 4  # one a predictor
     assert "learned-pool 74.50 (61.20 to 82.30)" in page.alternatives()[0] or kind != "span"
@@ -114,11 +127,11 @@ def test_nothing_in_the_data_becomes_markup(make_run: Any, kind: str, trust: boo
     assert "id8" + NASTY in page.everything
 
 
+@pytest.mark.parametrize("nasty", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_loaded_and_nothing_runs(make_run: Any, kind: str) -> None:
-    path = write_report(*make_run(kind))
+def test_nothing_is_loaded_and_only_the_pages_own_script_runs(make_run: Any, kind: str, nasty: bool) -> None:
+    path = write_report(*make_run(kind, plain=lambda text: text + NASTY * nasty))
     page = Page(path)
-    assert "script" not in {tag for tag, _ in page.tags}
     for tag, attributes in page.tags:
         assert not set(attributes) & set(LOADING)
         assert attributes.get("href", "#").startswith("#")
@@ -130,7 +143,100 @@ def test_nothing_is_loaded_and_nothing_runs(make_run: Any, kind: str) -> None:
     assert "@import" not in content
     policy = next(a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
-    assert "script-src" not in policy
+    scripts = [a.get("type", "") for tag, a in page.tags if tag == "script"]
+    assert scripts == ([] if kind == "regress" else ["application/json", ""])
+    assert ("script-src" in policy) == bool(scripts)
+    if scripts:
+        digest = base64.b64encode(hashlib.sha256(page.scripts[-1].encode()).digest()).decode()
+        assert policy.endswith(f"script-src 'sha256-{digest}'")
+        assert page.scripts[-1] == SCRIPT
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "regress"])
+def test_the_explorer_knows_what_every_predictor_said(make_run: Any, kind: str) -> None:
+    folder, task = make_run(kind, plain=lambda text: text + NASTY)
+    data = json.loads(report((folder, task)).scripts[0])
+    assert data["models"] == ["learned-pool, seed 0", "encoder", "probe:layers=last1, seed 0"]
+    assert {one["id"] for one in data["examples"]} == {example.id for example in task["dev"]}
+    right = {one["id"]: [said[1] for said in one["said"]] for one in data["examples"]}
+    assert [right[example.id] for example in task["dev"]] == [[1] * 3, [1] * 3, [0] * 3, [0] * 3]
+    if kind == "span":
+        one = next(one for one in data["examples"] if one["id"] == task["dev"][1].id)
+        start, end = one["spans"][0]
+        context = data["contexts"][one["context"]]
+        assert context[start:end] == one["gold"] == "answer" + NASTY
+        assert one["said"][0] == ["answer" + NASTY, 1, start, end]
+
+
+@pytest.mark.parametrize("nasty", ["", NASTY])
+def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> None:
+    folder, task = make_run("span", plain=lambda text: text + nasty)
+    shutil.copytree(folder, tmp_path / "two")
+    page = Page(write_reports([(folder, task), (tmp_path / "two", task)], tmp_path / "both.html"))
+    first = ["run1", *(f"run1-{name}" for name in SECTIONS)]
+    assert page.sections == [*first, *(name.replace("run1", "run2") for name in first)]
+    names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(set(names)) == len(names)
+    links = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
+    assert links == {f"#{name}" for name in names}
+    assert "2 runs" in page.text
+    assert page.text.count("encoder-name" + nasty) >= 4  # the overview, and both heads
+    assert [a.get("type") for tag, a in page.tags if tag == "script"] == ["application/json"] * 2 + [None]
+
+
+def test_findings_are_shown_unless_the_board_has_changed(make_run: Any) -> None:
+    folder, task = make_run("span", plain=lambda text: text + NASTY)
+    run = gather(folder, task)
+    made = file_findings(run)
+    assert [one.name for one in made] == [
+        *("answer-types", "context-length", "answer-length", "question-word", "agreement", "layer-weights", "cost")
+    ]
+    keep(folder, run, made)
+    page = report((folder, task))
+    assert "analyses" in page.sections
+    assert "With and without an answer" in page.text
+    assert "bertvision analyse runs/again" in page.text
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    pictures = [a for tag, a in page.tags if tag == "svg" and a.get("aria-hidden") != "true"]
+    assert len(page.alternatives()) == len(pictures)
+    document = json.loads((folder / "leaderboard.json").read_text())
+    document["rows"][0]["scores"]["f1"] += 1
+    write_json(folder / "leaderboard.json", document)
+    assert "analyses" not in report((folder, task)).sections
+
+
+def hostile(value: Any, key: str = "") -> Any:
+    """Every text of a document, names of series and columns included, with markup behind it."""
+    if isinstance(value, dict):
+        return {name if key in ("", "plots") else name + NASTY: hostile(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [hostile(one, key) for one in value]
+    return value + NASTY if isinstance(value, str) and key not in ("kind", "name", "made_from") else value
+
+
+def test_nothing_in_a_finding_becomes_markup(make_run: Any) -> None:
+    folder, task = make_run("span")
+    run = gather(folder, task)
+    keep(folder, run, file_findings(run))
+    plain = report((folder, task))
+    for path in (folder / "analysis").glob("*.json"):
+        write_json(path, hostile(json.loads(path.read_text(encoding="utf-8"))))
+    page = report((folder, task))
+    assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert page.everything.count(NASTY) > 50
+
+
+def test_what_is_no_finding_is_named(make_run: Any) -> None:
+    folder, task = make_run("classify")
+    run = gather(folder, task)
+    keep(folder, run, file_findings(run, ["context-length"]))
+    path = folder / "analysis" / "context-length.json"
+    document = json.loads(path.read_text())
+    del document["plots"]
+    write_json(path, document)
+    with pytest.raises(BadInput, match=r"context-length\.json is no finding: .*delete it"):
+        report((folder, task))
 
 
 def test_text_that_a_page_cannot_hold_is_replaced(make_run: Any) -> None:

@@ -1,30 +1,106 @@
-"""The command that looks into a finished run: how many layers it needs, which of its adapters matter."""
+"""Commands that look closer at what was made: analyse, report."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import add_set, whole_numbers
+from bertvision.cli.options import add_set, numbers, whole_numbers
+from bertvision.errors import BadInput
 
 Result = tuple[Any, str]
 
 
 def add_commands(commands: Any) -> None:
-    analyse = commands.add_parser("analyse", help="score by encoder layers used, or without some adapters")
-    analyse.add_argument("folder", metavar="RUN", help="a folder that run made")
-    what = analyse.add_mutually_exclusive_group(required=True)
-    what.add_argument("--depth", metavar="SPEC", help="the head to fit over states 0..k for every k")
-    what.add_argument("--ablation", action="store_true", help="switch off the adapters of every span of layers")
+    analyse = commands.add_parser("analyse", help="why scores are what they are: tables and pictures of a run")
+    analyse.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    analyse.add_argument(
+        "--what", action="extend", nargs="+", metavar="NAME", help="only these, or all; default: all that fit nothing"
+    )
+    analyse.add_argument("--list", action="store_true", help="only tell which analyses there are")
+    analyse.add_argument("--pair", nargs=2, metavar=("A", "B"), help="agreement: these two rows, NAME or NAME@SEED")
+    analyse.add_argument(
+        "--head", metavar="SPEC", help="what depth and learning-curve fit; default: best head on inner"
+    )
+    analyse.add_argument("--shares", type=numbers, metavar="0.1,0.3,1", help="learning-curve: of the training data")
+    analyse.add_argument("--beside", nargs="+", default=[], metavar="RUN", help="learning-curve: runs on --limit data")
+    instead = analyse.add_mutually_exclusive_group()
+    instead.add_argument("--depth", metavar="SPEC", help="only depth: the head to fit over states 0..k for every k")
+    instead.add_argument("--ablation", action="store_true", help="only adapters: off for every span of layers")
     analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
     analyse.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
     add_set(analyse)
     analyse.set_defaults(run=_analyse)
 
+    report = commands.add_parser("report", help="write a run, or several, as one HTML file")
+    report.add_argument("folders", nargs="+", metavar="RUN", help="folders that run or fit made")
+    report.add_argument("--to", metavar="FILE", help="where to; default RUN/report.html, needed for several runs")
+    report.set_defaults(run=_report)
+
 
 def _analyse(options: argparse.Namespace) -> Result:
-    return _ablation(options) if options.ablation else _depth(options)
+    if options.list:
+        return _listed()
+    if options.ablation:
+        return _ablation(options)
+    if options.depth is not None:
+        return _depth(options)
+    if options.within is not None:
+        raise BadInput("--within goes with --depth SPEC")
+    from bertvision.conclude import renew_report
+    from bertvision.study import study
+
+    work = _study(options)
+    made, missing = study(work, options.what)
+    report = renew_report(work.folder)
+    document = {
+        "run": str(work.folder),
+        "findings": {one.name: one.document() for one in made},
+        "missing": missing,
+        "report": str(report),
+    }
+    parts = [f"{one.title}\n{_table(one.columns, one.rows)}" for one in made]
+    parts += [f"{name}: {why}" for name, why in missing.items()]
+    return document, "\n\n".join([*parts, f"{work.folder / 'analysis'}, {report}"])
+
+
+def _study(options: argparse.Namespace) -> Any:
+    from bertvision.config import Recipe, override
+    from bertvision.refits import SHARES, Study
+
+    settings = {"head": options.head} if options.head else {}
+    return Study(
+        folder=Path(options.folder),
+        seeds=options.seeds,
+        config=override(Recipe(task="fit"), options.set).fit,
+        shares=options.shares or SHARES,
+        beside=[Path(folder) for folder in options.beside],
+        pair=options.pair,
+        **settings,
+    )
+
+
+def _listed() -> Result:
+    from bertvision.study import ANALYSES
+
+    rows = [{"name": name, "needs": needs, "about": about} for name, (needs, about) in ANALYSES.items()]
+    text = "\n".join(f"{row['name']:16} {row['needs']:8} {row['about']}" for row in rows)
+    return {"analyses": rows}, text
+
+
+def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
+    from bertvision.board_text import aligned
+
+    told = [[_cell(row.get(key)) for key in columns] for row in rows]
+    return "\n".join(aligned([list(columns.values()), *told]))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def _ablation(options: argparse.Namespace) -> Result:
@@ -59,3 +135,16 @@ def _depth(options: argparse.Namespace) -> Result:
             f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
         )
     return document, "\n".join(lines)
+
+
+def _report(options: argparse.Namespace) -> Result:
+    from bertvision.conclude import renew_report, renew_reports
+
+    folders = [Path(folder) for folder in options.folders]
+    if len(folders) == 1 and options.to is None:
+        path = renew_report(folders[0])
+    elif options.to is None:
+        raise BadInput("several runs in one report need --to FILE.html")
+    else:
+        path = renew_reports(folders, Path(options.to))
+    return {"report": str(path)}, str(path)

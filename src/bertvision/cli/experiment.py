@@ -1,4 +1,4 @@
-"""Commands that make things: demo, run, tune, extract, fit, evaluate, report."""
+"""Commands that make things: demo, run, tune, extract, fit, evaluate."""
 
 from __future__ import annotations
 
@@ -75,9 +75,6 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
     instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
     evaluate.set_defaults(run=_evaluate)
-    report = commands.add_parser("report", help="write report.html for a run")
-    report.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
-    report.set_defaults(run=_report)
 
 
 def _add_fit(commands: Any) -> None:
@@ -206,13 +203,3 @@ def _evaluate(options: argparse.Namespace) -> Result:
         return legacy_board(folder)
     result = conclude(folder)
     return result.document, str(result)
-
-
-def _report(options: argparse.Namespace) -> Result:
-    from bertvision.conclude import run_place
-    from bertvision.report.html import write_report
-    from bertvision.tasks.base import read_task
-
-    folder = Path(options.folder)
-    path = write_report(folder, read_task(run_place(folder) / "task"))
-    return {"report": str(path)}, str(path)

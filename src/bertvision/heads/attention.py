@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.base import BY_CLS, HEADS, Body, glorot
+from bertvision.heads.base import BY_CLS, HEADS, Body, Choices, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.self_attention import SelfAttention
 from bertvision.records import Shape
@@ -27,6 +27,7 @@ class Attention(Body):
     pointwise = False
     common = BY_CLS
     variants = ("size=64",)
+    choices: ClassVar[Choices] = {"size": (16, 32, 64, 128), "heads": (1, 2, 4, 8)}
     shown = ("size",)
     source = "own design: attention over layers and tokens"
 

@@ -31,6 +31,16 @@ BY_CLS: Mapping[str, Value] = {"layers": "all", "read": "cls"}
 BY_MEAN: Mapping[str, Value] = {"layers": "all", "read": "mean"}
 """Options of sequence heads: which states, and whether a label takes the CLS token's outputs or the mean of all."""
 
+Choices = Mapping[str, tuple[Value, ...]]
+"""By option the values that a search tries."""
+
+COMMON_CHOICES: Choices = {
+    "layers": ("all", "last1", "last2", "last4", "every2"),
+    "read": ("cls", "mean"),
+    "pooled": (False, True),
+}
+"""What a search tries of the common options, as far as a head has them and they fit the states."""
+
 LAYERS_ONLY: Mapping[str, Value] = {"layers": "all"}
 """Options of sequence heads that make one answer of all tokens by themselves."""
 
@@ -52,6 +62,7 @@ class Body(nn.Module):
     spans: ClassVar[bool] = True  # false: for labels and values only
     common: ClassVar[Mapping[str, Value]] = COMMON  # which common options it has, and their defaults
     variants: ClassVar[tuple[str, ...]] = ("",)
+    choices: ClassVar[Choices] = {}  # of its own options: what a search tries
     shown: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
     source: ClassVar[str] = ""
     draws: bool = False  # whether it draws random numbers while it learns, as dropout does
@@ -178,6 +189,12 @@ def canonical_spec(spec: str) -> str:
     parsed = parse_spec(spec)
     body = HEADS[parsed.name]
     return _canonical(parsed.name, _resolved(parsed, body), body)
+
+
+def head_options(spec: str) -> dict[str, Value]:
+    """Every option of a head with its value: as the spec says, or its default."""
+    parsed = parse_spec(spec)
+    return _resolved(parsed, HEADS[parsed.name])
 
 
 def _declared(body: type[Body]) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import BY_MEAN, HEADS, Body, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.pool import LayerPool
 from bertvision.records import Shape
 
@@ -25,6 +25,7 @@ class BiLstm(Body):
     pointwise = False
     common = BY_MEAN
     variants = ("size=64",)
+    choices: ClassVar[Choices] = {"size": (16, 32, 64, 128)}
     shown = ("size",)
     source = "Hochreiter, Schmidhuber 1997; Graves, Schmidhuber 2005"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, Body, Choices, glorot
 from bertvision.records import Shape
 
 
@@ -26,6 +28,11 @@ class Compress(Body):
         for shared in ("", ",shared=false")
         for skip in ("", ",skip=true")
     )
+    choices: ClassVar[Choices] = {
+        "size": (8, 16, 32, 64, 128, 256, 386),
+        "shared": (True, False),
+        "skip": (False, True),
+    }
     shown = ("size",)
     source = "Jiang, Benge, King: BERTVision, adapter on stored states"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, Body, Choices, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.pool_compress import CompressedPool
 from bertvision.records import Shape
@@ -21,6 +23,7 @@ class CompressTwice(Body):
     """
 
     variants = ("size=386",)
+    choices: ClassVar[Choices] = {"size": (16, 64, 128, 386)}
     shown = ("size",)
     source = "own design after Jiang, Benge, King: adapter 386 + skip + Tenney pooling"
 

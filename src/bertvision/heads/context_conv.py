@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import BY_MEAN, HEADS, Body, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.over_tokens import OverTokens
 from bertvision.heads.pool import LayerPool
 from bertvision.records import Shape
@@ -75,6 +75,12 @@ class ContextConv(Body):
     pointwise = False
     common = BY_MEAN
     variants = ("layers=last1", "context=false,layers=last1", "")
+    choices: ClassVar[Choices] = {
+        "size": (16, 32, 64),
+        "maps": (4, 8, 16),
+        "taps": (3, 5),
+        "context": (True, False),
+    }
     source = "Hulburd: BERT on SQuAD 2.0, context-aware CNN, after Shen et al. 2017"
 
     def __init__(self, shape: Shape, size: int = 64, maps: int = 16, taps: int = 3, context: bool = True) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import HEADS, LAYERS_ONLY, Body
+from bertvision.heads.base import HEADS, LAYERS_ONLY, Body, Choices
 from bertvision.records import Shape
 
 
@@ -23,6 +25,7 @@ class Flatten(Body):
     spans = False
     common = LAYERS_ONLY
     variants = ("size=16", "size=128")
+    choices: ClassVar[Choices] = {"size": (4, 8, 16, 32, 64)}
     shown = ("size",)
     source = "BERTVision repository, AP_GLUE"
 

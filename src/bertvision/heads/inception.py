@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import BY_MEAN, HEADS, Body, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.over_tokens import Normed, OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 from bertvision.records import Shape
@@ -54,6 +54,11 @@ class Inception(Body):
     pointwise = False
     common = BY_MEAN
     variants = ("size=896",)
+    choices: ClassVar[Choices] = {
+        "size": (112, 224, 448, 896),
+        "compress": (64, 128, 386),
+        "blocks": (2, 4, 6),
+    }
     shown = ("size",)
     source = "own design after Jiang, Benge, King: LP, adapter 386, Inception (Szegedy et al. 2014)"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.base import BY_CLS, HEADS, Body, glorot
+from bertvision.heads.base import BY_CLS, HEADS, Body, Choices, glorot
 from bertvision.heads.self_attention import SelfAttention
 from bertvision.records import Shape
 
@@ -39,6 +39,7 @@ class Ladder(Body):
     pointwise = False
     common = BY_CLS
     variants = ("size=64", "size=96")
+    choices: ClassVar[Choices] = {"size": (32, 64, 96), "heads": (2, 4)}
     shown = ("size",)
     source = "ladder side networks, Sung, Cho, Bansal 2022"
 

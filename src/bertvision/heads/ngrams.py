@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import BY_MEAN, HEADS, Body, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.over_tokens import OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 from bertvision.records import Shape
@@ -27,6 +27,11 @@ class Ngrams(Body):
     pointwise = False
     common = BY_MEAN
     variants = ("size=64",)
+    choices: ClassVar[Choices] = {
+        "size": (16, 32, 64),
+        "compress": (64, 128, 386),
+        "longest": (3, 5, 7),
+    }
     shown = ("size",)
     source = "own design after Jiang, Benge, King: LP, adapter 386, NxN CNN"
 

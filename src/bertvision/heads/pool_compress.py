@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, Body, Choices, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.pool import LayerPool
 from bertvision.records import Shape
@@ -39,6 +41,11 @@ class PoolCompress(Body):
         "size=386,skip=true,pooled=true",
         "size=386,pool=mean,skip=true,pooled=true",
     )
+    choices: ClassVar[Choices] = {
+        "size": (16, 64, 128, 386),
+        "pool": ("learned", "mean"),
+        "skip": (False, True),
+    }
     shown = ("size",)
     source = "Jiang, Benge, King: BERTVision, pooling then adapter"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import HEADS, Body
+from bertvision.heads.base import HEADS, Body, Choices
 from bertvision.records import Shape
 
 
@@ -23,6 +25,7 @@ class Select(Body):
 
     shown = ("strength",)
     variants = ("strength=0.5", "strength=1.0")
+    choices: ClassVar[Choices] = {"strength": (0.1, 0.25, 0.5, 1.0, 2.0)}
     source = "Head2Toe, Evci et al. 2022; group lasso, Yuan, Lin 2006"
 
     def __init__(self, shape: Shape, strength: float = 0.5) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import BY_MEAN, HEADS, Body, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.over_tokens import OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 from bertvision.records import Shape
@@ -67,6 +67,11 @@ class TextXception(Body):
     pointwise = False
     common = BY_MEAN
     variants = ("size=744",)
+    choices: ClassVar[Choices] = {
+        "size": (186, 372, 744),
+        "compress": (64, 128, 386),
+        "blocks": (1, 2, 3),
+    }
     shown = ("size",)
     source = "own design after Jiang, Benge, King: LP, adapter 386, Xception (Chollet 2016)"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, Body, Choices, glorot
 from bertvision.heads.pool import LayerPool
 from bertvision.heads.pool_compress import CompressedPool
 from bertvision.records import Shape
@@ -38,6 +38,12 @@ class TokenCnn(Body):
         "size=98,pool=mean",
         "size=96,pool=learned,compress=386",
     )
+    choices: ClassVar[Choices] = {
+        "size": (24, 48, 96),
+        "pool": ("none", "learned", "mean"),
+        "dilated": (False, True),
+        "dropout": (0.0, 0.1, 0.3),
+    }
     shown = ("size",)
     source = "own design after Jiang, Benge, King: 1xN CNN"
 

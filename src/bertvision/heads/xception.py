@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, Body, Choices, glorot
 from bertvision.records import Shape
 
 NARROWEST = 9
@@ -78,6 +78,7 @@ class Xception(Body):
 
     spans = False
     variants = ("", "pooled=true", "residual=true,pooled=true", "full=true,pooled=true")
+    choices: ClassVar[Choices] = {"residual": (False, True), "scale": (0.25, 0.5, 1.0)}
     source = "Jiang, Benge, King: BERTVision, Xception on CLS states"
 
     def __init__(self, shape: Shape, full: bool = False, residual: bool = False, scale: float = 1.0) -> None:

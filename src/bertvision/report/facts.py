@@ -13,13 +13,20 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BadInput
+from bertvision.analyse.finding import KINDS, Finding, Plot
+from bertvision.errors import BadInput, shorten
 from bertvision.records import Board, Compared, Reliability, Row, Standing
 from bertvision.runtime import RunLog, folder_bytes
+from bertvision.store.fingerprint import hash_json
 from bertvision.tasks.base import Task
 
 STORE_SOURCE = "source.json"
 """Names the store of a run whose store lies elsewhere."""
+
+FINDINGS = "analysis"
+"""Where a run's findings are."""
+FITTED_ANEW = ("layers", "depth", "learning-curve", "search-history", "search-importance")
+"""Findings that belong to a store; all others belong to a leaderboard."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Run:
     sizes: Mapping[str, int]  # bytes of what each step left in the run
     recipe: str
     day: str
+    findings: tuple[Finding, ...] = ()
 
 
 def gather(folder: Path, task: Task) -> Run:
@@ -75,7 +83,42 @@ def gather(folder: Path, task: Task) -> Run:
         sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
         recipe=_text(folder / "recipe.toml"),
         day=_day(folder, path),
+        findings=_findings(folder, board, manifest),
     )
+
+
+def finding_origin(name: str, board: Board, manifest: Mapping[str, Any]) -> str:
+    """What a finding was made from: the store, or everything that the leaderboard says of its rows."""
+    if name in FITTED_ANEW:
+        return store_origin(manifest)
+    return f"board {hash_json([[row.name, row.seed, dict(row.scores)] for row in board.rows])}"
+
+
+def store_origin(manifest: Mapping[str, Any]) -> str:
+    return f"store {manifest.get('id')}"
+
+
+def _findings(folder: Path, board: Board, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Those that were made from what the run holds now, by name."""
+    found = [(path, _read(path)) for path in sorted((folder / FINDINGS).glob("*.json"))]
+    fresh = [
+        _finding(path, document)
+        for path, document in found
+        if document and document.get("made_from") == finding_origin(document.get("name", ""), board, manifest)
+    ]
+    return tuple(fresh)
+
+
+def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
+    try:
+        plots = tuple(Plot(**{**plot, "names": tuple(plot["names"])}) for plot in document["plots"])
+        strange = [plot.kind for plot in plots if plot.kind not in KINDS]
+        if strange:
+            raise KeyError(f"plot of kind {strange[0]}")
+        told = {key: document[key] for key in ("name", "title", "about", "columns")}
+        return Finding(**told, rows=tuple(document["rows"]), plots=plots, examples=tuple(document["examples"]))
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path} is no finding: {shorten(error)}; delete it and run: bertvision analyse RUN") from error
 
 
 def _board(document: Mapping[str, Any]) -> Board:

@@ -1,22 +1,23 @@
-"""A run as one self-contained HTML file: no scripts, nothing loaded, dark and light, screen and paper."""
+"""A run, or several, as one self-contained HTML file: nothing loaded, dark and light, screen and paper."""
 
 from __future__ import annotations
 
-import platform
-import shlex
+import math
 from collections.abc import Sequence
-from importlib import metadata
+from dataclasses import replace
 from pathlib import Path
 
-from bertvision import __version__
+from bertvision.report.analyses import analyses_section
 from bertvision.report.board import board_section
 from bertvision.report.cost import cost_section, tuning
 from bertvision.report.examples import examples_section
+from bertvision.report.explorer import explorer_section, script_hash, script_tag
 from bertvision.report.facts import Run, gather
 from bertvision.report.learning import curves_section, weights_section
-from bertvision.report.lines import Line, lines_of
-from bertvision.report.markup import Html, Section, facts, opened, section, tag
+from bertvision.report.lines import Line, best_head, lines_of
+from bertvision.report.markup import NOTHING, Html, Section, facts, join, number, opened, table, tag
 from bertvision.report.probabilities import calibration_section, no_answer_section
+from bertvision.report.repeat import repeat_section
 from bertvision.report.style import STYLE
 from bertvision.report.trust import trust_section
 from bertvision.runtime import written_whole
@@ -24,39 +25,83 @@ from bertvision.tasks.balance import counts_line
 from bertvision.tasks.base import Task
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What the page may do: show its own style. Nothing is fetched and nothing runs, whatever the data hold."""
+"""What the page may do: show its own style. Nothing is fetched, and no script runs but one named by its hash."""
 
-CLOSING = "Made by BERTVision out of the run's own files. This page runs nothing and loads nothing."
-LIBRARIES = ("torch", "transformers", "numpy")
+CLOSING = "Made by BERTVision out of the run's own files. This page loads nothing."
+KINDS = ("control", "encoder")
 
 
 def write_report(folder: Path, task: Task) -> Path:
     """Write ``report.html`` into a run folder that has a leaderboard."""
-    run = gather(folder, task)
-    path = folder / "report.html"
+    return write_reports([(folder, task)], folder / "report.html")
+
+
+def write_reports(runs: Sequence[tuple[Path, Task]], path: Path) -> Path:
+    """Write runs, each a folder with its task, as one page."""
+    names = [folder.name for folder, _ in runs]
+    alike = len(set(names)) < len(names)
+    text = page([(str(folder) if alike else folder.name, gather(folder, task)) for folder, task in runs])
     with written_whole(path) as file:
-        file.write(page(run))
+        file.write(text)
     return path
 
 
-def page(run: Run) -> str:
-    """The whole document."""
+def page(runs: Sequence[tuple[str, Run]]) -> str:
+    """The whole document: a run's sections or, of several runs, what sets them apart and then each in turn."""
+    chapters = [_chapter(run) for _, run in runs]
+    if len(chapters) == 1:
+        head, sections = chapters[0]
+        start = [head, _contents(sections)]
+    else:
+        start, sections = [_overview(runs)], []
+        for place, (head, parts) in enumerate(chapters, 1):
+            named = [replace(part, name=f"run{place}-{part.name}") for part in parts]
+            sections += [Section(f"run{place}", "", join([head, _contents(named)])), *named]
+    main = tag("main", *(part.markup() for part in sections))
+    scripted = any(part.name.endswith("explorer") for part in sections)
+    body = [*start, main, tag("footer", tag("p", CLOSING)), *([script_tag()] if scripted else [])]
+    title = _title(runs[0][1]) if len(runs) == 1 else f"{len(runs)} runs"
+    return f"<!DOCTYPE html>\n{tag('html', _head(title, scripted), tag('body', *body), lang='en')}\n"
+
+
+def _chapter(run: Run) -> tuple[Html, list[Section]]:
+    """The head and the sections of one run."""
     lines = lines_of(run.board)
     parts = [
         board_section(run, lines),
         trust_section(run, lines),
         no_answer_section(run, lines),
         calibration_section(run, lines),
+        analyses_section(run),
         cost_section(run, lines),
         weights_section(run),
         curves_section(run),
+        explorer_section(run, lines),
         examples_section(run, lines),
-        _repeat_section(run),
+        repeat_section(run),
     ]
-    sections = [part for part in parts if part is not None]
-    main = tag("main", *(part.markup() for part in sections))
-    body = tag("body", _header(run, lines), _contents(sections), main, tag("footer", tag("p", CLOSING)))
-    return f"<!DOCTYPE html>\n{tag('html', _head(run), body, lang='en')}\n"
+    return _header(run, lines), [part for part in parts if part is not None]
+
+
+def _overview(runs: Sequence[tuple[str, Run]]) -> Html:
+    """Each run in one line; scores of different data do not compare, so nothing is ranked."""
+    rows = [_overview_row(place, name, run) for place, (name, run) in enumerate(runs, 1)]
+    head = ["run", "task", "encoder", "metric", "best head on inner", "its score", "control", "encoder alone"]
+    how = "Scores are on each run's own dev. They compare where task and dev are the same, and nowhere else."
+    title = tag("h1", f"{len(runs)} runs")
+    links = tag("nav", *(tag("a", name, href=f"#run{i}") for i, (name, _) in enumerate(runs, 1)), aria_label="Runs")
+    over = tag("p", "BERTVision report", class_="over")
+    return tag("header", over, title, tag("p", how), table(head, rows, "All runs", "finding"), links)
+
+
+def _overview_row(place: int, name: str, run: Run) -> list[object]:
+    lines, metric = lines_of(run.board), run.board.metric
+    best = best_head(lines)
+    known = {line.kind: line.mean(metric) for line in lines if line.kind in ("control", "encoder")}
+    told = [math.nan if best is None else best.mean(metric), *(known.get(kind, math.nan) for kind in KINDS)]
+    encoder = f"{run.encoder.get('name', '')}, {tuning(run.encoder.get('record', {}))}"
+    link = tag("a", name, href=f"#run{place}")
+    return [link, run.board.task, encoder, metric, best.name if best else NOTHING, *map(number, told)]
 
 
 def _title(run: Run) -> str:
@@ -64,14 +109,15 @@ def _title(run: Run) -> str:
     return f"{run.board.task} with {encoder}" if encoder else run.board.task
 
 
-def _head(run: Run) -> Html:
+def _head(title: str, scripted: bool) -> Html:
+    policy = f"{POLICY}; script-src {script_hash()}" if scripted else POLICY
     return tag(
         "head",
         opened("meta", charset="utf-8"),
-        opened("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        opened("meta", http_equiv="Content-Security-Policy", content=policy),
         opened("meta", name="viewport", content="width=device-width, initial-scale=1"),
         opened("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{_title(run)}: BERTVision report"),
+        tag("title", f"{title}: BERTVision report"),
         tag("style", Html(STYLE)),
     )
 
@@ -105,43 +151,6 @@ def _asks(task: Task) -> str:
         return f"a stretch of the context{', or no answer' if task.no_answer else ''}"
     labels = f"{'any' if task.kind == 'multilabel' else 'one'} of {len(task.labels)} labels"
     return "a number" if task.kind == "regress" else labels
-
-
-def _repeat_section(run: Run) -> Section:
-    """The recipe and the command; without a recipe, what is known of it."""
-    found = {"python": platform.python_version(), "bertvision": __version__, **_libraries()}
-    versions = tag("p", "Written with ", ", ".join(f"{name} {version}" for name, version in found.items()), ".")
-    return section("repeat", "How to repeat it", *(_with_recipe(run) if run.recipe else _without_recipe(run)), versions)
-
-
-def _with_recipe(run: Run) -> list[Html]:
-    where = "in the run folder too; its paths are relative to where the run was started"
-    how = tag("p", "Save this as ", tag("code", "recipe.toml"), f" (it is {where}), then run the command.")
-    recipe = tag("pre", tag("code", run.recipe), tabindex="0", role="region", aria_label="recipe.toml")
-    return [how, tag("pre", tag("code", "bertvision run recipe.toml --out runs/again")), recipe]
-
-
-def _without_recipe(run: Run) -> list[Html]:
-    """Heads that were fitted on a finished store."""
-    if not run.heads:
-        return []
-    specs = dict.fromkeys(head.spec for head in run.heads)
-    seeds = sorted({head.seed for head in run.heads})
-    words = [*(f"--head {shlex.quote(spec)}" for spec in specs), f"--seeds {','.join(map(str, seeds))}"]
-    how = (
-        "The heads were fitted on a finished store, and no recipe was kept; settings given with --set are to be added."
-    )
-    return [tag("p", how), tag("pre", tag("code", " ".join(["bertvision fit STORE", *words, "--out runs/again"])))]
-
-
-def _libraries() -> dict[str, str]:
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _contents(sections: Sequence[Section]) -> Html:

@@ -11,14 +11,17 @@ from bertvision.runtime import written_whole
 
 Points = Sequence[tuple[float, float]]
 
-COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#97266d", "#4a5568")
+COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
 DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
 """Lines differ in dashes as well as in colour."""
 
 ALONE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
-    ".name{font-style:italic}"
+    ".name{font-style:italic}.label{fill:#111}.front{fill:none;stroke:#0068a8;stroke-width:1.5}.track{stroke:#eee;stroke-width:9}"
+    ".dot{fill:#0068a8}.kept{fill:#fff;stroke:#c04a00;stroke-width:2.5}"
+    + "".join(f".s{place}{{color:{colour}}}" for place, colour in enumerate(COLOURS))
 )
+"""Style of a picture that stands by itself; in a report the page's style has the same classes, for dark too."""
 
 
 def line_picture(series: Mapping[str, Points], x_name: str, y_name: str, width: int = 560, height: int = 320) -> Html:
@@ -26,7 +29,7 @@ def line_picture(series: Mapping[str, Points], x_name: str, y_name: str, width: 
     points = [point for line in series.values() for point in line if drawable(point[1])]
     across = _whole_scale([x for x, _ in points])
     legend = 18 * len(series)
-    frame = Frame(across, scale_of([y for _, y in points]), width, height + legend, bottom=38 + legend)
+    frame = Frame(across, scale_of([y for _, y in points]), width, height + legend + 14, bottom=52 + legend)
     ticks = [(value, tick_text(value)) for value in across.ticks(8) if across.low <= value <= across.high]
     drawn = [_line(frame, place, name, line) for place, (name, line) in enumerate(series.items())]
     named = [_named(frame, place, name, height) for place, name in enumerate(series)]
@@ -41,22 +44,22 @@ def _whole_scale(values: Sequence[float]) -> Scale:
 
 
 def _line(frame: Frame, place: int, name: str, line: Points) -> Html:
-    colour, dash = COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
-    path = tag("polyline", points=frame.points(line), fill="none", stroke=colour, stroke_width=2, stroke_dasharray=dash)
-    dots = [
-        tag("g", dot(*frame.at(x, y), f"{name}, {x:g}: {number(y)}", 3.5, "point"), fill=colour)
-        for x, y in line
-        if drawable(y)
-    ]
-    return tag("g", path, *dots)
+    dash = DASHES[place % len(DASHES)]
+    look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash}
+    path = tag("polyline", points=frame.points(line), **look)
+    dots = [dot(*frame.at(x, y), f"{name}, {x:g}: {number(y)}", 3.5, "point") for x, y in line if drawable(y)]
+    return tag("g", path, tag("g", *dots, fill="currentColor"), class_=colour_class(place))
+
+
+def colour_class(place: int) -> str:
+    """The class that colours the first, second, ... series."""
+    return f"s{place % len(COLOURS)}"
 
 
 def _named(frame: Frame, place: int, name: str, height: int) -> Html:
-    y, colour = height + 18 * place + 2, COLOURS[place % len(COLOURS)]
-    dash = DASHES[place % len(DASHES)]
-    stroke = tag(
-        "line", x1=frame.left, x2=frame.left + 34, y1=y, y2=y, stroke=colour, stroke_width=2, stroke_dasharray=dash
-    )
+    y, dash = height + 18 * place + 14, DASHES[place % len(DASHES)]
+    look = {"stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash, "class_": colour_class(place)}
+    stroke = tag("line", x1=frame.left, x2=frame.left + 34, y1=y, y2=y, **look)
     return tag("g", stroke, tag("text", name, x=frame.left + 42, y=y + 4))
 
 

@@ -32,7 +32,12 @@ def escaped(value: object) -> Html:
     """Text as markup, fit for content and for attributes; what a page cannot hold is replaced."""
     if isinstance(value, Html):
         return value
-    return Html(html.escape(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(value)), quote=True))
+    return Html(html.escape(printable(str(value)), quote=True))
+
+
+def printable(text: str) -> str:
+    """A text whose characters a page can hold; what it cannot is replaced, one sign for one."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def join(parts: Iterable[object], between: object = "") -> Html:
@@ -69,7 +74,8 @@ class Section:
     content: Html
 
     def markup(self) -> Html:
-        return tag("section", tag("h2", self.title), self.content, id=self.name)
+        title = tag("h2", self.title) if self.title else ""
+        return tag("section", title, self.content, id=self.name)
 
 
 def section(name: str, title: str, *children: object) -> Section:

@@ -101,6 +101,22 @@ tfoot .meter i { background: var(--soft); }
 .card .top { display: flex; justify-content: space-between; gap: 1rem; align-items: baseline; margin-bottom: .6rem; }
 .card .context { font-size: .93rem; line-height: 1.75; margin-bottom: .8rem; }
 .card dl > div { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; font-size: .93rem; }
+.card .stacked > div { grid-template-columns: 1fr; }
+.finding th, .finding td { padding: .35rem .6rem; }
+.finding thead th { max-width: 10rem; overflow-wrap: break-word; }
+.finding tbody th { min-width: 11rem; max-width: 20rem; overflow-wrap: anywhere; }
+.controls { display: flex; flex-wrap: wrap; gap: .6rem 1rem; align-items: end; margin: 1rem 0; }
+.controls[hidden] { display: none; }
+.controls label { display: grid; gap: .2rem; grid-template-columns: minmax(0, auto); max-width: 100%;
+  color: var(--soft); font-size: .82rem; }
+.controls p { margin: 0; color: var(--soft); font-size: .9rem; }
+.controls select, .controls input, .controls button { font: inherit; font-size: .92rem; color: var(--ink);
+  background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .35rem .6rem; max-width: 100%; }
+.controls button { margin-right: .4rem; cursor: pointer; }
+.controls button:disabled { opacity: .45; cursor: default; }
+.explorer .card dl > div { grid-template-columns: minmax(8rem, 2fr) 3fr; gap: .6rem; }
+.explorer .none { font-style: italic; }
+summary { cursor: pointer; color: var(--blue); margin: .6rem 0 1rem; }
 mark { color: inherit; background: none; padding: .1em .15em; -webkit-box-decoration-break: clone;
   box-decoration-break: clone; border-radius: 3px; }
 mark.gold { border-bottom: 3px solid var(--blue); }
@@ -137,6 +153,9 @@ svg .name { font-size: 12px; }
 .legend svg { width: auto; flex: none; }
 .curve { fill: none; stroke: var(--blue); stroke-width: 2; }
 .dot { fill: var(--blue); fill-opacity: .7; }
+.s0 { color: var(--blue); } .s1 { color: var(--orange); } .s2 { color: var(--green); } .s3 { color: var(--purple); }
+.s4 { color: var(--soft); } .s5 { color: var(--ink); }
+.front { fill: none; stroke: var(--blue); stroke-width: 1.5; }
 .kept { fill: var(--page); stroke: var(--orange); stroke-width: 2.5; }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr)); gap: 1.6rem 2rem; }
 .panels.wide { grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
@@ -154,7 +173,7 @@ _PLACES = """
 @media print { :root { --page: #fff; --card: #f6f7f9; --ink: #000; --soft: #444; --line: #ccc; --track: #e4e4e4;
     --blue: #0068a8; --orange: #c04a00; --green: #007a5a; --purple: #a3468a; --shade: 0 104 168; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
-  html { font-size: 12px; } body { max-width: none; padding: 0; font-size: 1rem; } nav { display: none; }
+  html { font-size: 12px; } body { max-width: none; padding: 0; font-size: 1rem; } nav, .explorer { display: none; }
   section { margin-top: 2.5rem; } h2, h3, h4 { break-after: avoid; }
   figure, .card, tr, .tiles > div { break-inside: avoid; } tfoot { display: table-row-group; }
   .scroll, pre { overflow: visible; } .scroll { background: none; } pre { white-space: pre-wrap; }

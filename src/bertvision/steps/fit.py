@@ -75,12 +75,32 @@ def fit(
     ]
     # Weights that are computed know no rate.
     runners = [runner for runner in runners if runner.solver is None or runner.lr == config.lr]
-    for epoch in range(1, config.epochs + 1):
-        _train_epoch(_live(runners), train, config, epoch)
-        _judge_epoch(_live(runners), store["inner"], task, config, epoch)
-        if not _live(runners):
-            break
+    for _ in fit_epochs(runners, store, task):
+        pass
     return _results(runners, tuple(store.layers))
+
+
+def begin_fit(spec: str, seed: int, store: Source, config: FitConfig, task: Task) -> Runner:
+    """One head at its start, with settings of its own; :func:`fit_epochs` takes any number of them on."""
+    device = choose_device(config.device)
+    steps = config.epochs * store["train"].batch_count(config.batch)
+    return Runner(spec, seed, store.shape, config, steps, device, label_weights(task, device), config.lr)
+
+
+def fit_epochs(runners: Sequence[Runner], store: Source, task: Task) -> Iterator[int]:
+    """Epoch after epoch, from one read each; between two the caller may stop a runner, which then keeps its best.
+
+    All share the batches, and so their size and order; everything else is each runner's own.
+    """
+    shared = runners[0].config
+    assert all((one.config.batch, one.config.order_seed) == (shared.batch, shared.order_seed) for one in runners)
+    for epoch in range(1, max(runner.config.epochs for runner in runners) + 1):
+        going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
+        _train_epoch(_live(going), store["train"], shared, epoch)
+        _judge_epoch(_live(going), store["inner"], task, shared, epoch)
+        if not _live(going):
+            return
+        yield epoch
 
 
 def _live(runners: Sequence[Runner]) -> list[Runner]:

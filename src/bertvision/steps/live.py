@@ -22,6 +22,7 @@ from bertvision.steps.inputs import split_windows
 from bertvision.steps.manifest import store_fingerprint, store_manifest
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.fingerprint import differences
+from bertvision.store.portion import Portion
 from bertvision.store.shards import Shard
 from bertvision.store.split import ShardedSplit, States
 from bertvision.store.store import MANIFEST, Store, read_manifest
@@ -108,6 +109,8 @@ class LiveSplit(ShardedSplit):
 
 def states_task(states: States) -> Task:
     """The task that states belong to: beside a store, or at hand."""
+    if isinstance(states, Portion):
+        return states_task(states.states)
     if isinstance(states, LiveStates):
         return states.task
     assert isinstance(states, Store), "states are stored or live"

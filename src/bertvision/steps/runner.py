@@ -41,6 +41,7 @@ class Runner:
     temperatures: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     failed: bool = False
+    stopped: bool = False  # by whoever watches: it takes no more part
 
     def __post_init__(self) -> None:
         with seeded(self.seed):

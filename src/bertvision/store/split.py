@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertvision.records import ROW_KINDS, LayerBatch, Shape, WindowTable
 from bertvision.store.plan import reading_batches
@@ -58,10 +59,17 @@ class ShardedSplit(ABC):
         """Batches of near-equal length; with a seed shards, batches and their members are shuffled."""
         order = np.arange(len(self.sizes)) if seed is None else np.random.default_rng(seed).permutation(len(self.sizes))
         for number in order.tolist():
+            if not self.sizes[number]:
+                continue
             shard = self.shard(number)
-            lengths = shard["lengths"].numpy().astype(np.int64)
+            shown = self.shown(number)
+            lengths = shard["lengths"].numpy().astype(np.int64)[shown]
             for chosen in reading_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
-                yield layer_batch(shard, chosen, self.shape.kind)
+                yield layer_batch(shard, shown[chosen], self.shape.kind)
+
+    def shown(self, number: int) -> NDArray[np.int64]:
+        """Which windows of a shard are dealt out, by their place in it."""
+        return np.arange(self.sizes[number])
 
     def batch_count(self, batch: int) -> int:
         """How many batches :meth:`batches` gives."""

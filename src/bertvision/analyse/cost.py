@@ -1,0 +1,96 @@
+"""What a point of the score costs: parameters, training time and inference time, and who is not beaten at his price."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bertvision.analyse.finding import Cell, Finding, Plot
+
+ABOUT = (
+    "Parameters are those that were trained: of a head its own, of the encoder all. Training seconds hold everything "
+    "that the predictor needs: tuning and, for a head, extracting and its own fit. Inference seconds are for the whole "
+    "split, the encoder included (its share of the extraction) and the head's own measured. A predictor on the front "
+    "has none that is at least as good and at least as cheap. Efficiency is (score - 50) / log10(parameters)."
+)
+COLUMNS = {
+    "name": "predictor",
+    "score": "score",
+    "parameters": "trained parameters",
+    "train_seconds": "training, s",
+    "inference_seconds": "inference, s",
+    "efficiency": "efficiency",
+    "front": "on the front of",
+}
+AXES = {
+    "parameters": "trained parameters",
+    "train_seconds": "training seconds",
+    "inference_seconds": "inference seconds",
+}
+FRONT, BEHIND = "on the front", "beaten"
+
+
+@dataclass(frozen=True)
+class Price:
+    """One predictor with what it costs; what was not measured is None."""
+
+    name: str
+    score: float
+    parameters: float
+    train_seconds: float | None = None
+    inference_seconds: float | None = None
+
+
+def cost_against_score(prices: Sequence[Price], metric: str) -> Finding:
+    """A row a predictor and a picture a price, the Pareto front marked."""
+    fronts = {axis: pareto([(getattr(one, axis), one.score) for one in prices]) for axis in AXES}
+    rows = tuple(_row(one, [AXES[axis] for axis in AXES if place in fronts[axis]]) for place, one in enumerate(prices))
+    plots = tuple(_plot(prices, axis, fronts[axis], metric) for axis in AXES if _known(prices, axis))
+    columns = {**COLUMNS, "score": metric}
+    return Finding("cost", "Cost against score", ABOUT, columns, rows, plots)
+
+
+def pareto(points: Sequence[tuple[float | None, float]]) -> set[int]:
+    """Places of the points (price, score) that no other beats: none cheaper or equal with a score as good or better.
+
+    Of equals all are on the front.
+    """
+    priced = [(place, price, score) for place, (price, score) in enumerate(points) if price is not None]
+    known = [one for one in priced if math.isfinite(one[1]) and math.isfinite(one[2])]
+    return {place for place, price, score in known if not any(_beats(other[1:], (price, score)) for other in known)}
+
+
+def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] <= other[0] and one[1] >= other[1] and one != other
+
+
+def efficiency(score: float, parameters: float) -> float | None:
+    """(score - 50) / log10(trained parameters), as Hulburd measures it; not known for fewer than two parameters."""
+    return (score - 50) / math.log10(parameters) if parameters > 1 else None
+
+
+def _known(prices: Sequence[Price], axis: str) -> bool:
+    return sum(getattr(one, axis) is not None for one in prices) > 1
+
+
+def _row(one: Price, fronts: Sequence[str]) -> dict[str, Cell]:
+    return {
+        "name": one.name,
+        "score": one.score,
+        "parameters": one.parameters,
+        "train_seconds": one.train_seconds,
+        "inference_seconds": one.inference_seconds,
+        "efficiency": efficiency(one.score, one.parameters),
+        "front": ", ".join(fronts),
+    }
+
+
+def _plot(prices: Sequence[Price], axis: str, front: set[int], metric: str) -> Plot:
+    series: dict[str, list[tuple[float, float, str]]] = {FRONT: [], BEHIND: []}
+    for place, one in enumerate(prices):
+        price = getattr(one, axis)
+        if price is not None:
+            series[FRONT if place in front else BEHIND].append((float(price), one.score, one.name))
+    series[FRONT].sort()
+    return Plot("points", AXES[axis], metric, series, log=axis == "parameters")

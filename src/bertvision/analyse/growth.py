@@ -1,0 +1,87 @@
+"""Score against something that grows: one layer at a time, layers used, or share of the training data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from bertvision.analyse.finding import Cell, Finding, Plot
+
+COLUMNS = {
+    "series": "series",
+    "at": "",
+    "examples": "examples",
+    "dev": "dev",
+    "dev_lowest": "lowest",
+    "dev_highest": "highest",
+    "inner": "inner",
+    "seeds": "seeds",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One point of a series: where it is, and the score of every seed on dev and inner."""
+
+    series: str
+    at: float
+    dev: tuple[float, ...]
+    inner: tuple[float, ...]
+    examples: int | None = None
+
+
+def by_layer(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> Finding:
+    """A linear head on one layer alone."""
+    about = (
+        "A linear head on one state at a time, 0 being the embedding output: what each layer knows by itself. "
+        "A layer is chosen on inner, never on dev."
+    )
+    return _grown("layers", "Score by layer", about, "state", steps, metric, rules)
+
+
+def by_depth(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> Finding:
+    """A head on the states 0..k."""
+    about = (
+        "The same head on the states 0..k for every k: how many of the encoder's layers are needed. "
+        "Where to cut is chosen on inner, never on dev."
+    )
+    return _grown("depth", "Score by depth", about, "layers used", steps, metric, rules)
+
+
+def learning_curve(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> Finding:
+    """Score against the share of the training data that a head (or all) was fitted on."""
+    about = (
+        "Heads fitted on a share of the training examples. Every seed draws its own share and its own start; within a "
+        "seed the smaller shares lie in the larger. In the series 'head limited' the encoder was tuned on everything, "
+        "so that the curve says nothing about small data as such; in 'encoder limited too' it saw the share only."
+    )
+    return _grown("learning-curve", "Learning curve", about, "share of the training data, %", steps, metric, rules)
+
+
+def _grown(
+    name: str, title: str, about: str, x: str, steps: Sequence[Step], metric: str, rules: Mapping[str, float]
+) -> Finding:
+    rows = tuple(_row(step) for step in steps)
+    series: dict[str, list[tuple[float, float, str]]] = {}
+    for step in steps:
+        series.setdefault(step.series, []).append((step.at, fmean(step.dev), f"{len(step.dev)} seeds"))
+    several = len(series) > 1
+    hidden = {"examples"} if all(step.examples is None for step in steps) else set()
+    hidden |= set() if several else {"series"}
+    columns = {key: title for key, title in {**COLUMNS, "at": x}.items() if key not in hidden}
+    picture = Plot("lines", x, f"dev {metric}", series, rules=rules)
+    return Finding(name, title, about, columns, rows, (picture,))
+
+
+def _row(step: Step) -> dict[str, Cell]:
+    return {
+        "series": step.series,
+        "at": step.at,
+        "examples": step.examples,
+        "dev": fmean(step.dev),
+        "dev_lowest": min(step.dev),
+        "dev_highest": max(step.dev),
+        "inner": fmean(step.inner),
+        "seeds": len(step.dev),
+    }

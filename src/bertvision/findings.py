@@ -1,0 +1,189 @@
+"""What a run's own files tell: every analysis that needs neither states nor fits, and how findings are kept.
+
+``RUN/analysis/NAME.json`` is the finding, ``NAME.svg`` its picture. Each says which leaderboard or
+which store it was made from, so that an old one is never shown beside a new board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from bertvision.analyse.agreement import agreement
+from bertvision.analyse.answer_length import answer_length
+from bertvision.analyse.answer_types import answer_types
+from bertvision.analyse.calibration import calibration_table
+from bertvision.analyse.context_length import context_length
+from bertvision.analyse.cost import Price, cost_against_score
+from bertvision.analyse.finding import Finding
+from bertvision.analyse.layer_weights import LayerWeights, layer_weights
+from bertvision.analyse.question_word import question_word
+from bertvision.analyse.said import MEANS, Said, context_words, hear
+from bertvision.errors import BadInput
+from bertvision.records import Example, Row
+from bertvision.registry import unknown
+from bertvision.report.facts import FINDINGS, Run, finding_origin
+from bertvision.report.learning import by_spec
+from bertvision.report.line_plot import write_picture
+from bertvision.report.lines import Line, best_head, lines_of
+from bertvision.report.plots import draw
+from bertvision.runtime import write_json
+
+Maker = Callable[["Desk"], Finding | None]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A run laid out for analyses: its lines, and what its predictors said."""
+
+    run: Run
+    lines: Sequence[Line]
+    everyone: Sequence[Said]  # a predictor's best seed on inner each
+    main: Sequence[Said]  # best row, best head, control, encoder
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        return self.run.task[self.run.board.split]
+
+
+def desk_of(run: Run) -> Desk:
+    """Hear every predictor of a run; nobody where answers are numbers or are not there."""
+    lines = lines_of(run.board)
+    told = {line.name: said for line in lines if (said := _said(run, line.rows[0])) is not None}
+    best = best_head(lines)
+    names = [lines[0].name if lines else "", best.name if best else ""]
+    names += [line.name for kind in ("control", "encoder") for line in lines if line.kind == kind]
+    main = [told[name] for name in dict.fromkeys(names) if name in told]
+    return Desk(run, lines, list(told.values()), main)
+
+
+def row_title(row: Row) -> str:
+    return row.name if row.seed is None else f"{row.name}@{row.seed}"
+
+
+def _said(run: Run, row: Row) -> Said | None:
+    answers = run.answers.get((row.name, row.seed))
+    if run.task.kind not in MEANS or not answers:
+        return None
+    return hear(run.task, run.board.split, row_title(row), row.kind, answers)
+
+
+def _span(desk: Desk) -> bool:
+    return desk.run.task.kind == "span" and bool(desk.everyone)
+
+
+def _answer_types(desk: Desk) -> Finding | None:
+    return answer_types(desk.examples, desk.everyone) if _span(desk) and desk.run.task.no_answer else None
+
+
+def _context_length(desk: Desk) -> Finding | None:
+    return context_length(context_words(desk.examples), desk.main) if desk.main else None
+
+
+def _answer_length(desk: Desk) -> Finding | None:
+    return answer_length(desk.examples, desk.main) if _span(desk) else None
+
+
+def _question_word(desk: Desk) -> Finding | None:
+    return question_word(desk.examples, desk.main) if _span(desk) else None
+
+
+def _agreement(desk: Desk) -> Finding | None:
+    pairs = list(combinations(desk.main, 2))
+    return agreement(desk.examples, pairs) if pairs else None
+
+
+def agreement_of(run: Run, names: Sequence[str]) -> Finding:
+    """Any two rows, named as on the board; without a seed the one that is best on inner."""
+    rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
+    sides = []
+    for name in names:
+        if name not in rows:
+            raise BadInput(unknown("row", name, list(rows)))
+        said = _said(run, rows[name])
+        if said is None:
+            raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
+        sides.append(said)
+    return agreement(run.task[run.board.split], [(sides[0], sides[1])])
+
+
+def _layer_weights(desk: Desk) -> Finding | None:
+    groups = [heads for heads in by_spec(desk.run.heads) if heads[0].weights]
+    told = [LayerWeights(heads[0].spec, heads[0].states, tuple(head.weights for head in heads)) for heads in groups]
+    return layer_weights(told) if told else None
+
+
+def _calibration(desk: Desk) -> Finding | None:
+    rows = [row for row in desk.run.board.rows if row.calibration]
+    return calibration_table(rows, desk.run.board.reliability) if rows else None
+
+
+def _cost(desk: Desk) -> Finding | None:
+    return cost_finding(desk.run, desk.lines, {})
+
+
+def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> Finding | None:
+    """``seconds``: of every head (spec@seed) over the split, if they were measured."""
+    metric = run.board.metric
+    prices = [_price(run, line, seconds) for line in lines]
+    return cost_against_score(prices, metric) if prices else None
+
+
+def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:
+    row = line.rows[0]
+    tuned = float(run.encoder.get("record", {}).get("cost", {}).get("seconds") or 0.0)
+    extracted = float(run.manifest.get("seconds") or 0.0)
+    # An ensemble's own seconds hold its encoder's already.
+    training = line.seconds + (extracted if line.kind != "encoder" else 0.0)
+    training += tuned if line.kind in ("head", "control") else 0.0
+    members = [] if line.kind == "encoder" else list(row.members) or [row_title(row)]
+    own = [seconds.get(name) for name in members if name != "encoder"]
+    passed = _encoder_seconds(run)
+    known = passed is not None and all(one is not None for one in own)
+    inference = passed + sum(one or 0.0 for one in own) if known and passed is not None else None
+    return Price(row_title(row), row.scores[run.board.metric], row.parameters, training, inference)
+
+
+def _encoder_seconds(run: Run) -> float | None:
+    """The split's share of the extraction, by tokens."""
+    splits = run.manifest.get("splits", {})
+    tokens, seconds = sum(split["tokens"] for split in splits.values()), run.manifest.get("seconds")
+    if not tokens or not seconds:
+        return None
+    return float(seconds) * float(splits[run.board.split]["tokens"]) / float(tokens)
+
+
+FROM_FILES: Mapping[str, Maker] = {
+    "answer-types": _answer_types,
+    "context-length": _context_length,
+    "answer-length": _answer_length,
+    "question-word": _question_word,
+    "agreement": _agreement,
+    "layer-weights": _layer_weights,
+    "calibration": _calibration,
+    "cost": _cost,
+}
+
+
+def file_findings(run: Run, names: Iterable[str] = tuple(FROM_FILES)) -> list[Finding]:
+    """Those that apply to this run, in order."""
+    desk = desk_of(run)
+    found = [FROM_FILES[name](desk) for name in names]
+    return [one for one in found if one is not None]
+
+
+def keep(folder: Path, run: Run, findings: Iterable[Finding]) -> list[Path]:
+    """Write findings into a run, each with what it was made from."""
+    return [write_finding(folder, one, finding_origin(one.name, run.board, run.manifest)) for one in findings]
+
+
+def write_finding(folder: Path, one: Finding, origin: str) -> Path:
+    """A finding as JSON and, of its plots, as pictures."""
+    path = folder / FINDINGS / f"{one.name}.json"
+    write_json(path, {**one.document(), "made_from": origin})
+    for place, plot in enumerate(one.plots):
+        more = "" if place == 0 else f"-{place + 1}"
+        write_picture(draw(plot), path.with_name(f"{one.name}{more}.svg"))
+    return path

@@ -1,0 +1,143 @@
+"""A run under study, and what is learned by fitting heads anew: by layer, by depth, by share of the data.
+
+The heads are kept in ``RUN/analysis/``, so that the same call goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from bertvision.analyse.finding import Finding
+from bertvision.analyse.growth import Step, by_depth, by_layer, learning_curve
+from bertvision.conclude import run_place, run_states
+from bertvision.config import FitConfig
+from bertvision.depth import depth_frontier
+from bertvision.errors import BadInput
+from bertvision.heads.base import canonical_spec
+from bertvision.pipeline import fit_into
+from bertvision.registry import Spec, parse_spec
+from bertvision.report.facts import FINDINGS, Run, gather
+from bertvision.report.lines import lines_of
+from bertvision.runtime import say
+from bertvision.steps.fitted import FittedHead
+from bertvision.steps.judge import judge_predictions
+from bertvision.steps.live import states_task
+from bertvision.steps.predict import predict
+from bertvision.store.portion import Portion
+from bertvision.store.split import States
+from bertvision.tasks.base import Task, read_task, stable_hash
+
+SHARES = (0.1, 0.3, 1.0)
+
+
+@dataclass
+class Study:
+    """A run under study, and how its heads are to be fitted where they have to be."""
+
+    folder: Path
+    head: str = ""  # what depth and learning curve fit; empty: the best on inner
+    seeds: Sequence[int] = (0,)
+    config: FitConfig = field(default_factory=FitConfig)
+    shares: Sequence[float] = SHARES
+    beside: Sequence[Path] = ()  # learning curve: runs whose encoders saw a share of the data too
+    pair: Sequence[str] | None = None
+
+    @cached_property
+    def run(self) -> Run:
+        return gather(self.folder, read_task(run_place(self.folder) / "task"))
+
+    @cached_property
+    def states(self) -> States:
+        return run_states(self.folder)
+
+    @property
+    def chosen(self) -> str:
+        """The head to fit: as asked for, or the best on inner."""
+        best = self.head or self.run.board.best_head
+        if not best:
+            raise BadInput(f"{self.folder} has no best head; name one with --head SPEC")
+        return canonical_spec(best)
+
+    @property
+    def rules(self) -> dict[str, float]:
+        """The encoder's own score, to draw a line at."""
+        metric = self.run.board.metric
+        return {row.name: row.scores[metric] for row in self.run.board.rows if row.kind == "encoder"}
+
+    @property
+    def place(self) -> Path:
+        return self.folder / FINDINGS / "heads"
+
+
+def layers(work: Study) -> Finding:
+    """A linear probe on each state alone, all from one read an epoch."""
+    specs = {place: canonical_spec(f"probe:layers={place}") for place in range(len(work.states.layers))}
+    fitted = fit_into(work.place, work.states, list(specs.values()), work.seeds, work.config)
+    steps = [
+        _step("probe", work.states.layers[place], work, [head for head in fitted if head.spec == spec])
+        for place, spec in specs.items()
+    ]
+    return by_layer(steps, work.run.board.metric, work.rules)
+
+
+def depth(work: Study) -> Finding:
+    document = depth_frontier(work.folder, _all_layers(work.chosen), work.seeds, work.config)
+    steps = [
+        Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
+    ]
+    return by_depth(steps, document["metric"], work.rules)
+
+
+def _all_layers(spec: str) -> str:
+    """Depths choose the layers themselves."""
+    parsed = parse_spec(spec)
+    return str(Spec(parsed.name, {key: value for key, value in parsed.options.items() if key != "layers"}))
+
+
+def curve_over_shares(work: Study) -> Finding:
+    """The head on nested shares of the training examples, and the runs beside, whose encoders were limited too."""
+    task = states_task(work.states)
+    steps = []
+    for share in sorted(set(work.shares)):
+        if not 0 < share <= 1:
+            raise BadInput(f"--shares: got {share:g}, expected numbers above 0 and at most 1, e.g. 0.1,0.3,1")
+        count = max(1, round(share * len(task["train"])))
+        say(f"learning curve: {count:,} of {len(task['train']):,} examples")
+        heads = [head for seed in work.seeds for head in _on_share(work, task, share, count, seed)]
+        steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
+    steps += [_limited_run(folder, len(task["train"])) for folder in work.beside]
+    return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
+
+
+def _on_share(work: Study, task: Task, share: float, count: int, seed: int) -> list[FittedHead]:
+    """One seed on its own draw, kept in a folder of its own: the same share of another draw is another fit."""
+    folder = work.folder / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}"
+    states = work.states if count == len(task["train"]) else Portion(work.states, drawn(task, count, seed))
+    return fit_into(folder, states, [work.chosen], [seed], work.config)
+
+
+def drawn(task: Task, count: int, seed: int) -> set[int]:
+    """Numbers of ``count`` training examples by a hash, the same for every machine; a smaller draw is in a larger."""
+    ranked = sorted(range(len(task["train"])), key=lambda at: stable_hash(f"{seed}\x00{task['train'][at].id}"))
+    return set(ranked[:count])
+
+
+def _limited_run(folder: Path, whole: int) -> Step:
+    """The best head on inner of a run whose encoder was tuned on fewer examples."""
+    run = gather(folder, read_task(run_place(folder) / "task"))
+    line = next((line for line in lines_of(run.board) if line.kind in ("head", "control")), None)
+    if line is None:
+        raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
+    count, metric = len(run.task["train"]), run.board.metric
+    scores = tuple(line.values(metric)), tuple(line.values(metric, "inner"))
+    return Step("encoder limited too", 100 * count / whole, *scores, count)
+
+
+def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:
+    task = states_task(work.states)
+    judged = [judge_predictions(task, one) for one in predict(heads, work.states["dev"])]
+    dev = tuple(one.verdict.scores[task.metric] for one in judged)
+    return Step(series, at, dev, tuple(one.choice_score(task.metric) for one in judged), examples)

@@ -1,0 +1,148 @@
+"""Every example with what several predictors said of it, to be filtered: data beside one small script.
+
+The data are a block that no browser runs, and the script writes them as text, never as markup. The
+page's policy names the script by its hash, so that it is the only one that can run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bertvision.records import Example
+from bertvision.report.explorer_script import SCRIPT
+from bertvision.report.facts import Run
+from bertvision.report.lines import Line, best_head
+from bertvision.report.marks import locate
+from bertvision.report.markup import Html, Section, cut, opened, printable, section, tag
+from bertvision.scoring.squad import best_over_golds, exact
+from bertvision.tasks.base import stable_hash
+
+MOST = 1000
+"""Examples that are put into the page; of more, a sample by hash."""
+LONGEST = 12_000
+RESULTS = (("", "any answer"), ("right", "right"), ("wrong", "wrong"), ("silent", "no answer given"))
+
+
+def explorer_section(run: Run, lines: Sequence[Line]) -> Section | None:
+    """Nothing for numbers, which are neither right nor wrong, nor where no answers are."""
+    chosen = [line for line in _shown(lines) if (line.rows[0].name, line.rows[0].seed) in run.answers]
+    if run.task.kind == "regress" or not chosen:
+        return None
+    rows = [line.rows[0] for line in chosen]
+    names = [row.name if row.seed is None else f"{row.name}, seed {row.seed}" for row in rows]
+    answers = [run.answers[row.name, row.seed] for row in rows]
+    data = explorer_data(run, names, answers)
+    whole, held = len(run.task[run.board.split]), len(data["examples"])
+    sample = "" if whole == held else f" Here are {held:,} of {whole:,}, drawn by a hash."
+    intro = f"What several predictors say of the examples of {run.board.split}.{sample}"
+    box = tag("div", _controls(names, run), tag("div", class_="found cards"), _block(data), class_="explorer")
+    off = tag("noscript", tag("p", "Filtering needs the page's own script; single examples stand below without it."))
+    return section("explorer", "Explore the examples", tag("p", intro), off, box)
+
+
+def _shown(lines: Sequence[Line]) -> list[Line]:
+    """The best row, the best head, the control and the encoder."""
+    best = best_head(lines)
+    wanted = [*lines[:1], *([best] if best else []), *(x for x in lines if x.kind in ("control", "encoder"))]
+    return list({line.name: line for line in wanted}.values())
+
+
+def explorer_data(run: Run, names: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Contexts once, and for every example its gold and what each predictor said."""
+    asked = [e for e in run.task[run.board.split] if all(e.id in said for said in answers)]
+    kept = sorted(asked, key=lambda example: stable_hash(example.id))[:MOST]
+    contexts = list(dict.fromkeys(_text(example.pair or "") for example in kept))
+    places = {context: place for place, context in enumerate(contexts)}
+    told = [_example(run, example, answers, places) for example in kept]
+    return {"models": [_text(name) for name in names], "contexts": contexts, "examples": told}
+
+
+def _example(
+    run: Run, example: Example, answers: Sequence[Mapping[str, Any]], places: Mapping[str, int]
+) -> dict[str, Any]:
+    context = _text(example.pair or "")
+    golds = [] if run.task.kind != "span" else _gold_spans(example)
+    return {
+        "id": _text(example.id),
+        "text": _text(example.text),
+        "context": places[context],
+        "gold": _gold(run, example),
+        "spans": golds,
+        "said": [_said(run, example, said[example.id], context, golds) for said in answers],
+    }
+
+
+def _gold_spans(example: Example) -> list[list[int]]:
+    return [list(span) for span in sorted({(a.start, a.start + len(a.text)) for a in example.answers})]
+
+
+def _gold(run: Run, example: Example) -> str:
+    if run.task.kind == "span":
+        return _text(" / ".join(dict.fromkeys(answer.text for answer in example.answers)))
+    if run.task.kind == "multilabel":
+        return _text(", ".join(run.task.labels[place] for place in example.labels or ()))
+    return _text(run.task.labels[int(example.label or 0)])
+
+
+def _said(run: Run, example: Example, said: object, context: str, golds: Sequence[Sequence[int]]) -> list[Any]:
+    """Text, right or not, and where it stands in the context."""
+    if run.task.kind == "span":
+        right = best_over_golds(exact, [answer.text for answer in example.answers], str(said)) == 1.0
+        place = locate(_text(str(said)), context, [span[0] for span in golds])
+        return [_text(str(said)), int(right), *(place or ())]
+    if run.task.kind == "multilabel":
+        labels = sorted(map(str, said)) if isinstance(said, list) else []
+        gold = sorted(run.task.labels[place] for place in example.labels or ())
+        return [_text(", ".join(labels)), int(labels == gold)]
+    return [_text(str(said)), int(said == run.task.labels[int(example.label or 0)])]
+
+
+def _text(text: str) -> str:
+    """As the rest of the page shows it; every character stays in its place, so that spans stay true."""
+    return cut(printable(text), LONGEST)
+
+
+def _block(data: object) -> Html:
+    """Data for the script; no character in it can end the block."""
+    text = json.dumps(data, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return tag("script", Html(text), type="application/json")
+
+
+def _controls(names: Sequence[str], run: Run) -> Html:
+    results = [pair for pair in RESULTS if pair[0] != "silent" or run.task.kind != "classify"]
+    models = [(str(place), cut(name, 60)) for place, name in enumerate(names)]
+    parts = [
+        tag("label", "Predictor ", _select("model", models)),
+        tag("label", "gave ", _select("result", results)),
+    ]
+    if len(names) > 1:
+        other = [*models[1:], models[0]]
+        parts += [
+            tag("label", "while ", _select("second", other)),
+            tag("label", "gave ", _select("secondresult", results)),
+        ]
+    parts.append(tag("label", "Text ", opened("input", type="search", class_="query", size=16)))
+    told = tag("p", class_="count", aria_live="polite")
+    turn = tag("p", tag("button", "Back", type="button", class_="back"), tag("button", "More", type="button"))
+    return tag("div", *parts, told, turn, class_="controls", hidden="")
+
+
+def _select(name: str, options: Sequence[tuple[str, str]]) -> Html:
+    return tag("select", *(tag("option", text, value=value) for value, text in options), class_=name)
+
+
+def script_tag() -> Html:
+    """The page's one script."""
+    return tag("script", Html(SCRIPT))
+
+
+def script_hash() -> str:
+    """How a content policy names it."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode("utf-8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"

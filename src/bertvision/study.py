@@ -1,0 +1,135 @@
+"""Every analysis of a run by name: from its files, from its states, or by fitting heads anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bertvision.analyse.finding import Finding
+from bertvision.analyse.second_best import second_best
+from bertvision.conclude import run_heads
+from bertvision.errors import BadInput
+from bertvision.findings import FROM_FILES, agreement_of, cost_finding, file_findings, keep, row_title
+from bertvision.records import Predictions
+from bertvision.refits import Study, curve_over_shares, depth, layers
+from bertvision.registry import unknown
+from bertvision.report.lines import lines_of
+from bertvision.runtime import Timer
+from bertvision.steps.fitted import FittedHead
+from bertvision.steps.judge import Judged, example_outputs, judge_predictions
+from bertvision.steps.predict import predict, predict_own
+from bertvision.store.split import States
+from bertvision.tasks.base import Task
+from bertvision.tasks.spans import decode, n_best
+
+KEPT = 20
+"""Candidates of spans among which the second is looked for."""
+
+
+def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
+    """Make and keep findings; also why those that were asked for, but do not apply, are missing.
+
+    Without names: all that fit nothing.
+    """
+    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs != FITS])
+    if "all" in wanted:
+        wanted = list(ANALYSES)
+    for name in wanted:
+        if name not in ANALYSES:
+            raise BadInput(unknown("analysis", name, [*ANALYSES, "all"]))
+    made, missing = [], {}
+    for name in dict.fromkeys(wanted):
+        found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)
+        if found is None:
+            missing[name] = f"does not apply to {work.run.task.name}: {ANALYSES[name][1]}"
+            continue
+        keep(work.folder, work.run, [found])
+        made.append(found)
+    return made, missing
+
+
+def _from_files(work: Study, name: str) -> Finding | None:
+    if name == "agreement" and work.pair is not None:
+        return agreement_of(work.run, work.pair)
+    return next(iter(file_findings(work.run, [name])), None)
+
+
+def _second_best(work: Study) -> Finding | None:
+    """The encoder and every head's best seed, their answers ranked anew from their outputs."""
+    task = work.run.task
+    if task.kind not in ("span", "classify"):
+        return None
+    wanted = {row_title(line.rows[0]) for line in lines_of(work.run.board)}
+    heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
+    said = predict(heads, work.states["dev"])
+    said += [] if work.states.manifest["own"] is None else [predict_own(work.states["dev"])]
+    ranked = {_title(one): ranked_answers(task, judge_predictions(task, one)) for one in said}
+    return second_best(task, "dev", ranked)
+
+
+def _title(one: Predictions) -> str:
+    return one.name if one.seed is None else f"{one.name}@{one.seed}"
+
+
+def ranked_answers(task: Task, judged: Judged) -> list[list[str]]:
+    """For every example of the split its answers, the likeliest first, no answer among them where it may be given."""
+    one = judged.predictions
+    examples = task[one.split]
+    if task.kind == "classify":
+        values = example_outputs(one.logits, one.table, len(examples), task.merge_label)  # (examples, labels)
+        return [[task.labels[place] for place in row] for row in (-values).argsort(1, kind="stable").tolist()]
+    decoded = decode(one.logits, one.table, len(examples))
+    threshold = judged.verdict.threshold if task.no_answer else None
+    return [
+        [str(entry["answer"]) for entry in n_best(found, example.pair or "", threshold, KEPT)]
+        for found, example in zip(decoded, examples, strict=True)
+    ]
+
+
+def _cost(work: Study) -> Finding | None:
+    """As from the files, and what each head takes over dev, measured."""
+    lines = lines_of(work.run.board)
+    rows = [line.rows[0] for line in lines]
+    wanted = {name for row in rows for name in (row_title(row), *row.members)}
+    heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
+    return cost_finding(work.run, lines, head_seconds(heads, work.states))
+
+
+def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float]:
+    """Seconds of every head (spec@seed) over the states of dev, reading them not counted."""
+    import torch
+
+    seconds = dict.fromkeys((f"{head.spec}@{head.seed}" for head in heads), 0.0)
+    with torch.inference_mode():
+        for batch in states["dev"].batches(32):
+            for head in heads:
+                timer = Timer()
+                head.head(batch.hidden, batch.mask, batch.pooled)
+                seconds[f"{head.spec}@{head.seed}"] += timer.seconds
+    return seconds
+
+
+FILES, STATES, FITS = "files", "states", "fits"
+ANALYSES: Mapping[str, tuple[str, str]] = {
+    "answer-types": (FILES, "spans, with and without an answer, and misses by silence"),
+    "second-best": (STATES, "spans and labels: where the best answer is wrong, is the second right"),
+    "agreement": (FILES, "two predictors side by side, with examples; --pair A B for any two"),
+    "question-word": (FILES, "spans, by question word"),
+    "answer-length": (FILES, "spans, by the length of the gold answer"),
+    "context-length": (FILES, "spans and labels, by the length of the context; also what only one gets right"),
+    "layer-weights": (FILES, "heads that learn weights over the layers"),
+    "calibration": (FILES, "what stated probabilities are worth"),
+    "cost": (STATES, "score against parameters, training and inference seconds, with the Pareto front"),
+    "layers": (FITS, "a linear head on each layer alone"),
+    "depth": (FITS, "--head SPEC on the layers 0..k for every k"),
+    "learning-curve": (FITS, "--head SPEC on --shares of the training data; --beside RUN... with limited encoders"),
+}
+"""By name what an analysis needs, and what it looks at."""
+
+MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
+    "second-best": _second_best,
+    "cost": _cost,
+    "layers": layers,
+    "depth": depth,
+    "learning-curve": curve_over_shares,
+}
+assert set(ANALYSES) == set(FROM_FILES) | set(MAKERS)

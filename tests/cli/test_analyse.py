@@ -1,0 +1,93 @@
+"""``analyse`` and ``report`` on real runs: every analysis by name, what does not apply, and what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.analyse.finding import Finding
+from bertvision.findings import FROM_FILES
+from bertvision.study import ANALYSES, FITS, MAKERS
+
+Call = Callable[..., Any]
+QUICK = ("--set", "fit.epochs=1", "--set", "fit.batch=8")
+
+
+def test_every_analysis_is_listed_and_can_be_made(call: Call) -> None:
+    listed = call("analyse", "anywhere", "--list", "--json").document()["analyses"]
+    assert {one["name"] for one in listed} == set(FROM_FILES) | set(MAKERS) == set(ANALYSES)
+    assert "learning-curve" in call("analyse", "anywhere", "--list").out
+
+
+@pytest.mark.parametrize("name", ["squad_run", "text_run"])
+def test_all_that_fit_nothing_are_made_unasked(request: pytest.FixtureRequest, call: Call, name: str) -> None:
+    run = request.getfixturevalue(name)
+    document = call("analyse", run, "--json").document()
+    made, missing = document["findings"], document["missing"]
+    wanted = {one for one, (needs, _) in ANALYSES.items() if needs != FITS}
+    assert set(made) | set(missing) == wanted
+    assert set(missing) == (set() if name == "squad_run" else {"answer-types", "question-word", "answer-length"})
+    for one, found in made.items():
+        assert found["rows"], one
+        kept = json.loads((run / "analysis" / f"{one}.json").read_text(encoding="utf-8"))
+        assert kept.pop("made_from").startswith("board ")
+        assert kept == found
+        Finding(**found)
+        assert (run / "analysis" / f"{one}.svg").exists()
+    assert all(row["inference_seconds"] > 0 for row in made["cost"]["rows"])
+    assert "The second most likely answer" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_costs_that_were_measured_outlive_a_new_report(call: Call, text_run: Path) -> None:
+    call("analyse", text_run, "--what", "cost")
+    before = (text_run / "analysis" / "cost.json").read_bytes()
+    assert call("report", text_run).code == 0
+    assert (text_run / "analysis" / "cost.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["squad_run", "text_run"])
+def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Call, name: str) -> None:
+    run = request.getfixturevalue(name)
+    what = ("--what", "layers", "depth", "learning-curve", "--head", "compress:size=4", "--seeds", "0,1")
+    words = ("analyse", run, *what, "--shares", "0.5,1", "--beside", run, *QUICK)
+    found = call(*words, "--json").document()["findings"]
+    assert [row["at"] for row in found["layers"]["rows"]] == [0, 1, 2]
+    assert [row["at"] for row in found["depth"]["rows"]] == [0, 1, 2]
+    limited, *rest = found["learning-curve"]["rows"]
+    assert (limited["series"], limited["at"]) == ("encoder limited too", 100.0)
+    assert [(row["at"], row["seeds"]) for row in rest] == [(50.0, 2), (100.0, 2)]
+    assert rest[0]["examples"] < rest[1]["examples"]
+    again = call(*words)
+    assert "fit: done before" in again.err
+    assert "heads x" not in again.err
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for title in ("Score by layer", "Score by depth", "Learning curve"):
+        assert title in page
+
+
+def test_any_two_rows(call: Call, squad_run: Path) -> None:
+    words = ("analyse", squad_run, "--what", "agreement", "--json", "--pair")
+    row = call(*words, "mean-pool@0", "encoder").document()["findings"]["agreement"]["rows"][0]
+    assert (row["a"], row["b"]) == ("mean-pool@0", "encoder")
+    assert row["both"] + row["only_a"] + row["only_b"] + row["neither"] == pytest.approx(100)
+    assert "no row named 'mean-pol'" in call(*words, "mean-pol", "encoder").refused()
+
+
+def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Path) -> None:
+    assert "Did you mean 'layers'?" in call("analyse", squad_run, "--what", "layer").refused()
+    assert "--within goes with --depth" in call("analyse", squad_run, "--within", 1).refused()
+    assert "above 0 and at most 1" in call("analyse", squad_run, "--what", "learning-curve", "--shares", "2").refused()
+    assert "is no run" in call("analyse", tmp_path).refused()
+    assert "need --to FILE" in call("report", squad_run, squad_run).refused()
+
+
+def test_several_runs_in_one_report(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "both.html"
+    assert call("report", squad_run, text_run, "--to", path, "--json").document() == {"report": str(path)}
+    content = path.read_text(encoding="utf-8")
+    assert 'id="run1-leaderboard"' in content
+    assert 'id="run2-leaderboard"' in content

@@ -1,0 +1,144 @@
+"""``search``: chosen on inner, resumed after an interruption, dev looked at once, spaces from data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision import trying
+from bertvision.conclude import run_states
+from bertvision.config import FitConfig
+from bertvision.search import Plan, search, states_space
+from bertvision.steps.live import states_task
+from bertvision.store.store import Store
+
+pytest.importorskip("optuna", reason="needs the extra search")
+
+Call = Callable[..., Any]
+QUICK = ("--set", "fit.epochs=2", "--set", "fit.batch=8")
+FEW = ("--heads", "compress", "probe:layers=last1", "--seeds", "0,1", "--space", "compress.size=2|4")
+
+
+@pytest.fixture
+def run(text_run: Path, tmp_path: Path) -> Path:
+    """A run of its own for every search, on the common store."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "source.json").write_text(json.dumps({"store": str(text_run / "store")}), encoding="utf-8")
+    return folder
+
+
+def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
+    words = ("search", run, *FEW, "--trials", 6, "--together", 3, *QUICK)
+    document = call(*words, "--json").document()
+    assert (document["trials"], document["dev_looks"]) == (6, 1)
+    assert [row["spec"] for row in document["defaults"]] == ["compress:size=64", "probe:layers=last1"]
+    finalists = [row["inner"] for row in document["finalists"]]
+    assert document["winner"]["inner"] == max(finalists)
+    assert len(document["winner"]["dev_by_seed"]) == 2
+    assert document["winner"]["spec"] in document["command"]
+    for name in ("search-history", "search-importance"):
+        assert (run / "analysis" / f"{name}.svg").exists()
+    again = call(*words)
+    assert "6 trials were done before" in again.err
+    assert "as before" in again.err
+    assert "winner" in again.out
+    more = call(*words[:-4], "--trials", 7, *QUICK, "--json").document()
+    assert (more["trials"], more["dev_looks"]) == (7, 2)
+
+
+def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = run_states(run)
+    asked: list[str] = []
+    whole = type(states).__getitem__
+    monkeypatch.setattr(type(states), "__getitem__", lambda self, name: asked.append(name) or whole(self, name))
+    space = states_space(states, ["probe"], [])
+    search(run, states, space, FitConfig(epochs=1, batch=8), Plan(trials=3, together=2, seeds=(0,)))
+    first = asked.index("dev")
+    assert "train" not in asked[first:]
+    assert asked.count("train") > 3
+
+
+def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = run_states(run)
+    task, space = states_task(states), states_space(states, ["compress"], ["compress.size=2|4|8"])
+    config, path = FitConfig(epochs=2, batch=8), run / "search" / "study.db"
+    trials = trying.Trials(path, states, task, space, config)
+    trials.more(2)
+    asked = []
+
+    def stop(runners: Any, *_: Any) -> Any:
+        asked.extend(runner.spec for runner in runners)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trying, "fit_epochs", stop)
+        with pytest.raises(KeyboardInterrupt):
+            trials.more(3)
+    again = trying.Trials(path, states, task, space, config)
+    assert again.done == 2
+    again.more(3)
+    assert again.done == 5
+    assert sorted(one.spec for one in again.tried()[2:]) == sorted(asked)  # what was open is tried first
+    assert again.tried()[0].settings["compress.size"] == 64  # the default is always among them
+    other = trying.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
+    assert other.done == 0
+
+
+def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
+    from bertvision.steps.fit import fit
+
+    states = run_states(run)
+    space = states_space(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
+    trials = trying.Trials(run / "s.db", states, states_task(states), space, FitConfig(epochs=2, batch=8))
+    trials.more(4)
+    for attempt, one in zip(trials.best(1), sorted(trials.tried(), key=lambda one: -(one.score or 0)), strict=False):
+        alone = fit([attempt.spec], states, [0], attempt.config)[0]
+        assert max(point["inner"] for point in alone.history) == one.score
+
+
+def test_hopeless_trials_are_stopped(label_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trying, "STARTUP", 2)
+    states = label_store
+    space = states_space(states, ["probe:layers=last1"], ["fit.lr=1e-7|0.03"])
+    config = FitConfig(epochs=6, batch=8, lr=0.03)
+    trials = trying.Trials(tmp_path / "s.db", states, states_task(states), space, config)
+    for _ in range(3):
+        trials.more(4)
+    fates = {one.state for one in trials.tried() if one.settings["fit.lr"] == 1e-7}
+    assert "pruned" in fates
+    assert trials.best(1)[0].config.lr == 0.03
+
+
+def test_tunings_are_searched_outside_and_only_the_best_store_stays(
+    call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
+) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    base = ("search", "text", "--train", data, "--encoder", tiny_encoder_folder, "--max-length", 48, "--epochs", 1)
+    words = (*base, "--heads", "probe", "--out", tmp_path / "run", "--trials", 2, "--seeds", "0", *QUICK)
+    document = call(*words, "--space", "tune.lr=1e-4|1e-2", "--tunings", 2, "--json").document()
+    assert len(document["tunings"]) == 2
+    assert max(row["inner"] for row in document["tunings"]) >= document["winner"]["inner"] - 1e-9
+    runs = sorted((tmp_path / "run" / "search" / "tuned").iterdir())
+    tried = {row["settings"]["lr"] for row in document["tunings"]}
+    assert len(runs) == len(tried)
+    assert sum((one / "store").exists() for one in runs) == 1
+    assert "--tunings N belong together" in call(*words, "--space", "tune.lr=1e-4|1e-2").refused()
+
+
+def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*space: str) -> str:
+        return str(call("search", run, "--heads", "compress", "--space", *space).refused())
+
+    assert "no option named 'sise'. Did you mean 'size'?" in refused("compress.sise=2")
+    assert "no setting named 'lrr'" in refused("fit.lrr=1")
+    assert "no section named 'probe'" in refused("probe.layers=all")
+    assert "two numbers, the smaller first" in refused("fit.lr=1..0.1")
+    assert "expected fit.lr=" in refused("fit.lr")
+    assert "needs --out" in call("search", "text").refused()
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    assert "pip install 'bertvision[search]'" in call("search", run).refused()

@@ -1,0 +1,93 @@
+"""The report in a real browser, from disk: filters work, nothing is fetched or complains, no data run."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.findings import file_findings, keep
+from bertvision.report.facts import gather
+from bertvision.report.html import write_report, write_reports
+
+_place = Path(__file__).with_name("browser.py")
+_spec = importlib.util.spec_from_file_location("browser", _place)
+assert _spec is not None
+assert _spec.loader is not None
+browsers = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(browsers)
+
+PROGRAM = browsers.find_chromium()
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here; set CHROMIUM to its path to run this")
+
+NASTY = "</script><script>window.ran=1</script>\"'><img src=x onerror=window.ran=1>${window.ran=1}\u2028\U0001f600"
+CARDS = "document.querySelectorAll('.explorer .card').length"
+
+
+@pytest.fixture(scope="module", params=[1280, 390])
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with browsers.Browser(PROGRAM, request.param) as opened:
+        yield opened
+
+
+def choose(browser: Any, name: str, value: str) -> int:
+    """Set a control of the explorer, and how many examples are found then."""
+    event = "input" if name == "query" else "change"
+    browser.ask(
+        f"(() => {{ const one = document.querySelector('.explorer .{name}'); one.value = {value!r};"
+        f" one.dispatchEvent(new Event('{event}')); }})()"
+    )
+    return int(browser.ask("document.querySelector('.explorer .count').textContent").split(" ")[0])
+
+
+def is_quiet(browser: Any) -> None:
+    """No word on the console, no request but for the page itself, and nothing of the data ran."""
+    assert browser.said("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded") == []
+    asked = [one["request"]["url"] for one in browser.said("Network.requestWillBeSent")]
+    assert [url for url in asked if not url.startswith(("file:", "about:"))] == []
+    assert len([url for url in asked if url.startswith("file:")]) == 1
+    assert browser.ask("window.ran === undefined")
+
+
+@pytest.mark.parametrize("nasty", ["", NASTY])
+def test_examples_are_filtered(make_run: Any, browser: Any, nasty: str) -> None:
+    folder, task = make_run("span", plain=lambda text: text + nasty, pool="pool " + "of-a-long-name " * 5)
+    run = gather(folder, task)
+    keep(folder, run, file_findings(run))
+    browser.events.clear()
+    browser.open(write_report(folder, task))
+    assert browser.ask(CARDS) == 4
+    assert choose(browser, "result", "wrong") == 2
+    assert browser.ask("document.querySelectorAll('.explorer .card.right').length") == 0
+    assert choose(browser, "result", "silent") == 2  # once rightly, once not
+    assert choose(browser, "secondresult", "wrong") == 1
+    assert choose(browser, "secondresult", "") == 2
+    assert choose(browser, "result", "right") == 2
+    assert choose(browser, "query", "no such words") == 0
+    assert choose(browser, "query", "CONTEXT-start") == 2
+    assert choose(browser, "result", "") == 4
+    golds = browser.ask("Array.from(document.querySelectorAll('.explorer mark.gold'), one => one.firstChild.data)")
+    assert golds == ["answer" + nasty] * 2
+    assert browser.ask("document.documentElement.scrollWidth") <= browser.width
+    is_quiet(browser)
+
+
+@pytest.mark.parametrize("kind", ["classify", "multilabel", "regress"])
+def test_other_kinds_open_without_complaint(make_run: Any, browser: Any, kind: str) -> None:
+    browser.events.clear()
+    browser.open(write_report(*make_run(kind, plain=lambda text: text + NASTY)))
+    assert browser.ask(CARDS) == (0 if kind == "regress" else 4)
+    assert browser.ask("document.documentElement.scrollWidth") <= browser.width
+    is_quiet(browser)
+
+
+def test_every_run_of_a_page_has_its_own_filter(make_run: Any, browser: Any, tmp_path: Path) -> None:
+    run = make_run("span")
+    browser.events.clear()
+    browser.open(write_reports([run, run], tmp_path / "both.html"))
+    assert choose(browser, "result", "wrong") == 2
+    assert browser.ask(CARDS) == 2 + 4
+    is_quiet(browser)
