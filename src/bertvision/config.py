@@ -87,8 +87,9 @@ class TuneConfig:
 class ExtractConfig:
     """How states are computed and stored."""
 
-    dtype: str = "f16"
+    dtype: str = "f16"  # f32, f16 or int8
     layers: str = "all"
+    tokens: str = "all"  # all, context (and CLS), cls, or mean: one vector a text
     live: bool = False  # keep no states: the encoder runs again each time they are read
     shard_mb: int = 256
     batch_tokens: int = 4096

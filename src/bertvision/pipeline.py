@@ -43,7 +43,7 @@ def run(recipe: Recipe, out: str | Path) -> RunResult:
     # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
     task = load_recipe_task(recipe)
     base = load_encoder(recipe.encoder)
-    heads = check_heads([CONTROL, *recipe.heads], task, base, recipe.extract.layers)
+    heads = check_heads([CONTROL, *recipe.heads], task, base, recipe.extract.layers, recipe.extract.tokens)
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, task, base, folder, log)

@@ -60,7 +60,9 @@ def add_commands(commands: Any) -> None:
 
     extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
     extract.add_argument("--to", required=True, metavar="STORE", help="a new folder, or one to go on in")
-    extract.add_argument("--dtype", choices=("f16", "f32"), help="how states are stored; default f16")
+    dtypes, tokens = ("f32", "f16", "int8"), ("all", "context", "cls", "mean")
+    extract.add_argument("--dtype", choices=dtypes, help="how states are stored; default f16, int8 is half of it")
+    extract.add_argument("--tokens", choices=tokens, help="context: with CLS, for spans; cls, mean: one vector a text")
     extract.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
     extract.add_argument("--shard-mb", type=int, metavar="N", help="most megabytes of a file; default 256")
     for add in (add_data, add_encoder, add_set):
@@ -188,7 +190,7 @@ def _fit(options: argparse.Namespace) -> Result:
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
-    heads = expand_heads(options.heads or ["quick"], store.shape, pooled)
+    heads = expand_heads(options.heads or ["quick"], store.shape, pooled, store.tokens)
     fit_into(out, store, heads, options.seeds, config)
     result = conclude(out)
     return result.document, str(result)

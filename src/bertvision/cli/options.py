@@ -111,7 +111,7 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
     for one in options.set:
         if one.startswith("tune.method="):  # a method brings settings: it must be known before --set has its turn
             tune["method"] = one.partition("=")[2]
-    extract = _given(options, {"dtype": "dtype", "layers": "layers", "shard_mb": "shard_mb", "live": "live"})
+    extract = _given(options, {name: name for name in ("dtype", "layers", "tokens", "shard_mb", "max_gb", "live")})
     top = _given(options, {"encoder": "encoder", "seeds": "seeds", "heads": "heads"})
     return {**top, "data": data, "tune": tune, "extract": extract}
 
@@ -121,7 +121,9 @@ def _given(options: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]
     return {setting: value for setting, value in found.items() if value is not None}
 
 
-def expand_heads(words: Sequence[str], shape: Shape | None = None, pooled: bool = True) -> list[str]:
+def expand_heads(
+    words: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
+) -> list[str]:
     """``quick``, ``all`` or specs; what ``all`` are depends on the shape, without which the word is left."""
     from bertvision.heads.base import canonical_spec
     from bertvision.heads.count import fitting_heads
@@ -131,7 +133,7 @@ def expand_heads(words: Sequence[str], shape: Shape | None = None, pooled: bool 
         if word == "quick":
             specs.extend(QUICK_HEADS)
         elif word == "all":
-            specs.extend(["all"] if shape is None else fitting_heads(shape, pooled))
+            specs.extend(["all"] if shape is None else fitting_heads(shape, pooled, tokens))
         else:
             specs.append(canonical_spec(word))
     return list(dict.fromkeys(specs))

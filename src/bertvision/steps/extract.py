@@ -21,12 +21,16 @@ from bertvision.steps.inputs import split_windows
 from bertvision.steps.manifest import store_fingerprint, store_manifest
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.fingerprint import differences
-from bertvision.store.shards import write_shard
+from bertvision.store.shards import Shard, read_shard, write_shard
 from bertvision.store.store import MANIFEST, Store, read_manifest
+from bertvision.store.tokens import kept_lengths
 from bertvision.tasks.base import Task, save_task
 
 STARTED = "started.json"
 """Fingerprint of a store that is being written."""
+
+STATISTICS = "codec.safetensors"
+"""What int8 was scaled by; shards have it too, so that each can be read alone."""
 
 
 def extract(
@@ -41,8 +45,9 @@ def extract(
     # All that can be wrong with the input shows before anything is written.
     windows = {split: split_windows(task, split, encoder) for split in SPLITS}
     layers = choose_layers(config.layers, encoder.layers)
-    runner = ShardMaker(encoder, layers, config)
+    runner = ShardMaker(encoder, layers, config, task.kind)
     _start(folder, fingerprint, task)
+    runner.use(_statistics(folder, runner, windows["train"]))
     splits = {split: _write_split(folder / split, windows[split], runner, config) for split in SPLITS}
     manifest = store_manifest(encoder, task, config, fingerprint) | {"splits": splits, "seconds": timer.seconds}
     write_json(folder / MANIFEST, manifest)
@@ -72,6 +77,17 @@ def _start(folder: Path, fingerprint: dict[str, Any], task: Task) -> None:
         raise BadInput(f"cannot write a store at {folder}: {error.strerror or error}; choose another --to") from error
 
 
+def _statistics(folder: Path, maker: ShardMaker, train: Sequence[Window]) -> Shard:
+    """What the codec needs, on disk before the first shard: a resumed extraction goes on with the same numbers."""
+    path = folder / STATISTICS
+    if not path.exists():
+        found = maker.learn(train)
+        if found:
+            write_shard(found, path)
+        return found
+    return read_shard(path)
+
+
 def _read_started(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
@@ -98,7 +114,7 @@ def _write_split(folder: Path, windows: Sequence[Window], runner: ShardMaker, co
                 digest = write_shard(runner.shard(windows, planned, advance), path)
             entries.append(_entry(path, digest, sum(len(batch) for batch in planned)))
     totals = {key: sum(entry[key] for entry in entries) for key in ("windows", "bytes")}
-    return {**totals, "tokens": sum(map(len, windows)), "shards": entries}
+    return {**totals, "tokens": sum(kept_lengths(windows, config.tokens)), "shards": entries}
 
 
 def _entry(path: Path, digest: str, windows: int) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from bertvision.config import ExtractConfig
 from bertvision.encoder.load import Encoder
 from bertvision.registry import choose_layers
 from bertvision.steps.inputs import data_hash, encoder_hash, task_shape, tokenizer_hash, window_settings
+from bertvision.store.codec import codec_dtype
 from bertvision.store.fingerprint import FORMAT, hash_json
+from bertvision.store.tokens import check_tokens
 from bertvision.tasks.base import Task
 
 
@@ -23,6 +25,7 @@ def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerpr
         "shape": asdict(task_shape(task, len(layers), encoder.width)),
         "layers": list(layers),
         "dtype": config.dtype,
+        "tokens": config.tokens,
         "encoder": {
             "name": encoder.name,
             "layers": encoder.layers,
@@ -35,6 +38,8 @@ def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerpr
 
 def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
     """Everything the content of a store depends on."""
+    check_tokens(config.tokens, task.kind)
+    codec_dtype(config.dtype)
     plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
     return {
         "encoder": encoder_hash(encoder),
@@ -45,4 +50,6 @@ def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> di
         "layers": list(choose_layers(config.layers, encoder.layers)),
         "plan": plan,
         "format": FORMAT,
+        # What stores all tokens keeps the hash that it had before there was a choice.
+        **({} if config.tokens == "all" else {"tokens": config.tokens}),
     }

@@ -1,6 +1,7 @@
 """One shard: the states of some windows as flat tensors in a safetensors file, padding left out.
 
-hidden       (tokens, layers, width)  every layer's state of every token
+hidden       (tokens, layers, width)  every layer's state of every token, f32, f16 or int8
+scales       (tokens, layers)         int8 only, with mean and spread (layers, width): see codec.py
 lengths      (windows,)               tokens per window, in the order they lie in ``hidden``
 windows      (windows,)               window number within the split
 examples     (windows,)               example number within the split
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from bertvision.errors import BadInput
 from bertvision.records import ROW_KINDS, LayerBatch, Window
+from bertvision.store.codec import decode_into
 
 Shard = Mapping[str, Tensor]
 
@@ -81,13 +83,23 @@ def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
         logits = _padded(logits, spans, longest) if kind == "span" else logits[index].float()
     targets = shard["targets"][index]  # (batch, 1, 2 or labels)
     return LayerBatch(
-        hidden=_padded(shard["hidden"], spans, longest),
+        hidden=_padded_states(shard, spans, longest),
         mask=mask,
         targets=targets if kind in ROW_KINDS else targets[:, 0],
         windows=shard["windows"][index],
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
         logits=logits,
     )
+
+
+def _padded_states(shard: Shard, spans: Sequence[slice], longest: int) -> Tensor:
+    """States of some windows as f32 (batch, longest, layers, width), zeros behind."""
+    padded = torch.empty((len(spans), longest, *shard["hidden"].shape[1:]), dtype=torch.float32)
+    for row, span in enumerate(spans):
+        size = span.stop - span.start
+        decode_into(padded[row, :size], shard, span)
+        padded[row, size:].zero_()
+    return padded
 
 
 def _padded(flat: Tensor, spans: Sequence[slice], longest: int) -> Tensor:
