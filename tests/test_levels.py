@@ -62,6 +62,7 @@ SUPPORT = (
     "manifest",
     "live",
     "shard_maker",
+    "shard_work",
 )
 """Modules of ``steps`` that are no steps: any step may import them."""
 

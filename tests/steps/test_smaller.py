@@ -17,12 +17,13 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.model import Model
 from bertvision.records import NO_OFFSET
-from bertvision.steps.extract import STATISTICS, extract
+from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fitted import FittedHead, load_fitted, save_fitted
 from bertvision.steps.inputs import check_heads, split_windows
 from bertvision.steps.live import LiveStates
 from bertvision.steps.predict import predict, predict_own
+from bertvision.steps.shard_work import STATISTICS
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
 

@@ -7,6 +7,7 @@ is what would be fitted there. Memory holds one shard. It costs an encoder pass 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bertvision.records import SPLITS, Window, WindowTable
 from bertvision.registry import choose_layers
 from bertvision.runtime import write_json
 from bertvision.steps.inputs import split_windows
-from bertvision.steps.manifest import store_fingerprint, store_manifest
+from bertvision.steps.manifest import store_fingerprint, store_manifest, stored_config
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.fingerprint import differences
 from bertvision.store.shards import Shard
@@ -69,10 +70,7 @@ def is_live(place: Path) -> bool:
 def reopened(place: Path, encoder: Path) -> LiveStates:
     """The states of an earlier live run: the same encoder over the same task, or a refusal."""
     known = read_manifest(place)["fingerprint"]
-    layers = "+".join(str(layer) for layer in known["layers"])
-    config = ExtractConfig(
-        dtype=known["dtype"], layers=layers, tokens=known.get("tokens", "all"), live=True, **known["plan"]
-    )
+    config = replace(stored_config(known), live=True)
     states = LiveStates(load_encoder(str(encoder)), read_task(place / "task"), config)
     found = differences(known, states.manifest["fingerprint"])
     if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -34,6 +35,21 @@ def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerpr
         },
         "own": None if encoder.own is None else encoder.own.spec,
     }
+
+
+def stored_config(fingerprint: Mapping[str, Any]) -> ExtractConfig:
+    """The settings with which the same states are made again."""
+    layers = "+".join(str(layer) for layer in fingerprint["layers"])
+    return ExtractConfig(
+        dtype=fingerprint["dtype"], layers=layers, tokens=fingerprint.get("tokens", "all"), **fingerprint["plan"]
+    )
+
+
+def split_facts(entries: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
+    """What a manifest tells of a split; how long a shard took is no part of what it is."""
+    shards = [{key: entry[key] for key in ("file", "sha256", "windows", "bytes")} for entry in entries]
+    totals = {key: sum(shard[key] for shard in shards) for key in ("windows", "bytes")}
+    return {**totals, "tokens": tokens, "shards": shards}
 
 
 def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:

@@ -49,17 +49,27 @@ def window_tensors(windows: Sequence[Window], numbers: Sequence[int]) -> dict[st
 def write_shard(shard: Shard, path: Path) -> str:
     """Write under a temporary name, sync, rename; return the sha256 of the bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         save_file({key: value.contiguous() for key, value in shard.items()}, part)
         with part.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
         os.replace(part, path)
+        _sync_folder(path.parent)
     except (OSError, SafetensorError) as error:
         part.unlink(missing_ok=True)
         raise BadInput(f"cannot write shard {path}: {error}; free some space or choose another folder") from error
     return digest
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename outlives a power cut once its folder is on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_shard(path: Path) -> Shard:
@@ -67,7 +77,9 @@ def read_shard(path: Path) -> Shard:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"store shard {path} cannot be read: {error}; delete the store and extract again") from error
+        store = path.parent.parent
+        way = f"bertvision store verify {store} --repair makes it again"
+        raise BadInput(f"store shard {path} cannot be read: {error}; {way}") from error
 
 
 def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
