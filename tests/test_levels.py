@@ -35,6 +35,7 @@ ABOVE = (
     "costs",
     "curve",
     "from_store",
+    "planning",
     "pipeline",
     "depth",
     "ablation",
@@ -63,6 +64,7 @@ SUPPORT = (
     "live",
     "shard_maker",
     "shard_work",
+    "forecast",
 )
 """Modules of ``steps`` that are no steps: any step may import them."""
 

@@ -100,3 +100,23 @@ def test_prune_by_age_and_size(call: Call, stores: dict[str, Path], tmp_path: Pa
     with writing(stores["begun"]):
         assert chosen("--max-gb", room) == set()
     assert "no folder at" in call("store", "prune", tmp_path / "nowhere").refused()
+
+
+def test_plan(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    words = ["plan", "text", "--train", data, "--encoder", tiny_encoder_folder, "--max-length", 48]
+    document = call(*words, "--json").document()
+    assert len(document["rows"]) == 9
+    assert document["choice"] == {**document["choice"], "how": "cached", "dtype": "f16", "tokens": "all"}
+    assert "take --live: no store" in call(*words, "--max-gb", 1e-9).out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
+
+
+def test_extract_refuses_what_is_too_large(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    words = samples.extraction(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, "text")
+    assert "more than --max-gb 1e-06" in call(*words, "--max-gb", 1e-6).refused()
+    assert call(*words, "--tokens", "cls", "--dtype", "int8", "--layers", "last2").code == 0
+    facts = call("store", "info", tmp_path / "store", "--json").document()
+    assert (facts["tokens"], facts["dtype"], facts["layers"]) == ("cls", "int8", [1, 2])
+    line = call("fit", tmp_path / "store", "--head", "bilstm", "--out", tmp_path / "run").refused()
+    assert "bertvision extract TASK ... --tokens all --to STORE" in line

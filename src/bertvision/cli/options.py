@@ -84,6 +84,14 @@ def numbers(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected numbers such as 0,0.1,1") from None
 
 
+def share(text: str) -> tuple[int, int]:
+    """``2/8`` as numbers."""
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8")
+    return int(part), int(parts)
+
+
 def at_least_one(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:

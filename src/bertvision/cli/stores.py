@@ -1,4 +1,4 @@
-"""Commands around stores: info, verify, repair and prune."""
+"""Commands around stores: plan, info, verify, repair and prune."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from bertvision.cli.options import add_data, add_encoder, add_heads, add_set, recipe_from
 from bertvision.errors import BadInput
 
 Result = tuple[Any, str]
 
 
 def add_commands(commands: Any) -> None:
+    plan = commands.add_parser("plan", help="bytes, minutes and memory of every kind of store, before anything runs")
+    plan.add_argument("--to", default=".", metavar="FOLDER", help="on whose disk the store would be; default here")
+    plan.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
+    plan.add_argument("--max-gb", type=float, metavar="X", help="most that a store may take")
+    add_heads(plan, "what is to be fitted; default quick")
+    for add in (add_data, add_encoder, add_set):
+        add(plan)
+    plan.set_defaults(run=_plan)
+
     store = commands.add_parser("store", help="look at stores, check, repair and delete them")
     store.add_argument("what", choices=("info", "verify", "prune"), help="facts; checksums; delete what nobody needs")
     store.add_argument(
@@ -26,6 +36,19 @@ def add_commands(commands: Any) -> None:
     prune.add_argument("--orphaned", action="store_true", help="stores of no run with heads, and unfinished ones")
     prune.add_argument("--yes", action="store_true", help="really delete")
     store.set_defaults(run=_store)
+
+
+def _plan(options: argparse.Namespace) -> Result:
+    from bertvision.encoder.load import load_encoder
+    from bertvision.pipeline import load_recipe_task
+    from bertvision.planning import plan, plan_text
+    from bertvision.steps.inputs import check_heads
+
+    recipe = recipe_from(options)
+    task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers)
+    document = plan(recipe, encoder, task, heads, Path(options.to))
+    return document, plan_text(document)
 
 
 def _store(options: argparse.Namespace) -> Result:

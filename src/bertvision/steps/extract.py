@@ -16,6 +16,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.records import SPLITS
 from bertvision.runtime import file_sha256, write_json
+from bertvision.steps.forecast import announce
 from bertvision.steps.manifest import split_facts, store_fingerprint, store_manifest
 from bertvision.steps.shard_work import STATISTICS, Work, make_shards
 from bertvision.store.fingerprint import differences
@@ -38,6 +39,7 @@ def extract(
         return Store(to)
     work = Work(encoder, task, config, fingerprint)
     _check_claim(site, fingerprint)
+    announce(work, site)
     with writing(site.folder):
         _clear_parts(site.folder)  # of whoever was killed here
         _start(site, work)
@@ -63,6 +65,7 @@ def extract_share(
         return 0
     work = Work(encoder, task, config, fingerprint)
     _check_claim(site, fingerprint)
+    announce(work, site)
     with writing(site.folder, shared=True), writing(site.folder, f"{LOCK}.{part}-of-{parts}"):
         _start(site, work)
         return len(make_shards(work, range(part - 1, len(work.jobs), parts), site))
