@@ -6,7 +6,7 @@ shards, and all of them together are the same store, wherever and in whatever or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +83,6 @@ class Work:
             site.send(STATISTICS)
         self.maker.use(found)
 
-    def make(self, job: Job, site: Site, advance: Callable[[int], object], pool: ThreadPoolExecutor) -> Future[Entry]:
-        """Compute a shard now; it is written while the next is computed."""
-        timer = Timer()
-        shard = self.maker.shard(self.windows[job.split], job.batches, advance)
-        return pool.submit(site.keep, shard, job.name, job.windows, timer.seconds)
-
 
 def make_shards(work: Work, numbers: Iterable[int], to: str | Path | Site) -> list[Entry]:
     """Make these of the planned shards at a place, and tell what they are; those that are there whole are kept.
@@ -98,17 +92,16 @@ def make_shards(work: Work, numbers: Iterable[int], to: str | Path | Site) -> li
     site = to if isinstance(to, Site) else Site(to)
     jobs = [work.jobs[number] for number in numbers]
     work.prepare(site)
-    entries: list[Entry] = []
-    pending: Future[Entry] | None = None
-    total = sum(job.windows for job in jobs)
-    with progress_bar("extract", total, "window") as advance, ThreadPoolExecutor(1) as pool:
+    written: list[Future[Entry]] = []
+    with progress_bar("extract", sum(job.windows for job in jobs), "window") as advance, ThreadPoolExecutor(1) as pool:
         for job in jobs:
-            known = site.entry(job.name)
+            timer, known = Timer(), site.entry(job.name)
             if known is not None:
                 advance(job.windows)
-            made = None if known is not None else work.make(job, site, advance, pool)
-            entries.extend([] if pending is None else [pending.result()])
-            entries.extend([] if known is None else [known])
-            pending = made
-        entries.extend([] if pending is None else [pending.result()])
-    return entries
+                written.append(pool.submit(lambda entry: entry, known))
+                continue
+            shard = work.maker.shard(work.windows[job.split], job.batches, advance)
+            if written:
+                written[-1].result()  # a disk that is full is noticed before the next is begun
+            written.append(pool.submit(site.keep, shard, job.name, job.windows, timer.seconds))
+        return [one.result() for one in written]
