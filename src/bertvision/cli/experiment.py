@@ -34,6 +34,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
     add_heads(run, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
     run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="one fit of every head for each")
+    run.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
     run.add_argument("--live", action="store_true", default=None, help="store no states; run the encoder every epoch")
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
