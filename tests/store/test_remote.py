@@ -203,10 +203,15 @@ def test_another_store_at_the_same_place_is_not_read_from_the_cache(
     assert not torch.equal(next(second["dev"].shards())["hidden"], old)
 
 
-def test_shares_at_a_url(span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str) -> None:
+def test_shares_at_a_url(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines that share nothing but the place."""
     local = extract(span_encoder, span_task, tmp_path / "local", **SMALL)
     for part in (2, 1):
+        monkeypatch.setenv(CACHE_FOLDER, str(tmp_path / f"machine{part}"))
         assert extract_share(span_encoder, span_task, url, (part, 2), **SMALL) > 0
+    monkeypatch.setenv(CACHE_FOLDER, str(tmp_path / "machine3"))
     finalize(span_encoder, span_task, url, **SMALL)
     assert same_files(there(url), local.folder)
 

@@ -8,6 +8,7 @@ shards, with nobody to direct them; whoever finalises checks that all are there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,9 @@ def _finished(site: Site, fingerprint: dict[str, Any]) -> bool:
         return False
     check_format(manifest, f"{site.name}/{MANIFEST}")
     _refuse_other(site, manifest["fingerprint"], fingerprint)
+    if any((site.folder / left).exists() for left in (STARTED, LOCK)):
+        with suppress(BadInput), writing(site.folder):  # its writer was killed at the very end, or is at it
+            _tidy(site)
     return True
 
 
@@ -155,19 +159,28 @@ def _finish(site: Site, work: Work, entries: Sequence[Entry]) -> None:
         for split in SPLITS
     }
     manifest = store_manifest(work.encoder, work.task, work.config, work.fingerprint) | {"splits": splits}
-    statistics = site.folder / STATISTICS
-    if statistics.exists():
+    statistics = site.fetch(STATISTICS)
+    if statistics is not None:
         manifest["statistics"] = {"file": STATISTICS, "sha256": file_sha256(statistics)}
     manifest["seconds"] = sum(float(entry["seconds"]) for entry in entries)
     write_json(site.folder / MANIFEST, manifest)
     site.send(MANIFEST)
-    for name in (*(entry_name(job.name) for job in work.jobs), STARTED):
-        site.remove(name)
+    _tidy(site)
+
+
+def _tidy(site: Site) -> None:
+    """Remove what was only there for the making; ``started.json`` last: it shows where somebody was killed at this."""
+    for split in site.document(MANIFEST)["splits"].values():
+        for entry in split["shards"]:
+            site.remove(entry_name(entry["file"]))
     _clear_parts(site.folder)
     for left in site.folder.glob(f"{LOCK}.*"):
         left.unlink(missing_ok=True)
+    site.remove(STARTED)
 
 
 def _clear_parts(folder: Path) -> None:
-    for part in folder.rglob("*.part"):
-        part.unlink(missing_ok=True)
+    """Files that were never finished: ours, and those that safetensors begins under a name of its own."""
+    for pattern in ("*.part", ".tmp*"):
+        for part in folder.rglob(pattern):
+            part.unlink(missing_ok=True)

@@ -71,15 +71,13 @@ class Work:
 
     def prepare(self, site: Site) -> None:
         """What the codec needs, at the site before the first shard; whoever comes later goes on with the same."""
-        if site.remote and site.remote.has(STATISTICS):
-            site.remote.get(STATISTICS, site.folder / STATISTICS)
-        path = site.folder / STATISTICS
-        if path.exists():
+        path = site.fetch(STATISTICS)
+        if path is not None:
             self.maker.use({name: tensor.clone() for name, tensor in read_shard(path).items()})
             return
         found: dict[str, Tensor] = self.maker.learn(self.windows["train"])
         if found:
-            write_shard(found, path)
+            write_shard(found, site.folder / STATISTICS)
             site.send(STATISTICS)
         self.maker.use(found)
 

@@ -18,6 +18,7 @@ OURS = (
     "*/shard-*.safetensors",
     "*/shard-*.json",
     "*/*.part",
+    "*/.tmp*",
     "task/*.json*",
     "*.json",
     "*.safetensors",

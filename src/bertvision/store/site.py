@@ -65,6 +65,14 @@ class Site:
         self.write(entry_name(name), entry)
         return entry
 
+    def fetch(self, name: str) -> Path | None:
+        """A file of the store as a local one; a copy of what is no longer there does not count."""
+        if not self.has(name):
+            return None
+        if self.remote:
+            self.remote.get(name, self.folder / name)
+        return self.folder / name
+
     def write(self, name: str, content: object) -> None:
         """A JSON file, here and there."""
         write_json(self.folder / name, content)
