@@ -60,6 +60,21 @@ def add_commands(commands: Any) -> None:
         add(tune)
     tune.set_defaults(run=_tune)
 
+    _add_extract(commands)
+    _add_fit(commands)
+    _add_costs(commands)
+    evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
+    evaluate.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    instead = evaluate.add_mutually_exclusive_group()
+    instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
+    instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
+    evaluate.set_defaults(run=_evaluate)
+    report = commands.add_parser("report", help="write report.html for a run")
+    report.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    report.set_defaults(run=_report)
+
+
+def _add_extract(commands: Any) -> None:
     extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
     extract.add_argument("--to", required=True, metavar="STORE", help="a new folder or URL, or one to go on in")
     dtypes, tokens = ("f32", "f16", "int8"), ("all", "context", "cls", "mean")
@@ -74,18 +89,6 @@ def add_commands(commands: Any) -> None:
     for add in (add_data, add_encoder, add_set):
         add(extract)
     extract.set_defaults(run=_extract)
-
-    _add_fit(commands)
-    _add_costs(commands)
-    evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
-    evaluate.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
-    instead = evaluate.add_mutually_exclusive_group()
-    instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
-    instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
-    evaluate.set_defaults(run=_evaluate)
-    report = commands.add_parser("report", help="write report.html for a run")
-    report.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
-    report.set_defaults(run=_report)
 
 
 def _add_fit(commands: Any) -> None:
