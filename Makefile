@@ -22,11 +22,14 @@ check: $(STAMPS)/test $(STAMPS)/dev
 	@echo "== check: types"; $(BIN)/mypy
 	@echo "== check: import levels"; $(BIN)/python -m pytest tests/test_levels.py
 
-bench: $(STAMPS)/core
+bench: $(STAMPS)/bench
 	@echo "== bench: ratios of time, taken in turns; results/*.csv (about ten minutes on a quiet machine)"
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
+	@$(BIN)/python benchmarks/extraction.py
+	@$(BIN)/python benchmarks/extraction.py --lengths glue
+	@$(BIN)/python benchmarks/extraction.py --encoder base --windows 64
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"
@@ -46,6 +49,11 @@ $(STAMPS)/core: $(LOCK) | $(BIN)/python
 $(STAMPS)/test: $(STAMPS)/core
 	@echo "== installing what the tests need"
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(STAMPS)/bench: $(STAMPS)/core
+	@echo "== installing what the benchmarks need"
+	@$(PIP) -e '.[bench]'
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/core

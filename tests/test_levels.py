@@ -36,6 +36,7 @@ ABOVE = (
     "costs",
     "curve",
     "from_store",
+    "planning",
     "pipeline",
     "depth",
     "ablation",
@@ -69,6 +70,8 @@ SUPPORT = (
     "manifest",
     "live",
     "shard_maker",
+    "shard_work",
+    "forecast",
 )
 """Modules of ``steps`` that are no steps: any step may import them."""
 

@@ -87,16 +87,18 @@ class TuneConfig:
 class ExtractConfig:
     """How states are computed and stored."""
 
-    dtype: str = "f16"
+    dtype: str = "f16"  # f32, f16 or int8
     layers: str = "all"
+    tokens: str = "all"  # all, context (and CLS), cls, or mean: one vector a text
     live: bool = False  # keep no states: the encoder runs again each time they are read
+    max_gb: float | None = None  # refuse a larger store before anything is written
     shard_mb: int = 256
     batch_tokens: int = 4096
     seed: int = 0
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0})
+        _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
 
 
 @dataclass(frozen=True)

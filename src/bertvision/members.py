@@ -26,6 +26,7 @@ class Part:
     states: tuple[int, ...]  # the encoder's states that the head was fitted on
     threshold: float | None = None
     temperatures: Mapping[str, float] = field(default_factory=dict)
+    tokens: str = "all"  # the tokens that the head was fitted on
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -38,6 +39,7 @@ class Part:
             "spec": self.head.spec,
             "shape": asdict(self.head.shape),
             "states": list(self.states),
+            "tokens": self.tokens,
         }
 
 
@@ -65,7 +67,7 @@ def _part(member: FittedHead | Head | str, encoder: Encoder) -> Part:
     everything = tuple(range(encoder.layers))
     if isinstance(member, FittedHead):
         fitted = member.threshold, member.temperatures
-        return Part(f"{member.spec}@{member.seed}", member.head, member.states or everything, *fitted)
+        return Part(f"{member.spec}@{member.seed}", member.head, member.states or everything, *fitted, member.tokens)
     if isinstance(member, Head):
         return Part(member.spec, member, everything)
     own = own_head(encoder)
@@ -81,4 +83,5 @@ def load_part(number: int, config: Mapping[str, Any], tensors: Mapping[str, Tens
     head = build_head(config["spec"], Shape(**config["shape"]))
     prefix = f"{number}."
     head.load_state_dict({key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)})
-    return Part(config["name"], head, tuple(config.get("states") or range(head.shape.layers)))
+    states = tuple(config.get("states") or range(head.shape.layers))
+    return Part(config["name"], head, states, tokens=config.get("tokens", "all"))

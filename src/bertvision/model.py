@@ -27,6 +27,7 @@ from bertvision.steps.ensemble import How, check_how, combine_rows
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import Logits
 from bertvision.store.plan import length_batches
+from bertvision.store.tokens import kept_positions, reduced
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.windows import make_windows
 
@@ -111,28 +112,44 @@ class Model:
         windows = make_windows(
             examples, self.encoder.tokenizer, task.kind, task.max_length, task.overlap, bad, task.outputs
         )
+        stored = "context" if any(part.tokens == "context" for part in self.parts) else "all"
         outputs: list[Any] = [None] * len(windows)
         sizes = np.array([len(window) for window in windows], np.int64)
         for batch in length_batches(np.arange(len(windows)), sizes, BATCH_TOKENS):
-            for number, row in zip(batch, self._run([windows[i] for i in batch]), strict=True):
+            for number, row in zip(batch, self._run([windows[i] for i in batch], stored), strict=True):
                 outputs[number] = row
-        return outputs, _table(windows)
+        return outputs, _table([reduced(window, stored, task.kind) for window in windows])
 
     @torch.inference_mode()
-    def _run(self, windows: Sequence[Window]) -> list[np.ndarray]:
+    def _run(self, windows: Sequence[Window], stored: str) -> list[np.ndarray]:
         tokens = collate(windows, self.encoder.tokenizer.pad_token_id, self.device)
         states = hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
-        per_part = [self._part_rows(part, states, tokens, windows) for part in self.parts]
+        kept = [kept_positions(window, stored) for window in windows]
+        per_part = [self._part_rows(part, states, tokens, kept) for part in self.parts]
         if self.combine is None:
             return per_part[0]
         kind = self.task.kind
         return [combine_rows(rows, self.combine, self.weights, kind) for rows in zip(*per_part, strict=True)]
 
-    def _part_rows(self, part: Part, states: States, tokens: TokenBatch, windows: Sequence[Window]) -> list[np.ndarray]:
+    def _part_rows(
+        self, part: Part, states: States, tokens: TokenBatch, kept: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Outputs for the tokens that are kept: a head fitted on the context sees no others, as when it was fitted."""
         # Only the layers a head sees are put side by side.
         chosen = torch.stack([states.layers[i] for i in part.needed], dim=2)  # (batch, tokens, layers, width)
-        rows = part.head.on_chosen(chosen, tokens.mask, states.pooled).float().cpu().numpy()
-        return [row[: len(w)] if self.task.kind == "span" else row for row, w in zip(rows, windows, strict=True)]
+        mask = tokens.mask
+        if part.tokens == "context":
+            chosen, mask = _gathered(chosen, kept)
+            kept = [np.arange(len(places)) for places in kept]
+        rows = part.head.on_chosen(chosen, mask, states.pooled).float().cpu().numpy()
+        return [row[places] if self.task.kind == "span" else row for row, places in zip(rows, kept, strict=True)]
+
+
+def _gathered(states: torch.Tensor, kept: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Chosen tokens (batch, chosen, layers, width) of (batch, tokens, layers, width), and where they are real."""
+    rows = [row[torch.from_numpy(places).to(row.device)] for row, places in zip(states, kept, strict=True)]
+    mask = torch.nn.utils.rnn.pad_sequence([row.new_ones(len(row), dtype=torch.bool) for row in rows], True)
+    return torch.nn.utils.rnn.pad_sequence(rows, True), mask
 
 
 def _table(windows: Sequence[Window]) -> WindowTable:

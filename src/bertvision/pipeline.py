@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.conclude import RunResult, conclude
-from bertvision.config import FitConfig, Recipe, read_recipe, write_recipe
+from bertvision.config import ExtractConfig, FitConfig, Recipe, read_recipe, write_recipe
 from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
@@ -52,7 +52,7 @@ def prepare(recipe: Recipe, folder: Path, heads: Sequence[str]) -> tuple[States,
     # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
     task = load_recipe_task(recipe)
     base = load_encoder(recipe.encoder)
-    specs = check_heads(heads, task, base, recipe.extract.layers)
+    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, task, base, folder, log)
@@ -88,12 +88,17 @@ def _claim(recipe: Recipe, folder: Path) -> None:
     if path.exists():
         old = read_recipe(path)
         for part in ("task", "encoder", "data", "tune", "extract"):
-            before, now = getattr(old, part), getattr(recipe, part)
+            before, now = (_kept(getattr(one, part)) for one in (old, recipe))
             if before != now:
                 raise BadInput(f"{folder} holds another run: {_difference(part, before, now)}; choose another --out")
     elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
         raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
     write_recipe(recipe, path)
+
+
+def _kept(part: Any) -> Any:
+    """What of a section decides what comes out; how much room it may take does not."""
+    return replace(part, max_gb=None) if isinstance(part, ExtractConfig) else part
 
 
 def _difference(part: str, before: Any, now: Any) -> str:

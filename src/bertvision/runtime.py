@@ -147,7 +147,7 @@ def file_sha256(path: Path) -> str:
 @contextmanager
 def renamed_when_whole(path: Path) -> Iterator[Path]:
     """A temporary neighbour to write to, synced and renamed at the end: the file is there whole or not at all."""
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part

@@ -16,6 +16,7 @@ from bertvision.records import SPLITS
 from bertvision.steps import extract as extracting
 from bertvision.steps.extract import STARTED, extract
 from bertvision.steps.inputs import encoder_hash, split_windows, tokenizer_hash
+from bertvision.store import site
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.base import Task, read_task
 
@@ -75,7 +76,7 @@ class Interrupted(Exception):
 
 def interrupted(patch: pytest.MonkeyPatch, shards: int, encoder: Encoder, task: Task, to: Path) -> None:
     """An extraction that ends when it writes one more than that many shards."""
-    real, written = extracting.write_shard, []
+    real, written = site.write_shard, []
 
     def write(shard: Any, path: Path) -> str:
         if len(written) == shards:
@@ -83,10 +84,10 @@ def interrupted(patch: pytest.MonkeyPatch, shards: int, encoder: Encoder, task: 
         written.append(path)
         return real(shard, path)
 
-    patch.setattr(extracting, "write_shard", write)
+    patch.setattr(site, "write_shard", write)
     with pytest.raises(Interrupted):
         extract(encoder, task, to, **SMALL)
-    patch.setattr(extracting, "write_shard", real)
+    patch.setattr(site, "write_shard", real)
 
 
 @pytest.mark.parametrize("shards", [0, 1, 4])

@@ -1,26 +1,13 @@
-"""Codecs and fingerprints: what is stored stays finite, and whatever makes a difference is seen and named."""
+"""Fingerprints: whatever makes a difference is seen and named."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
 import torch
 
-from bertvision.errors import BadInput
 from bertvision.hashing import hash_tensors
-from bertvision.store.codec import check_finite, codec_dtype
 from bertvision.store.fingerprint import differences, hash_json, hash_lines
-
-
-def test_codecs() -> None:
-    assert (codec_dtype("f16"), codec_dtype("f32")) == (torch.float16, torch.float32)
-    with pytest.raises(BadInput, match="'f8' is not known; expected one of f32, f16"):
-        codec_dtype("f8")
-    check_finite(torch.tensor([65504.0]).half(), "f16")
-    for bad in (70000.0, float("nan"), float("-inf")):
-        with pytest.raises(BadInput, match=r"not finite in f16.*--dtype f32"):
-            check_finite(torch.tensor([1.0, bad]).half(), "f16")
 
 
 def test_hashes_see_names_types_shapes_and_values() -> None:

@@ -16,6 +16,7 @@ from bertvision.cli.options import (
     expand_heads,
     numbers,
     recipe_from,
+    share,
     whole_numbers,
 )
 from bertvision.errors import BadInput
@@ -33,6 +34,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
     add_heads(run, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
     run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="one fit of every head for each")
+    run.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
     run.add_argument("--live", action="store_true", default=None, help="store no states; run the encoder every epoch")
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
@@ -58,15 +60,7 @@ def add_commands(commands: Any) -> None:
         add(tune)
     tune.set_defaults(run=_tune)
 
-    extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
-    extract.add_argument("--to", required=True, metavar="STORE", help="a new folder, or one to go on in")
-    extract.add_argument("--dtype", choices=("f16", "f32"), help="how states are stored; default f16")
-    extract.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
-    extract.add_argument("--shard-mb", type=int, metavar="N", help="most megabytes of a file; default 256")
-    for add in (add_data, add_encoder, add_set):
-        add(extract)
-    extract.set_defaults(run=_extract)
-
+    _add_extract(commands)
     _add_fit(commands)
     _add_costs(commands)
     evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
@@ -75,6 +69,23 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
     instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
     evaluate.set_defaults(run=_evaluate)
+
+
+def _add_extract(commands: Any) -> None:
+    extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
+    extract.add_argument("--to", required=True, metavar="STORE", help="a new folder or URL, or one to go on in")
+    dtypes, tokens = ("f32", "f16", "int8"), ("all", "context", "cls", "mean")
+    extract.add_argument("--dtype", choices=dtypes, help="how states are stored; default f16, int8 is half of it")
+    extract.add_argument("--tokens", choices=tokens, help="context: with CLS, for spans; cls, mean: one vector a text")
+    extract.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
+    extract.add_argument("--shard-mb", type=int, metavar="N", help="most megabytes of a file; default 256")
+    extract.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
+    parts = extract.add_mutually_exclusive_group()
+    parts.add_argument("--shard", type=share, metavar="I/N", help="make every N-th shard from the I-th on, and no more")
+    parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
+    for add in (add_data, add_encoder, add_set):
+        add(extract)
+    extract.set_defaults(run=_extract)
 
 
 def _add_fit(commands: Any) -> None:
@@ -160,11 +171,17 @@ def _costs(options: argparse.Namespace) -> Result:
 def _extract(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import load_encoder
     from bertvision.pipeline import load_recipe_task
-    from bertvision.steps.extract import extract
+    from bertvision.steps.extract import extract, extract_share, finalize
 
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
-    store = extract(load_encoder(recipe.encoder), task, options.to, recipe.extract)
+    encoder = load_encoder(recipe.encoder)
+    if options.shard:
+        made = extract_share(encoder, task, options.to, options.shard, recipe.extract)
+        of = "{}/{}".format(*options.shard)
+        text = f"{options.to}: share {of} is there, {made} shards; when all are: extract ... --finalize"
+        return {"store": options.to, "share": of, "shards": made}, text
+    store = (finalize if options.finalize else extract)(encoder, task, options.to, recipe.extract)
     splits = {
         name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()
     }
@@ -185,7 +202,7 @@ def _fit(options: argparse.Namespace) -> Result:
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
-    heads = expand_heads(options.heads or ["quick"], store.shape, pooled)
+    heads = expand_heads(options.heads or ["quick"], store.shape, pooled, store.tokens)
     fit_into(out, store, heads, options.seeds, config)
     result = conclude(out)
     return result.document, str(result)

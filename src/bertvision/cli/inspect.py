@@ -1,4 +1,4 @@
-"""Commands that tell: heads, tasks, encoders, store, doctor."""
+"""Commands that tell: heads, tasks, encoders, doctor."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ def add_commands(commands: Any) -> None:
     commands.add_parser("tasks", help="known tasks").set_defaults(run=_tasks)
     commands.add_parser("encoders", help="known encoder families").set_defaults(run=_encoders)
     commands.add_parser("doctor", help="versions, device, threads, embedded encoder").set_defaults(run=_doctor)
-    store = commands.add_parser("store", help="what a store holds")
-    store.add_argument("what", choices=("info",), help="windows, tokens and bytes of every split")
-    store.add_argument("store", metavar="STORE", help="a folder that extract made, e.g. RUN/store")
-    store.set_defaults(run=_store)
 
 
 def _heads(options: argparse.Namespace) -> Result:
@@ -102,16 +98,3 @@ def _doctor(options: argparse.Namespace) -> Result:
     facts.update(device=str(choose_device()), threads=torch.get_num_threads())
     facts["minilm"] = "installed" if importlib.util.find_spec(MINILM_PACKAGE) else "not installed"
     return facts, "\n".join(f"{key:14} {value}" for key, value in facts.items())
-
-
-def _store(options: argparse.Namespace) -> Result:
-    from bertvision.store.store import Store
-
-    manifest = Store(options.store).manifest
-    splits = {name: {k: v for k, v in s.items() if k != "shards"} for name, s in manifest["splits"].items()}
-    facts = {key: manifest[key] for key in ("id", "shape", "layers", "dtype", "own")} | {"splits": splits}
-    lines = [
-        f"{n:6} {s['windows']:>9,} windows {s['tokens']:>12,} tokens {s['bytes'] / 1e6:>12,.1f} MB"
-        for n, s in splits.items()
-    ]
-    return facts, "\n".join([f"store {manifest['id']}, {manifest['dtype']}, layers {manifest['layers']}", *lines])

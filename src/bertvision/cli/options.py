@@ -84,6 +84,14 @@ def numbers(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected numbers such as 0,0.1,1") from None
 
 
+def share(text: str) -> tuple[int, int]:
+    """``2/8`` as numbers."""
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8")
+    return int(part), int(parts)
+
+
 def at_least_one(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
@@ -111,7 +119,7 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
     for one in options.set:
         if one.startswith("tune.method="):  # a method brings settings: it must be known before --set has its turn
             tune["method"] = one.partition("=")[2]
-    extract = _given(options, {"dtype": "dtype", "layers": "layers", "shard_mb": "shard_mb", "live": "live"})
+    extract = _given(options, {name: name for name in ("dtype", "layers", "tokens", "shard_mb", "max_gb", "live")})
     top = _given(options, {"encoder": "encoder", "seeds": "seeds", "heads": "heads"})
     return {**top, "data": data, "tune": tune, "extract": extract}
 
@@ -121,7 +129,9 @@ def _given(options: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]
     return {setting: value for setting, value in found.items() if value is not None}
 
 
-def expand_heads(words: Sequence[str], shape: Shape | None = None, pooled: bool = True) -> list[str]:
+def expand_heads(
+    words: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
+) -> list[str]:
     """``quick``, ``all`` or specs; what ``all`` are depends on the shape, without which the word is left."""
     from bertvision.heads.base import canonical_spec
     from bertvision.heads.count import fitting_heads
@@ -131,7 +141,7 @@ def expand_heads(words: Sequence[str], shape: Shape | None = None, pooled: bool 
         if word == "quick":
             specs.extend(QUICK_HEADS)
         elif word == "all":
-            specs.extend(["all"] if shape is None else fitting_heads(shape, pooled))
+            specs.extend(["all"] if shape is None else fitting_heads(shape, pooled, tokens))
         else:
             specs.append(canonical_spec(word))
     return list(dict.fromkeys(specs))

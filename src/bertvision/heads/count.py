@@ -6,6 +6,7 @@ import torch
 
 from bertvision.errors import BadInput
 from bertvision.heads.base import HEADS, build_head, canonical_spec
+from bertvision.heads.served import check_served
 from bertvision.records import Shape
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
@@ -32,19 +33,20 @@ def every_variant() -> list[str]:
     return list(dict.fromkeys(canonical_spec(spec) for spec in specs))
 
 
-def fitting_heads(shape: Shape, pooled: bool = True) -> list[str]:
+def fitting_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
     """The variants that can be built for a shape: the last four of three states cannot, nor labels' heads for spans.
 
-    Without ``pooled`` none that needs the pooled CLS.
+    Without ``pooled`` none that needs the pooled CLS, and of one vector a text (``tokens``) none that reads others.
     """
-    return [spec for spec in every_variant() if fits(spec, shape, pooled)]
+    return [spec for spec in every_variant() if fits(spec, shape, pooled, tokens)]
 
 
-def fits(spec: str, shape: Shape, pooled: bool = True) -> bool:
-    """Whether a head can be built for a shape, where there is or is not a pooled CLS."""
+def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> bool:
+    """Whether a head can be built for a shape and fed with these tokens, where there is or is not a pooled CLS."""
     try:
         with torch.device("meta"):
             head = build_head(spec, shape)
+        check_served(head, tokens)
         return pooled or not head.needs_pooled
     except BadInput:
         return False

@@ -1,28 +1,29 @@
 """Run the encoder once over all splits and keep every layer's states.
 
 Doing the same again does nothing; an interrupted extraction goes on after its last whole shard; a
-store made from anything else is refused, never mixed.
+store made from anything else is refused, never mixed. Several processes may each make a share of the
+shards, with nobody to direct them; whoever finalises checks that all are there.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bertvision.config import ExtractConfig, updated
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
-from bertvision.records import SPLITS, Window
-from bertvision.registry import choose_layers
-from bertvision.runtime import Timer, file_sha256, progress_bar, write_json
-from bertvision.steps.inputs import split_windows
-from bertvision.steps.manifest import store_fingerprint, store_manifest
-from bertvision.steps.shard_maker import ShardMaker
+from bertvision.records import SPLITS
+from bertvision.runtime import file_sha256, write_json
+from bertvision.steps.forecast import announce
+from bertvision.steps.manifest import split_facts, store_fingerprint, store_manifest
+from bertvision.steps.shard_work import STATISTICS, Work, make_shards
 from bertvision.store.fingerprint import differences
-from bertvision.store.shards import write_shard
-from bertvision.store.store import MANIFEST, Store, read_manifest
+from bertvision.store.lock import LOCK, writing
+from bertvision.store.site import Entry, Site, entry_name
+from bertvision.store.store import MANIFEST, Store, check_format
 from bertvision.tasks.base import Task, save_task
 
 STARTED = "started.json"
@@ -32,75 +33,154 @@ STARTED = "started.json"
 def extract(
     encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
 ) -> Store:
-    """States of every window of every split, on disk under ``to``."""
-    config = updated(config or ExtractConfig(), **settings)
-    folder, timer = Path(to), Timer()
+    """States of every window of every split, under ``to``: a folder or a URL."""
+    config, site = updated(config or ExtractConfig(), **settings), Site(to)
     fingerprint = store_fingerprint(encoder, task, config)
-    if _finished(folder, fingerprint):
-        return Store(folder)
-    # All that can be wrong with the input shows before anything is written.
-    windows = {split: split_windows(task, split, encoder) for split in SPLITS}
-    layers = choose_layers(config.layers, encoder.layers)
-    runner = ShardMaker(encoder, layers, config)
-    _start(folder, fingerprint, task)
-    splits = {split: _write_split(folder / split, windows[split], runner, config) for split in SPLITS}
-    manifest = store_manifest(encoder, task, config, fingerprint) | {"splits": splits, "seconds": timer.seconds}
-    write_json(folder / MANIFEST, manifest)
-    (folder / STARTED).unlink()
-    return Store(folder)
+    if _finished(site, fingerprint):
+        return Store(to)
+    work = Work(encoder, task, config, fingerprint)
+    _check_claim(site, fingerprint)
+    announce(work, site)
+    with writing(site.folder):
+        _clear_parts(site.folder)  # of whoever was killed here
+        _start(site, work)
+        _finish(site, work, make_shards(work, range(len(work.jobs)), site))
+    return Store(to)
 
 
-def _finished(folder: Path, fingerprint: dict[str, Any]) -> bool:
-    if not (folder / MANIFEST).exists():
+def extract_share(
+    encoder: Encoder,
+    task: Task,
+    to: str | Path,
+    share: tuple[int, int],
+    config: ExtractConfig | None = None,
+    **settings: Any,
+) -> int:
+    """Every n-th shard, from the i-th on (``share`` is i, n with i from 1); how many that are. Finalise at the end."""
+    part, parts = share
+    if not 1 <= part <= parts:
+        raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8")
+    config, site = updated(config or ExtractConfig(), **settings), Site(to)
+    fingerprint = store_fingerprint(encoder, task, config)
+    if _finished(site, fingerprint):
+        return 0
+    work = Work(encoder, task, config, fingerprint)
+    _check_claim(site, fingerprint)
+    announce(work, site)
+    with writing(site.folder, shared=True), writing(site.folder, f"{LOCK}.{part}-of-{parts}"):
+        _start(site, work)
+        return len(make_shards(work, range(part - 1, len(work.jobs), parts), site))
+
+
+def finalize(
+    encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
+) -> Store:
+    """Check that every planned shard is there, and write the manifest."""
+    config, site = updated(config or ExtractConfig(), **settings), Site(to)
+    fingerprint = store_fingerprint(encoder, task, config)
+    if _finished(site, fingerprint):
+        return Store(to)
+    work = Work(encoder, task, config, fingerprint)
+    _check_claim(site, fingerprint)
+    with writing(site.folder):
+        found = {job.name: site.entry(job.name) for job in work.jobs}
+        missing = [name for name, entry in found.items() if entry is None]
+        if missing:
+            raise BadInput(
+                f"store {to} lacks {len(missing)} of {len(found)} shards, the first is {missing[0]}; "
+                "run extract --shard i/n again where it failed, then --finalize"
+            )
+        _start(site, work)
+        _finish(site, work, [entry for entry in found.values() if entry is not None])
+    return Store(to)
+
+
+def _finished(site: Site, fingerprint: dict[str, Any]) -> bool:
+    try:
+        manifest = site.document(MANIFEST)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{site.name}/{MANIFEST} cannot be read: {error}; delete the store and extract again") from error
+    if manifest is None:
         return False
-    _refuse_other(folder, read_manifest(folder)["fingerprint"], fingerprint)
+    check_format(manifest, f"{site.name}/{MANIFEST}")
+    _refuse_other(site, manifest["fingerprint"], fingerprint)
+    if any((site.folder / left).exists() for left in (STARTED, LOCK)):
+        with suppress(BadInput), writing(site.folder):  # its writer was killed at the very end, or is at it
+            _tidy(site)
     return True
 
 
-def _start(folder: Path, fingerprint: dict[str, Any], task: Task) -> None:
-    """Claim the folder: new, begun by the very same extraction, or by another that got no shard done."""
-    started = folder / STARTED
-    if started.exists():
-        if any(folder.glob("*/shard-*.safetensors")):
-            _refuse_other(folder, _read_started(started), fingerprint)
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+def _check_claim(site: Site, fingerprint: dict[str, Any]) -> None:
+    """The place must be new, begun by the very same extraction, or by another that got no shard done."""
+    folder = site.folder
+    try:
+        started = site.document(STARTED)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{site.name}/{STARTED} cannot be read: {error}; delete it and extract again") from error
+    if started is not None:
+        if site.remote or any(folder.glob("*/shard-*.safetensors")):
+            _refuse_other(site, started, fingerprint)
+    elif not site.remote and folder.exists() and (not folder.is_dir() or _strangers(folder)):
         raise BadInput(f"{folder} is not empty and is no store; choose an empty folder with --to")
-    write_json(started, fingerprint)
+
+
+def _strangers(folder: Path) -> list[str]:
+    """Files that are no sign of another process that begins just now."""
+    names = [child.name for child in folder.iterdir()]
+    return [name for name in names if not (name.startswith(LOCK) or name.endswith(".part"))]
+
+
+def _start(site: Site, work: Work) -> None:
+    if site.document(STARTED) not in (None, work.fingerprint):
+        site.remove(STATISTICS)  # another's
+    site.sign()
+    write_json(site.folder / STARTED, work.fingerprint)
+    site.send(STARTED)
     try:
-        save_task(task, folder / "task")
+        save_task(work.task, site.folder / "task")
     except OSError as error:
-        raise BadInput(f"cannot write a store at {folder}: {error.strerror or error}; choose another --to") from error
+        reason = error.strerror or error
+        raise BadInput(f"cannot write a store at {site.name}: {reason}; choose another --to") from error
+    for name in ("task.json", *(f"{split}.jsonl" for split in SPLITS)):
+        site.send(f"task/{name}")
 
 
-def _read_started(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}; delete {path.parent} and extract again") from error
-
-
-def _refuse_other(folder: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _refuse_other(site: Site, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
     found = differences(stored, wanted)
     if found:
-        raise BadInput(f"store {folder} was made from something else: {'; '.join(found)}; choose another folder")
+        raise BadInput(f"store {site.name} was made from something else: {'; '.join(found)}; choose another folder")
 
 
-def _write_split(folder: Path, windows: Sequence[Window], runner: ShardMaker, config: ExtractConfig) -> dict[str, Any]:
-    """All shards of a split; those that are there already are kept."""
-    entries = []
-    with progress_bar(f"extract {folder.name}", len(windows), "window") as advance:
-        for number, planned in enumerate(runner.plan(windows, config)):
-            path = folder / f"shard-{number:05d}.safetensors"
-            if path.exists():
-                advance(sum(len(batch) for batch in planned))
-                digest = file_sha256(path)
-            else:
-                digest = write_shard(runner.shard(windows, planned, advance), path)
-            entries.append(_entry(path, digest, sum(len(batch) for batch in planned)))
-    totals = {key: sum(entry[key] for entry in entries) for key in ("windows", "bytes")}
-    return {**totals, "tokens": sum(map(len, windows)), "shards": entries}
+def _finish(site: Site, work: Work, entries: Sequence[Entry]) -> None:
+    """The manifest, last of all that counts; then what was only there for the making goes."""
+    by_name = {entry["file"]: entry for entry in entries}
+    splits = {
+        split: split_facts([by_name[job.name] for job in work.jobs if job.split == split], work.tokens(split))
+        for split in SPLITS
+    }
+    manifest = store_manifest(work.encoder, work.task, work.config, work.fingerprint) | {"splits": splits}
+    statistics = site.fetch(STATISTICS)
+    if statistics is not None:
+        manifest["statistics"] = {"file": STATISTICS, "sha256": file_sha256(statistics)}
+    manifest["seconds"] = sum(float(entry["seconds"]) for entry in entries)
+    write_json(site.folder / MANIFEST, manifest)
+    site.send(MANIFEST)
+    _tidy(site)
 
 
-def _entry(path: Path, digest: str, windows: int) -> dict[str, Any]:
-    name = f"{path.parent.name}/{path.name}"
-    return {"file": name, "sha256": digest, "windows": windows, "bytes": path.stat().st_size}
+def _tidy(site: Site) -> None:
+    """Remove what was only there for the making; ``started.json`` last: it shows where somebody was killed at this."""
+    for split in site.document(MANIFEST)["splits"].values():
+        for entry in split["shards"]:
+            site.remove(entry_name(entry["file"]))
+    _clear_parts(site.folder)
+    for left in site.folder.glob(f"{LOCK}.*"):
+        left.unlink(missing_ok=True)
+    site.remove(STARTED)
+
+
+def _clear_parts(folder: Path) -> None:
+    """Files that were never finished: ours, and those that safetensors begins under a name of its own."""
+    for pattern in ("*.part", ".tmp*"):
+        for part in folder.rglob(pattern):
+            part.unlink(missing_ok=True)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from bertvision.config import FitConfig, updated
 from bertvision.errors import BadInput
-from bertvision.heads.base import canonical_spec
+from bertvision.heads.base import build_head, canonical_spec
+from bertvision.heads.served import check_served
 from bertvision.records import LayerBatch, Shape, WindowTable
 from bertvision.runtime import choose_device, progress, say
 from bertvision.steps.block import blocks_of
@@ -65,6 +66,8 @@ def fit(
     task = task or _stored_task(store)
     device, train = choose_device(config.device), store["train"]
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
+    tokens = str(getattr(store, "tokens", "all"))
+    _check_tokens(specs, store.shape, tokens)
     steps = config.epochs * train.batch_count(config.batch)
     weights = label_weights(task, device)
     runners = [
@@ -77,7 +80,14 @@ def fit(
     runners = [runner for runner in runners if runner.solver is None or runner.lr == config.lr]
     for _ in fit_epochs(runners, store, task):
         pass
-    return _results(runners, tuple(store.layers))
+    return [replace(fitted, tokens=tokens) for fitted in _results(runners, tuple(store.layers))]
+
+
+def _check_tokens(specs: Sequence[str], shape: Shape, tokens: str) -> None:
+    with torch.device("meta"):  # nothing is kept of it
+        heads = [build_head(spec, shape) for spec in specs]
+    for head in heads:
+        check_served(head, tokens)
 
 
 def begin_fit(spec: str, seed: int, store: Source, config: FitConfig, task: Task) -> Runner:

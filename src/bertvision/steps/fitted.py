@@ -35,6 +35,8 @@ class FittedHead:
     lr: float | None = None  # the rate, of several the one best on inner
     states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
 
+    tokens: str = "all"  # which tokens' states it was fitted on
+
     @property
     def parameters(self) -> int:
         return self.head.parameters_count
@@ -65,6 +67,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
         "temperatures": dict(fitted.temperatures),
         "lr": fitted.lr,
         "states": list(fitted.states),
+        "tokens": fitted.tokens,
         "layers": list(fitted.head.layer_ids),
         "layer_weights": None if weights is None else weights.tolist(),
         "made_from": made_from,
@@ -89,6 +92,7 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
         temperatures=facts.get("temperatures", {}),
         lr=facts.get("lr"),
         states=tuple(facts.get("states", [])),
+        tokens=facts.get("tokens", "all"),
     )
     return fitted, facts["made_from"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,7 @@ from bertvision.errors import BadInput
 from bertvision.hashing import hash_tensors
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.count import fitting_heads
+from bertvision.heads.served import check_served
 from bertvision.records import Example, Shape, Window
 from bertvision.registry import choose_layers
 from bertvision.runtime import say
@@ -65,16 +67,20 @@ def plain_head(task: Task, encoder: Encoder) -> str:
     return "probe:read=pooled" if task.kind != "span" and encoder.has_pooler else "probe:layers=last1"
 
 
-def check_heads(specs: Sequence[str], task: Task, encoder: Encoder, layers: str) -> list[str]:
+def check_heads(
+    specs: Sequence[str], task: Task, encoder: Encoder, layers: str = "all", tokens: str = "all"
+) -> list[str]:
     """Specs in canonical form, each once; one that cannot be fitted on these states is refused before they are made.
 
     ``all`` are those that can.
     """
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
-    asked = [one for spec in specs for one in (fitting_heads(shape, encoder.has_pooler) if spec == "all" else [spec])]
+    fitting = partial(fitting_heads, shape, encoder.has_pooler, tokens)
+    asked = [one for spec in specs for one in (fitting() if spec == "all" else [spec])]
     with torch.device("meta"):  # some are large, and none is needed yet
         heads = [build_head(spec, shape) for spec in dict.fromkeys(asked)]
     for head in heads:
+        check_served(head, tokens)
         if head.needs_pooled and not encoder.has_pooler:
             raise BadInput(f"head {head.spec} needs the pooled CLS, which encoder {encoder.name} does not have")
     return list(dict.fromkeys(head.spec for head in heads))

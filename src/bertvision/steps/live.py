@@ -7,6 +7,7 @@ is what would be fitted there. Memory holds one shard. It costs an encoder pass 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from bertvision.records import SPLITS, Window, WindowTable
 from bertvision.registry import choose_layers
 from bertvision.runtime import write_json
 from bertvision.steps.inputs import split_windows
-from bertvision.steps.manifest import store_fingerprint, store_manifest
+from bertvision.steps.manifest import store_fingerprint, store_manifest, stored_config
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.fingerprint import differences
 from bertvision.store.portion import Portion
 from bertvision.store.shards import Shard
 from bertvision.store.split import ShardedSplit, States
 from bertvision.store.store import MANIFEST, Store, read_manifest
+from bertvision.store.tokens import kept_lengths, reduced
 from bertvision.tasks.base import Task, read_task, save_task
 
 
@@ -35,12 +37,20 @@ class LiveStates(States):
     def __init__(self, encoder: Encoder, task: Task, config: ExtractConfig | None = None, **settings: Any) -> None:
         self.config = updated(config or ExtractConfig(), **settings)
         self.task = task
-        windows = {split: split_windows(task, split, encoder) for split in SPLITS}
-        self.maker = ShardMaker(encoder, choose_layers(self.config.layers, encoder.layers), self.config)
         fingerprint = store_fingerprint(encoder, task, self.config)
+        windows = {split: split_windows(task, split, encoder) for split in SPLITS}
+        layers = choose_layers(self.config.layers, encoder.layers)
+        self.maker = ShardMaker(encoder, layers, self.config, task.kind)
+        self.maker.use(self.maker.learn(windows["train"]))
         manifest = store_manifest(encoder, task, self.config, fingerprint)
-        super().__init__({**manifest, "live": True, "splits": {name: _sizes(rows) for name, rows in windows.items()}})
+        super().__init__(
+            {**manifest, "live": True, "splits": {name: self._sizes(rows) for name, rows in windows.items()}}
+        )
         self._splits = {split: LiveSplit(self, split, rows) for split, rows in windows.items()}
+
+    def _sizes(self, windows: Sequence[Window]) -> dict[str, Any]:
+        tokens = sum(kept_lengths(windows, self.config.tokens))
+        return {"windows": len(windows), "tokens": tokens, "bytes": 0, "shards": []}
 
     def __getitem__(self, split: str) -> LiveSplit:
         if split not in self._splits:
@@ -61,17 +71,12 @@ def is_live(place: Path) -> bool:
 def reopened(place: Path, encoder: Path) -> LiveStates:
     """The states of an earlier live run: the same encoder over the same task, or a refusal."""
     known = read_manifest(place)["fingerprint"]
-    layers = "+".join(str(layer) for layer in known["layers"])
-    config = ExtractConfig(dtype=known["dtype"], layers=layers, live=True, **known["plan"])
+    config = replace(stored_config(known), live=True)
     states = LiveStates(load_encoder(str(encoder)), read_task(place / "task"), config)
     found = differences(known, states.manifest["fingerprint"])
     if found:
         raise BadInput(f"{encoder} is not what {place} was made from: {'; '.join(found)}; run it again")
     return states
-
-
-def _sizes(windows: Sequence[Window]) -> dict[str, Any]:
-    return {"windows": len(windows), "tokens": sum(map(len, windows)), "bytes": 0, "shards": []}
 
 
 class LiveSplit(ShardedSplit):
@@ -98,12 +103,13 @@ class LiveSplit(ShardedSplit):
 
     def read_table(self) -> WindowTable:
         """Windows are known without the encoder."""
+        windows = [reduced(window, self.store.tokens, self.shape.kind) for window in self.windows]
         return WindowTable(
-            example=np.array([window.example for window in self.windows], np.int64),
-            cls=np.array([window.cls for window in self.windows], np.int64),
-            offsets=[window.offsets for window in self.windows],
-            targets=np.array([window.target for window in self.windows], np.float32).astype(np.float64),
-            input_ids=[window.input_ids for window in self.windows],
+            example=np.array([window.example for window in windows], np.int64),
+            cls=np.array([window.cls for window in windows], np.int64),
+            offsets=[window.offsets for window in windows],
+            targets=np.array([window.target for window in windows], np.float32).astype(np.float64),
+            input_ids=[window.input_ids for window in windows],
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +10,9 @@ from bertvision.config import ExtractConfig
 from bertvision.encoder.load import Encoder
 from bertvision.registry import choose_layers
 from bertvision.steps.inputs import data_hash, encoder_hash, task_shape, tokenizer_hash, window_settings
+from bertvision.store.codec import codec_dtype
 from bertvision.store.fingerprint import FORMAT, hash_json
+from bertvision.store.tokens import check_tokens
 from bertvision.tasks.base import Task
 
 
@@ -23,6 +26,7 @@ def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerpr
         "shape": asdict(task_shape(task, len(layers), encoder.width)),
         "layers": list(layers),
         "dtype": config.dtype,
+        "tokens": config.tokens,
         "encoder": {
             "name": encoder.name,
             "layers": encoder.layers,
@@ -33,8 +37,25 @@ def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerpr
     }
 
 
+def stored_config(fingerprint: Mapping[str, Any]) -> ExtractConfig:
+    """The settings with which the same states are made again."""
+    layers = "+".join(str(layer) for layer in fingerprint["layers"])
+    return ExtractConfig(
+        dtype=fingerprint["dtype"], layers=layers, tokens=fingerprint.get("tokens", "all"), **fingerprint["plan"]
+    )
+
+
+def split_facts(entries: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
+    """What a manifest tells of a split; how long a shard took is no part of what it is."""
+    shards = [{key: entry[key] for key in ("file", "sha256", "windows", "bytes")} for entry in entries]
+    totals = {key: sum(shard[key] for shard in shards) for key in ("windows", "bytes")}
+    return {**totals, "tokens": tokens, "shards": shards}
+
+
 def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
     """Everything the content of a store depends on."""
+    check_tokens(config.tokens, task.kind)
+    codec_dtype(config.dtype)
     plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
     return {
         "encoder": encoder_hash(encoder),
@@ -45,4 +66,6 @@ def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> di
         "layers": list(choose_layers(config.layers, encoder.layers)),
         "plan": plan,
         "format": FORMAT,
+        # What stores all tokens keeps the hash that it had before there was a choice.
+        **({} if config.tokens == "all" else {"tokens": config.tokens}),
     }

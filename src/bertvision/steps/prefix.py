@@ -20,6 +20,7 @@ from bertvision.encoder.tail import Feed
 from bertvision.errors import BadInput
 from bertvision.records import Window
 from bertvision.steps.tuning import Tuning
+from bertvision.store.codec import decoded_layer
 from bertvision.store.plan import reading_batches
 from bertvision.store.shards import Shard
 from bertvision.store.split import ShardedSplit
@@ -90,4 +91,7 @@ def _shard_batches(
     starts = np.concatenate([[0], np.cumsum(lengths)])
     numbers = shard["windows"].tolist()
     for chosen in reading_batches(lengths, batch, random)[begin:end]:
-        yield [Begun(windows[numbers[i]], shard["hidden"][int(starts[i]) : int(starts[i + 1]), place]) for i in chosen]
+        yield [
+            Begun(windows[numbers[i]], decoded_layer(shard, slice(int(starts[i]), int(starts[i + 1])), place))
+            for i in chosen
+        ]

@@ -25,7 +25,7 @@ def hash_lines(lines: Iterable[Any]) -> str:
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """What two fingerprints disagree on, one phrase each; a setting inside a section is named, not the section."""
-    old, new = dict(_flat(stored)), dict(_flat(wanted))
+    old, new = ({"tokens": "all"} | dict(_flat(one)) for one in (stored, wanted))
     return [
         f"{key} is {_short(old.get(key))} there and {_short(new.get(key))} here"
         for key in sorted({*old, *new})

@@ -1,6 +1,7 @@
 """One shard: the states of some windows as flat tensors in a safetensors file, padding left out.
 
-hidden       (tokens, layers, width)  every layer's state of every token
+hidden       (tokens, layers, width)  every layer's state of every token, f32, f16 or int8
+scales       (tokens, layers)         int8 only, with mean and spread (layers, width): see codec.py
 lengths      (windows,)               tokens per window, in the order they lie in ``hidden``
 windows      (windows,)               window number within the split
 examples     (windows,)               example number within the split
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from bertvision.errors import BadInput
 from bertvision.records import ROW_KINDS, LayerBatch, Window
+from bertvision.store.codec import decode_into
 
 Shard = Mapping[str, Tensor]
 
@@ -47,17 +49,27 @@ def window_tensors(windows: Sequence[Window], numbers: Sequence[int]) -> dict[st
 def write_shard(shard: Shard, path: Path) -> str:
     """Write under a temporary name, sync, rename; return the sha256 of the bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         save_file({key: value.contiguous() for key, value in shard.items()}, part)
         with part.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
         os.replace(part, path)
+        _sync_folder(path.parent)
     except (OSError, SafetensorError) as error:
         part.unlink(missing_ok=True)
         raise BadInput(f"cannot write shard {path}: {error}; free some space or choose another folder") from error
     return digest
+
+
+def _sync_folder(folder: Path) -> None:
+    """A rename outlives a power cut once its folder is on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_shard(path: Path) -> Shard:
@@ -65,7 +77,9 @@ def read_shard(path: Path) -> Shard:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"store shard {path} cannot be read: {error}; delete the store and extract again") from error
+        store = path.parent.parent
+        way = f"bertvision store verify {store} --repair makes it again"
+        raise BadInput(f"store shard {path} cannot be read: {error}; {way}") from error
 
 
 def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
@@ -81,13 +95,23 @@ def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
         logits = _padded(logits, spans, longest) if kind == "span" else logits[index].float()
     targets = shard["targets"][index]  # (batch, 1, 2 or labels)
     return LayerBatch(
-        hidden=_padded(shard["hidden"], spans, longest),
+        hidden=_padded_states(shard, spans, longest),
         mask=mask,
         targets=targets if kind in ROW_KINDS else targets[:, 0],
         windows=shard["windows"][index],
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
         logits=logits,
     )
+
+
+def _padded_states(shard: Shard, spans: Sequence[slice], longest: int) -> Tensor:
+    """States of some windows as f32 (batch, longest, layers, width), zeros behind."""
+    padded = torch.empty((len(spans), longest, *shard["hidden"].shape[1:]), dtype=torch.float32)
+    for row, span in enumerate(spans):
+        size = span.stop - span.start
+        decode_into(padded[row, :size], shard, span)
+        padded[row, size:].zero_()
+    return padded
 
 
 def _padded(flat: Tensor, spans: Sequence[slice], longest: int) -> Tensor:

@@ -32,6 +32,11 @@ class States(ABC):
         """Which of the encoder's states there are."""
         return tuple(self.manifest["layers"])
 
+    @property
+    def tokens(self) -> str:
+        """Which tokens of a text there are; stores from before there was a choice hold all."""
+        return str(self.manifest.get("tokens", "all"))
+
     @abstractmethod
     def __getitem__(self, split: str) -> ShardedSplit: ...
 

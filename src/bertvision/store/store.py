@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.errors import BadInput
+from bertvision.runtime import write_json
 from bertvision.store.fingerprint import FORMAT
+from bertvision.store.remote import SOURCE, Remote, cache_place, fetch_shard, is_url
 from bertvision.store.shards import Shard, read_shard
 from bertvision.store.split import ShardedSplit, States
 
@@ -17,8 +19,8 @@ MANIFEST = "manifest.json"
 class Store(States):
     """States on disk, opened for reading."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, place: str | Path) -> None:
+        self.folder, self.remote = _opened(place)
         super().__init__(read_manifest(self.folder))
         if self.manifest.get("live"):
             raise BadInput(
@@ -30,6 +32,36 @@ class Store(States):
             raise BadInput(f"store {self.folder} has no split {split!r}; it has {', '.join(self.manifest['splits'])}")
         return StoredSplit(self, split)
 
+    def shard_path(self, entry: dict[str, Any]) -> Path:
+        """Where a shard can be read; one that lies elsewhere is fetched first."""
+        return fetch_shard(self.remote, self.folder, entry) if self.remote else self.folder / entry["file"]
+
+
+def _opened(place: str | Path) -> tuple[Path, Remote | None]:
+    """The folder of a store, and where it really is if that is elsewhere."""
+    if not is_url(place):
+        source = Path(place) / SOURCE
+        if not source.exists():
+            return Path(place), None
+        place = str(json.loads(source.read_text(encoding="utf-8"))["url"])
+    remote, folder = Remote(str(place)), cache_place(str(place))
+    manifest = remote.document(MANIFEST)
+    if manifest is None:
+        raise BadInput(f"no finished store at {place} (no {MANIFEST}); run: bertvision extract TASK ... --to {place}")
+    if manifest != _cached(folder):
+        for old in folder.glob("*/shard-*.safetensors"):
+            old.unlink()
+        for name in ("task.json", *(f"{split}.jsonl" for split in manifest.get("splits", {}))):
+            remote.get(f"task/{name}", folder / "task" / name)
+        write_json(folder / SOURCE, {"url": remote.url})
+        write_json(folder / MANIFEST, manifest)
+    return folder, remote
+
+
+def _cached(folder: Path) -> Any:
+    path = folder / MANIFEST
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
 
 class StoredSplit(ShardedSplit):
     """One split of a store."""
@@ -37,10 +69,10 @@ class StoredSplit(ShardedSplit):
     def __init__(self, store: Store, name: str) -> None:
         entries = store.manifest["splits"][name]["shards"]
         super().__init__(store, name, [int(entry["windows"]) for entry in entries])
-        self._paths = [store.folder / entry["file"] for entry in entries]
+        self._entries, self._path = entries, store.shard_path
 
     def shard(self, number: int) -> Shard:
-        return read_shard(self._paths[number])
+        return read_shard(self._path(self._entries[number]))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -54,6 +86,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} cannot be read: {error}; delete the store and extract again") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise BadInput(f"{path} is not the manifest of a store of format {FORMAT}; extract again, into another folder")
-    return manifest
+    check_format(manifest, str(path))
+    return dict(manifest)
+
+
+def check_format(manifest: Any, path: str) -> None:
+    """Refuse what is no manifest, or one of a format that this version does not read."""
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != FORMAT:
+        what = "no manifest of a store" if found is None else f"of format {found}"
+        raise BadInput(f"{path} is {what}, expected format {FORMAT}; extract again, into another folder")

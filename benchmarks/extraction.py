@@ -1,0 +1,234 @@
+"""How fast extraction is: against the original's way, a plain loop, the bare forward pass and matrix products.
+
+python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--windows 256] [--rounds 5] [--out F]
+
+All ways see the same windows of random tokens, lengths drawn as SQuAD's or GLUE's are, and take turns in
+every round; a ratio is the median over rounds of the quotient within a round. `base` has BERT-base's
+shape with random weights. The original's way needs h5py (pip install 'bertvision[bench]').
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+import bertvision as bv
+from bertvision.config import ExtractConfig
+from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
+from bertvision.encoder.load import Encoder
+from bertvision.records import Window
+from bertvision.runtime import Timer
+from bertvision.steps.shard_maker import ShardMaker
+from bertvision.steps.shard_work import Job, Work, make_shards
+from bertvision.store.plan import reading_batches
+from bertvision.store.shards import layer_batch, read_shard
+from bertvision.store.site import Site
+from rows import Rows
+from windows import random_windows
+
+LONGEST, BATCH = 384, 16
+CPU = torch.device("cpu")
+LENGTHS = {"squad": (155, 0.38, 40, LONGEST), "glue": (30, 0.55, 8, 128)}  # median, spread of the log, least, most
+
+
+def main() -> None:
+    options = _options()
+    setting = Setting(_encoder(options.encoder), options.lengths, options.windows)
+    rates: dict[str, list[float]] = {}
+    for number in range(options.rounds + 1):
+        for name, way in setting.ways().items():
+            rate = way()
+            if number:  # the first round only warms up
+                rates.setdefault(name, []).append(rate)
+    setting.close()
+    rows = Rows(Path(options.out), ("encoder", "lengths", "what", "against"))
+    for what, against in PAIRS:
+        if what not in rates or against not in rates:
+            continue
+        ratio = median(one / other for one, other in zip(rates[what], rates[against], strict=True))
+        print(f"{what}: {ratio:.3f} of {against}", flush=True)
+        facts = {"encoder": options.encoder, "lengths": options.lengths, "what": what, "against": against}
+        if not rows.has(**facts):
+            sizes = {"windows": options.windows, "rounds": options.rounds}
+            seconds = {"rate": round(median(rates[what])), "threads": torch.get_num_threads()}
+            rows.add({**facts, "ratio": round(ratio, 3), **seconds, **sizes})
+
+
+PAIRS = (
+    ("extraction", "original's way"),
+    ("extraction", "plain loop"),
+    ("extraction", "bare forward"),
+    ("bare forward", "matrix products"),
+    ("shuffled reads", "bare forward"),
+)
+"""What is compared; rates are valid tokens a second."""
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--encoder", choices=("minilm", "base"), default="minilm")
+    parser.add_argument("--lengths", choices=tuple(LENGTHS), default="squad")
+    parser.add_argument("--windows", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", default="results/extraction.csv")
+    return parser.parse_args()
+
+
+def _encoder(name: str) -> Encoder:
+    small = bv.load_encoder("minilm")
+    if name == "minilm":
+        return small
+    import transformers
+
+    torch.manual_seed(0)
+    return Encoder("base", transformers.BertModel(transformers.BertConfig()).eval(), small.tokenizer)
+
+
+class Given(Work):
+    """Work on windows that come from no task."""
+
+    def __init__(self, encoder: Encoder, windows: Sequence[Window], config: ExtractConfig) -> None:
+        self.encoder, self.config = encoder, config
+        self.windows = {"train": list(windows)}
+        self.maker = ShardMaker(encoder, range(encoder.layers), config)
+        self.jobs = [Job("train", number, batches) for number, batches in enumerate(self.maker.plan(windows))]
+
+
+class Setting:
+    """The same windows for every way, each of which gives the valid tokens a second of one go."""
+
+    def __init__(self, encoder: Encoder, lengths: str, count: int) -> None:
+        middle, spread, least, most = LENGTHS[lengths]
+        draw = np.random.default_rng(0)
+        drawn = np.clip(np.exp(draw.normal(np.log(middle), spread, count)), least, most).astype(int)
+        self.encoder, self.windows = encoder, random_windows(drawn.tolist(), draw)
+        self.work = Given(encoder, self.windows, ExtractConfig(device="cpu", shard_mb=64))
+        self.plan = [batch for job in self.work.jobs for batch in job.batches]
+        self.tokens = int(drawn.sum())
+        self.folder = Path(tempfile.mkdtemp(prefix="extraction-"))
+        self.eager = _eager(encoder)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder)
+
+    def ways(self) -> dict[str, Callable[[], float]]:
+        ways = {
+            "extraction": self.extraction,
+            "bare forward": self.bare,
+            "plain loop": self.plain,
+            "matrix products": self.products,
+            "shuffled reads": self.reads,
+        }
+        try:
+            import h5py  # noqa: F401
+        except ImportError:
+            print("h5py is not installed: the original's way is left out", flush=True)
+            return ways
+        return {**ways, "original's way": self.original}
+
+    def _timed(self, work: Callable[[], object]) -> float:
+        timer = Timer()
+        work()
+        return self.tokens / timer.seconds
+
+    def extraction(self) -> float:
+        """Ours, to the last synced byte."""
+        shutil.rmtree(self.folder / "store", ignore_errors=True)
+        return self._timed(lambda: make_shards(self.work, range(len(self.work.jobs)), Site(self.folder / "store")))
+
+    def bare(self) -> float:
+        """The encoder alone over the same batches, every state asked for and none kept."""
+
+        def work() -> None:
+            for batch in self.plan:
+                tokens = collate([self.windows[int(i)] for i in batch], 0, CPU)
+                hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
+
+        with torch.inference_mode():
+            return self._timed(work)
+
+    def plain(self) -> float:
+        """Sixteen at a time as they come, padded to the longest of them, states written as f16."""
+
+        def work() -> None:
+            with (self.folder / "plain").open("wb") as file:
+                for batch in self._in_order():
+                    states = torch.stack(_all_states(self.encoder.model, batch), dim=2)
+                    file.write(states.half().numpy().tobytes())
+
+        with torch.inference_mode():
+            return self._timed(work)
+
+    def original(self) -> float:
+        """Eager attention, everything padded to 384, f32 (batch, tokens, width, layers) into HDF5."""
+        import h5py
+
+        def work() -> None:
+            shape = (len(self.windows), LONGEST, self.encoder.width, self.encoder.layers)
+            with h5py.File(self.folder / "original.h5", "w") as file:
+                data = file.create_dataset("hidden", shape, "f4", chunks=(1, *shape[1:]))
+                for number, batch in enumerate(self._in_order(LONGEST)):
+                    states = torch.stack(_all_states(self.eager, batch), dim=3)
+                    data[number * BATCH : number * BATCH + len(states)] = states.numpy()
+
+        with torch.inference_mode():
+            return self._timed(work)
+
+    def _in_order(self, pad_to: int = 0) -> list[TokenBatch]:
+        groups = [self.windows[at : at + BATCH] for at in range(0, len(self.windows), BATCH)]
+        return [_padded(collate(group, 0, CPU), pad_to) for group in groups]
+
+    def products(self) -> float:
+        """Tokens a second if nothing but the encoder's products were done, at the rate of plain ones."""
+        config = self.encoder.model.config
+        width, inner = int(config.hidden_size), int(config.intermediate_size)
+        a, b = torch.randn(2048, width), torch.randn(width, inner)
+        a @ b
+        timer = Timer()
+        for _ in range(20):
+            a @ b
+        flops = 20 * 2 * 2048 * width * inner / timer.seconds
+        lengths = np.array([len(window) for window in self.windows], float)
+        per_layer = 2 * (4 * width**2 + 2 * width * inner) * lengths + 4 * lengths**2 * width
+        return float(self.tokens * flops / (per_layer.sum() * (self.encoder.layers - 1)))
+
+    def reads(self) -> float:
+        """Shuffled batches of 32 out of what extraction wrote."""
+
+        def work() -> None:
+            for path in sorted((self.folder / "store").rglob("shard-*.safetensors")):
+                shard = read_shard(path)
+                lengths = shard["lengths"].numpy().astype(np.int64)
+                for chosen in reading_batches(lengths, 32, np.random.default_rng(0)):
+                    layer_batch(shard, chosen, "span")
+
+        return self._timed(work)
+
+
+def _eager(encoder: Encoder) -> Any:
+    model = encoder.copy().model
+    model.set_attn_implementation("eager")
+    return model
+
+
+def _all_states(model: Any, batch: TokenBatch) -> tuple[torch.Tensor, ...]:
+    output = model(batch.input_ids, batch.mask.long(), batch.token_types, output_hidden_states=True)
+    return tuple(output.hidden_states)
+
+
+def _padded(batch: TokenBatch, to: int) -> TokenBatch:
+    more = max(0, to - batch.mask.shape[1])
+    pad = torch.nn.functional.pad
+    return TokenBatch(pad(batch.input_ids, (0, more)), pad(batch.mask, (0, more)), pad(batch.token_types, (0, more)))
+
+
+if __name__ == "__main__":
+    main()

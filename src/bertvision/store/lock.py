@@ -1,0 +1,82 @@
+"""One writer at a time: a lock that the system itself gives back when its holder dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bertvision.errors import BadInput
+
+LOCK = "lock"
+"""The file in a store that its writer holds; left behind by a killed one, it is free all the same."""
+
+
+@contextmanager
+def writing(folder: Path, name: str = LOCK, shared: bool = False) -> Iterator[None]:
+    """Hold a store for writing, alone or (``shared``) beside others who write other shards of it."""
+    descriptor = _held(folder, name, shared)
+    try:
+        yield
+    finally:
+        if not shared:
+            with suppress(OSError):
+                (folder / name).unlink()
+        os.close(descriptor)
+
+
+def _held(folder: Path, name: str, shared: bool) -> int:
+    """An open, locked file; opened again if its last holder deleted it in between."""
+    import fcntl  # not on Windows
+
+    path = folder / name
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            reason = error.strerror or error
+            raise BadInput(f"cannot write a store at {folder}: {reason}; choose another --to") from error
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise BadInput(f"store {folder} is being written by {_holder(path)}; wait for it, or end it") from None
+        if _still_there(descriptor, path):
+            _sign(descriptor)
+            return descriptor
+        os.close(descriptor)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody is writing a store just now."""
+    try:
+        with writing(folder):
+            return False
+    except BadInput:
+        return True
+
+
+def _still_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _sign(descriptor: int) -> None:
+    """Who holds it, for whoever meets it."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+
+
+def _holder(path: Path) -> str:
+    try:
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {known['process']} on {known['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

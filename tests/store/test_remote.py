@@ -1,0 +1,223 @@
+"""Stores at URLs: made here, sent shard by shard, read through a cache that stays small."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertvision.encoder.load import Encoder
+from bertvision.errors import BadInput
+from bertvision.steps.extract import STARTED, extract, extract_share, finalize
+from bertvision.steps.fit import fit
+from bertvision.steps.repair import repair
+from bertvision.store import site
+from bertvision.store.remote import CACHE_FOLDER, CACHE_GB, Remote, cache_place
+from bertvision.store.store import MANIFEST, Store
+from bertvision.store.verify import damages
+from bertvision.tasks.base import Task, read_task
+
+fsspec = pytest.importorskip("fsspec")
+
+SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1, "dtype": "int8"}
+S3 = bool(os.environ.get("BERTVISION_S3"))
+"""BERTVISION_S3=1 runs all of it against an S3 server on this machine too (needs moto[server] and s3fs)."""
+
+pytestmark = pytest.mark.usefixtures("small_shards")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_FOLDER, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.2)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.wait()
+
+
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.skipif(not S3, reason="BERTVISION_S3 not set"))])
+def url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """An empty place."""
+    if request.param == "memory":
+        fsspec.filesystem("memory").store.clear()
+        return f"memory://bucket/{tmp_path.name}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("s3_server"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    bucket = f"b{abs(hash(tmp_path)) % 10**9}"
+    fsspec.filesystem("s3").mkdir(bucket)
+    return f"s3://{bucket}/store"
+
+
+def there(url: str) -> dict[str, bytes]:
+    """Every file at a place."""
+    remote = Remote(url)
+    root = remote.root.rstrip("/") + "/"
+    return {name.split(root, 1)[1]: remote.files.cat_file(name) for name in remote.files.find(root)}
+
+
+def same_files(found: dict[str, bytes], local: Path) -> bool:
+    expected = {str(path.relative_to(local)): path.read_bytes() for path in local.rglob("*") if path.is_file()}
+    manifests = [json.loads(one.pop(MANIFEST)) for one in (found, expected)]
+    for manifest in manifests:
+        manifest.pop("seconds")
+    return found == expected and manifests[0] == manifests[1]
+
+
+def test_the_store_is_that_of_a_folder(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str, cache: Path
+) -> None:
+    local = extract(span_encoder, span_task, tmp_path / "local", **SMALL)
+    store = extract(span_encoder, span_task, url, **SMALL)
+    assert same_files(there(url), local.folder)
+    assert not list(cache.rglob("shard-*"))  # sent away, and not read yet
+    assert store.id == Store(url).id == Store(cache_place(url)).id == local.id
+    assert read_task(store.folder / "task") == span_task
+    for one, other in zip(store["dev"].batches(4), local["dev"].batches(4), strict=True):
+        assert torch.equal(one.hidden, other.hidden)
+    assert fit(["mean-pool"], store, epochs=1)[0].history == fit(["mean-pool"], local, epochs=1)[0].history
+    before = there(url)
+    assert extract(span_encoder, span_task, url, **SMALL).id == local.id
+    assert there(url) == before
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_an_interrupted_upload_goes_on(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = extract(span_encoder, span_task, tmp_path / "local", **SMALL)
+    real, sent = Remote.put, []
+
+    def put(self: Remote, path: Path, name: str) -> None:
+        if name.endswith("shard-00002.safetensors"):
+            raise Interrupted
+        sent.append(name)
+        real(self, path, name)
+
+    monkeypatch.setattr(Remote, "put", put)
+    with pytest.raises(Interrupted):
+        extract(span_encoder, span_task, url, **SMALL)
+    monkeypatch.setattr(Remote, "put", real)
+    made = [name for name in sent if name.endswith(".safetensors") and "shard" in name]
+    assert len(made) == 2
+    assert MANIFEST not in there(url)
+    assert STARTED in there(url)
+    with pytest.raises(BadInput, match="no finished store at"):
+        Store(url)
+    with pytest.raises(BadInput, match="dtype is int8 there and f16 here"):
+        extract(span_encoder, span_task, url, **{**SMALL, "dtype": "f16"})
+    written: list[str] = []
+    monkeypatch.setattr(
+        site, "write_shard", lambda shard, path, w=site.write_shard: written.append(path.name) or w(shard, path)
+    )
+    extract(span_encoder, span_task, url, **SMALL)
+    assert same_files(there(url), local.folder)
+    total = sum(len(split["shards"]) for split in local.manifest["splits"].values())
+    assert len(written) == total - 2
+
+
+def test_the_manifest_is_sent_last(
+    span_encoder: Encoder, span_task: Task, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, sent = Remote.put, []
+    monkeypatch.setattr(Remote, "put", lambda self, path, name: sent.append(name) or real(self, path, name))
+    extract(span_encoder, span_task, url, **SMALL)
+    assert sent[-1] == MANIFEST
+    assert sent[0] == STARTED
+
+
+def test_the_cache_stays_small(
+    span_encoder: Encoder, span_task: Task, url: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = extract(span_encoder, span_task, url, **SMALL)
+    largest = max(entry["bytes"] for split in store.manifest["splits"].values() for entry in split["shards"])
+    monkeypatch.setenv(CACHE_GB, str(2.5 * largest / 1e9))
+    fetched: list[str] = []
+    real = Remote.get
+    monkeypatch.setattr(Remote, "get", lambda self, name, path: fetched.append(name) or real(self, name, path))
+    for _ in store["train"].batches(4):
+        held = list(cache.rglob("shard-*.safetensors"))
+        assert sum(path.stat().st_size for path in held) <= 2.5 * largest
+    shards = len(store["train"].sizes)
+    assert len(fetched) == shards > 3
+    list(store["dev"].batches(4))
+    before = len(fetched)
+    list(store["dev"].shards())
+    assert len(fetched) - before <= len(store["dev"].sizes)
+    monkeypatch.setenv(CACHE_GB, "much")
+    with pytest.raises(BadInput, match="BERTVISION_CACHE_GB is 'much'"):
+        list(store["train"].shards())
+
+
+def test_what_changed_there_is_seen(span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str) -> None:
+    store, remote = extract(span_encoder, span_task, url, **SMALL), Remote(url)
+    name = store.manifest["splits"]["dev"]["shards"][0]["file"]
+    good = remote.files.cat_file(remote._at(name))
+    (tmp_path / "bad").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    remote.put(tmp_path / "bad", name)
+    with pytest.raises(BadInput, match=r"is not what was written there \(sha256 differs\)"):
+        list(store["dev"].shards())
+    assert [damage.file for damage in damages(store)] == [name]
+    repair(url, span_encoder)
+    assert remote.files.cat_file(remote._at(name)) == good
+    assert damages(Store(url)) == []
+
+
+def test_another_store_at_the_same_place_is_not_read_from_the_cache(
+    span_encoder: Encoder, tiny_encoder: Encoder, span_task: Task, url: str
+) -> None:
+    first = extract(span_encoder, span_task, url, **SMALL)
+    old = next(first["dev"].shards())["hidden"].clone()
+    remote = Remote(url)
+    for name in there(url):
+        remote.remove(name)
+    second = extract(tiny_encoder, span_task, url, **SMALL)
+    assert second.id != first.id
+    assert not torch.equal(next(second["dev"].shards())["hidden"], old)
+
+
+def test_shares_at_a_url(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines that share nothing but the place."""
+    local = extract(span_encoder, span_task, tmp_path / "local", **SMALL)
+    for part in (2, 1):
+        monkeypatch.setenv(CACHE_FOLDER, str(tmp_path / f"machine{part}"))
+        assert extract_share(span_encoder, span_task, url, (part, 2), **SMALL) > 0
+    monkeypatch.setenv(CACHE_FOLDER, str(tmp_path / "machine3"))
+    finalize(span_encoder, span_task, url, **SMALL)
+    assert same_files(there(url), local.folder)
+
+
+def test_places_that_cannot_be(span_encoder: Encoder, span_task: Task) -> None:
+    for place in ("nosuch://a/b", "memory://nothing/here"):
+        with pytest.raises(BadInput) as error:
+            Store(place)
+        assert place in str(error.value)
