@@ -103,32 +103,32 @@ def fit_table() -> str:
     return markdown(["rate", "batch", "epochs", *runs, "mean"], lines)
 
 
-AMOUNTS = {"spans": "tuned on spans", "more": "tuned on"}
-"""The two SQuAD leaderboards of all heads, by how their encoder was tuned."""
+AMOUNTS = {"spans": "first stage", "more": "second stage"}
+"""The two SQuAD leaderboards of all heads, by how far their encoder was tuned."""
+
+AT = {"f1": "threshold of inner", "oracle_best_f1": "best threshold on dev"}
 
 
 def ranking_table() -> str:
     """The published F1 of each head after 0.3 and 1 epochs beside ours, each with its rank; then rank correlations."""
     with Path("benchmarks/published_span_heads.csv").open(newline="", encoding="utf-8") as file:
         published = list(csv.DictReader(file))
-    columns = [[_optional(row[key]) for row in published] for key in ("f1_03", "f1_1")]
-    for amount in AMOUNTS:
-        ours = _means(read(f"heads_squad_{amount}"), "f1")
-        columns.append([ours.get(row["spec"]) for row in published])
-    ranked = [[_with_rank(value, column) for value in column] for column in columns]
-    head = [
-        "head",
-        "in the paper",
-        "paper, 0.3 epochs",
-        "paper, 1 epoch",
-        *(f"ours, {name}" for name in AMOUNTS.values()),
-    ]
+    columns = {
+        "paper, 0.3 epochs": [_optional(row["f1_03"]) for row in published],
+        "paper, 1 epoch": [_optional(row["f1_1"]) for row in published],
+    }
+    for amount, at in itertools.product(AMOUNTS, AT):
+        ours = _means(read(f"heads_squad_{amount}"), at)
+        if ours:
+            columns[f"{AMOUNTS[amount]}, {AT[at]}"] = [ours.get(row["spec"]) for row in published]
+    ranked = [[_with_rank(value, column) for value in column] for column in columns.values()]
     lines = [[f"`{row['spec']}`", row["model"], *cells] for row, *cells in zip(published, *ranked, strict=True)]
     found = [
-        f"{first}, {second}: {_rank_correlation(columns[i], columns[j])}"
-        for (i, first), (j, second) in itertools.combinations(enumerate(head[2:]), 2)
+        f"{one} and {other}: {_rank_correlation(columns[one], columns[other])}"
+        for one, other in itertools.combinations(columns, 2)
     ]
-    return markdown(head, lines) + "\n\nSpearman's rank correlation. " + "; ".join(found) + "."
+    table = markdown(["head", "in the paper", *columns], lines)
+    return f"{table}\n\nRank correlation (Spearman):\n\n" + "\n".join(f"- {line}" for line in found)
 
 
 def labels_table() -> str:
