@@ -24,4 +24,4 @@ def count_method(method: str, layers: int, width: int) -> int:
         prepare(model, method, needs_pooler=False)
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     tanh = read_method(method).options.get("head") == "tanh"
-    return trained + (width * width + width if tanh else 0)
+    return int(trained) + (width * width + width if tanh else 0)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertvision.errors import BadInput
 from bertvision.reproduce.entries import Entry, heads_by_run
-from bertvision.reproduce.published import Test, claims, claims_of, published_of
+from bertvision.reproduce.published import Check, claims, claims_of, published_of
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, together, verdict
@@ -25,7 +26,19 @@ DONE, PART, NO_DATA = "done", "some data missing", "no data"
 def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
     """Run every item; what several need is made once, with all the heads that any of them asks for."""
     shop.wanted = heads_by_run([line for item in items for line in item.lines])
-    return [_reproduced(item, shop) for item in items]
+    documents, failed = [], []
+    for item in items:
+        try:
+            documents.append(_reproduced(item, shop))
+        except BadInput as error:
+            if len(items) == 1:
+                raise
+            say(f"reproduce: {item.name} failed: {error}")
+            failed.append(f"{item.name}: {error}")
+    if failed:
+        where = shop.out / "items"
+        raise BadInput(f"{len(failed)} of {len(items)} failed, the others are in {where}; the first is {failed[0]}")
+    return documents
 
 
 def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
@@ -67,7 +80,10 @@ def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         }
         for one in entries
     ]
-    rest = [{"row": row, "ours": {}, "intervals": {}, "published": told, "missing": "not run"} for row, told in printed.items()]
+    rest = [
+        {"row": row, "ours": {}, "intervals": {}, "published": told, "missing": "not run"}
+        for row, told in printed.items()
+    ]
     return [*rows, *rest]
 
 
@@ -84,7 +100,11 @@ def rank_correlation(item: Item, entries: Sequence[Entry]) -> dict[str, Any] | N
     ]
     if len(pairs) < ENOUGH:
         return None
-    return {"metric": metric, "rows": len(pairs), "spearmanr": regression_scores(*zip(*pairs, strict=True))["spearmanr"]}
+    return {
+        "metric": metric,
+        "rows": len(pairs),
+        "spearmanr": regression_scores(*zip(*pairs, strict=True))["spearmanr"],
+    }
 
 
 def _tests(item: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -93,7 +113,7 @@ def _tests(item: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [_tested(number, test, by_row) for number, test in tests]
 
 
-def _tested(claim: int, test: Test, entries: Mapping[str, Entry]) -> dict[str, Any]:
+def _tested(claim: int, test: Check, entries: Mapping[str, Entry]) -> dict[str, Any]:
     found = weigh(test, entries)
     ends = {"difference": found.difference, "low": found.low, "high": found.high, "why": found.why}
     asked = {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}

@@ -76,7 +76,8 @@ def board_entry(shop: Workshop, line: Line, heads: Sequence[str]) -> Entry:
     name = head_of(line.who) or "encoder"
     rows = [row for row in run.board.rows if row.name == name]
     values = {key: fmean(row.scores[key] for row in rows) for key in rows[0].scores}
-    ends = {run.board.metric: line.interval for line in run.board.lines if line.name == name and line.interval}
+    intervals = [one.interval for one in run.board.lines if one.name == name and one.interval is not None]
+    ends = {run.board.metric: intervals[0]} if intervals else {}
     answers = tuple(run.answers[row.name, row.seed] for row in rows if (row.name, row.seed) in run.answers)
     values |= {"parameters": float(rows[0].parameters), "fit_seconds": rows[0].seconds}
     return Entry(line.row, values, ends, answers, run.task, str(place))

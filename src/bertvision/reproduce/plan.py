@@ -17,6 +17,8 @@ from bertvision.tasks.method_defaults import recipe_defaults
 PASS = 1 / 3.2
 """Of a tuned token's time: reading it only."""
 F16 = 2
+ONE = ("cls", "mean")
+"""Kinds of store that keep one vector a text."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,24 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
     }
 
 
+def data_of(item: Item, shared: Shared) -> list[str]:
+    """What an item's rows are learned from and judged on, by name; nothing where parameters are counted."""
+    found = [str(line.data or source.data) for line in item.lines for source in sources_of(line, shared)]
+    return list(dict.fromkeys(found))
+
+
+def sources_of(line: Line, shared: Shared) -> list[Source]:
+    """The run, curve or tuning that a row names."""
+    named = {"run": line.run, "curve": line.curve, "tune": line.tune}
+    return [shared.sources[f"{kind}:{name}"] for kind, name in named.items() if name is not None]
+
+
 def jobs_of(line: Line, shared: Shared) -> Iterator[Job]:
     """What a row needs, its encoder first; nothing if it is for another scale."""
     if line.only not in (None, shared.scale):
         return
-    found = [("run", line.run), ("curve", line.curve), ("tune", line.tune)]
-    for kind, name in found:
-        if name is not None:
-            yield from _source_jobs(shared, shared.sources[f"{kind}:{name}"], line.data, line.method, line.head)
+    for source in sources_of(line, shared):
+        yield from _source_jobs(shared, source, line.data, line.method, line.head)
 
 
 def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
@@ -71,7 +83,8 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     read = chosen.windows if source.kind == "run" else others * max(1, len(source.at))
     tuned = chosen.learned * _epochs(source, chosen, method) + PASS * read
     layers, width = shared.shapes[base]
-    size = chosen.windows * chosen.tokens * (layers + 1) * width * F16 if source.kind == "run" else 0
+    kept = 1 if source.extract.get("tokens") in ONE else chosen.tokens
+    size = chosen.windows * kept * (layers + 1) * width * F16 if source.kind == "run" else 0
     hours = tuned * chosen.tokens / shared.rates[base] / 3600
     yield Job(name, chosen.name, chosen.windows, chosen.tokens, hours, size)
 
@@ -89,7 +102,7 @@ def _epochs(source: Source, data: DataSet, method: str) -> float:
     if source.at:
         return max(source.at)
     brought: Mapping[str, Any] = recipe_defaults(data.task, method).get("tune", {})
-    return float(source.tune.get("epochs", brought.get("epochs", 1.0)))  # type: ignore[arg-type]
+    return float(source.tune.get("epochs", brought.get("epochs", 1.0)))
 
 
 def plan_text(document: Mapping[str, Any]) -> str:
@@ -97,10 +110,12 @@ def plan_text(document: Mapping[str, Any]) -> str:
     cells = [["what", "data", "windows", "tokens each", "hours", "GB"]]
     for job in document["jobs"]:
         size = f"{job['bytes'] / 1e9:,.1f}" if job["bytes"] else ""
-        told = [job["name"], job["data"], f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.2f}", size]
+        told = [job["name"], job["data"], f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.3f}", size]
         cells.append(told)
     cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
     needs = [f"data {name}: {one['about']} {one['url']}".rstrip() for name, one in document["data"].items()]
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
-    assumed = f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16; heads not counted"
+    assumed = (
+        f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16; heads not counted"
+    )
     return "\n".join([*aligned(cells), *needs, assumed])

@@ -17,6 +17,7 @@ from bertvision.reproduce.recipes import recipes_folder
 COLUMNS = ("item", "row", "metric", "value", "printed", "source", "note")
 RULES = ("more", "as-good", "about", "not-more")
 QUANTITIES = ("score", "value", "efficiency", "length")
+AMONG = ("all", "answerable", "unanswerable")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Test:
+class Check:
     """One comparison that a claim comes down to: row a against row b, or against a number.
 
     ``more``: a is above b by more than the margin. ``as-good``: a is not further than the margin below.
@@ -52,7 +53,8 @@ class Test:
     among: str = "all"  # answerable or unanswerable questions
 
     def __post_init__(self) -> None:
-        for what, value, known in (("rule", self.says, RULES), ("quantity", self.of, QUANTITIES)):
+        asked = (("rule", self.says, RULES), ("quantity", self.of, QUANTITIES), ("choice", self.among, AMONG))
+        for what, value, known in asked:
             if value not in known:
                 raise BadInput(f"claims: {unknown(what, value, list(known))}")
         if (self.b is None) == (self.number is None):
@@ -66,7 +68,7 @@ class Claim:
     id: int
     text: str
     source: str
-    tests: tuple[Test, ...]
+    tests: tuple[Check, ...]
 
 
 @cache
@@ -100,7 +102,7 @@ def claims() -> tuple[Claim, ...]:
 
 def _claim(table: Mapping[str, Any]) -> Claim:
     where = f"claims.toml, claim {table.get('id')}"
-    tests = tuple(from_mapping(Test, test, where) for test in table["test"])
+    tests = tuple(from_mapping(Check, test, where) for test in table["test"])
     return Claim(int(table["id"]), str(table["text"]), str(table["source"]), tests)
 
 

@@ -22,6 +22,10 @@ SCALES = ("paper", "laptop")
 KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", "counts")
 
 
+TABLES = ("files", "options", "tune", "extract", "fit")
+"""Settings of data sets and sources that are tables themselves."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One row of a table: what it is called there, and which run, curve, tuning or count it is read from."""
@@ -94,6 +98,7 @@ class Source:
     encoder: str
     data: str | None = None
     tune: Mapping[str, Any] = field(default_factory=dict)
+    extract: Mapping[str, Any] = field(default_factory=dict)
     fit: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)  # of the data
     at: tuple[float, ...] = ()
@@ -156,10 +161,9 @@ def shared_at(scale: str) -> Shared:
         for name, table in values[kind].items()
     }
     shapes = {name: (int(pair[0]), int(pair[1])) for name, pair in own["shapes"].items()}
-    lists = {key: tuple(own[key]) for key in ("seeds", "once")}
     rates = {name: float(rate) for name, rate in own["rates"].items()}
-    made = {"data": data, "sources": sources, "once_epochs": int(own["once_epochs"]), **lists}
-    return Shared(scale, own["encoders"], shapes, rates, **made)
+    seeds, once = tuple(map(int, own["seeds"])), tuple(map(str, own["once"]))
+    return Shared(scale, own["encoders"], shapes, rates, seeds, once, int(own["once_epochs"]), data, sources)
 
 
 def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:
@@ -167,9 +171,9 @@ def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:
     values = {**merged(common, table.get(scale, {})), "name": name}
     plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
     tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-    strange = [key for key in tables if key not in ("files", "options", "tune", "fit")]
+    strange = [key for key in tables if key not in TABLES]
     if strange:
-        raise BadInput(f"shared.toml, {name}: {unknown('table', strange[0], ['files', 'options', 'tune', 'fit'])}")
+        raise BadInput(f"shared.toml, {name}: {unknown('table', strange[0], list(TABLES))}")
     made = from_mapping(cls, plain, f"shared.toml, {name}")
     return cls(**{**vars(made), **tables})
 

@@ -31,7 +31,9 @@ def with_times(shop: Workshop, item: Item, entries: Sequence[Entry]) -> list[Ent
 def _timed(one: Entry, seconds: dict[str, list[float]], first: str) -> Entry:
     ratios = [mine / theirs for mine, theirs in zip(seconds[one.made], seconds[first], strict=True)]
     values = {"inference": median(seconds[one.made]), "inference_ratio": median(ratios)}
-    return replace(one, values={**one.values, **values}, ends={**one.ends, "inference_ratio": (min(ratios), max(ratios))})
+    return replace(
+        one, values={**one.values, **values}, ends={**one.ends, "inference_ratio": (min(ratios), max(ratios))}
+    )
 
 
 def _seconds(shop: Workshop, places: Sequence[str], entries: Sequence[Entry]) -> dict[str, list[float]]:

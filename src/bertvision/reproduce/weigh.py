@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bertvision.analyse.cost import efficiency
 from bertvision.analyse.said import context_words, hear
 from bertvision.reproduce.entries import Entry
-from bertvision.reproduce.published import Test
+from bertvision.reproduce.published import Check
 from bertvision.reproduce.verdicts import Found, mean_of
 from bertvision.scoring.intervals import percentile_interval
 from bertvision.scoring.resample import draw_rows
@@ -25,18 +25,18 @@ DRAWS = 2000
 STAR = "*"
 
 
-def weigh(test: Test, entries: Mapping[str, Entry]) -> Found:
+def weigh(test: Check, entries: Mapping[str, Entry]) -> Found:
     """What a test finds; rows with a star are averaged over all that have a partner."""
     if STAR not in test.a:
         return _pair(test, entries.get(test.a), None if test.b is None else entries.get(test.b))
     begin, end = test.a.split(STAR, 1)
     names = [row[len(begin) : len(row) - len(end)] for row in entries if fnmatchcase(row, test.a)]
     pairs = [(entries[begin + name + end], entries.get(str(test.b).replace(STAR, name))) for name in names]
-    there = [(a, b) for a, b in pairs if b is not None and not a.missing and not b.missing]
+    there = [(a, b) for a, b in pairs if b is not None and a.answers and b.answers]
     return mean_of([_pair(test, a, b) for a, b in there]) if there else Found(why="no data")
 
 
-def _pair(test: Test, a: Entry | None, b: Entry | None) -> Found:
+def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
     sides = [a] if test.number is not None else [a, b]
     for one, name in zip(sides, (test.a, test.b), strict=False):
         if one is None or one.missing:
@@ -49,7 +49,7 @@ def _pair(test: Test, a: Entry | None, b: Entry | None) -> Found:
     return {"score": _scores, "efficiency": _efficiencies, "length": _lengths}[test.of](test, a, b)
 
 
-def _values(test: Test, a: Entry, b: Entry | None) -> Found:
+def _values(test: Check, a: Entry, b: Entry | None) -> Found:
     """Numbers of the table: against a constant their own interval, against another the widest difference.
 
     A number without an interval that was counted is sure; one that was measured is not.
@@ -74,19 +74,14 @@ def _ends(one: Entry, metric: str) -> tuple[float, float]:
     return one.ends.get(metric, (math.nan, math.nan))
 
 
-def _asked(test: Test, task: Task) -> Task:
+def _asked(test: Check, task: Task) -> Task:
     """The task with the metric of the test, and the questions that it is about."""
-    chosen = {
-        "all": lambda e: True,
-        "answerable": lambda e: bool(e.answers),
-        "unanswerable": lambda e: not e.answers,
-    }[test.among]
-    dev = tuple(example for example in task["dev"] if chosen(example))
+    dev = tuple(e for e in task["dev"] if test.among == "all" or bool(e.answers) == (test.among == "answerable"))
     metric = test.metric if test.metric in ("exact", "f1") and task.kind == "span" else task.metric
     return replace(task, metric=metric, splits={**task.splits, "dev": dev})
 
 
-def _sides(test: Test, a: Entry, b: Entry) -> tuple[Court, Side, Side] | None:
+def _sides(test: Check, a: Entry, b: Entry) -> tuple[Court, Side, Side] | None:
     assert a.task is not None
     task = _asked(test, a.task)
     if not task["dev"]:
@@ -105,7 +100,7 @@ def _witnesses(task: Task, one: Entry) -> list[Witness]:
     return found
 
 
-def _scores(test: Test, a: Entry, b: Entry) -> Found:
+def _scores(test: Check, a: Entry, b: Entry) -> Found:
     """Paired on the same examples, whole contexts drawn together."""
     sides = _sides(test, a, b)
     if sides is None:
@@ -126,7 +121,7 @@ def _interval(difference: float, drawn: NDArray[np.float64], court: Court) -> Fo
     return Found(difference, why="one context only") if ends is None else Found(difference, *ends)
 
 
-def _efficiencies(test: Test, a: Entry, b: Entry) -> Found:
+def _efficiencies(test: Check, a: Entry, b: Entry) -> Found:
     """Of (score - 50) / log10(trained)."""
     sides = _sides(test, a, b)
     if sides is None:
@@ -138,7 +133,7 @@ def _efficiencies(test: Test, a: Entry, b: Entry) -> Found:
     return _interval(points[0] - points[1], drawn, court)
 
 
-def _lengths(test: Test, a: Entry, b: Entry) -> Found:
+def _lengths(test: Check, a: Entry, b: Entry) -> Found:
     """Mean context of what only a gets right minus that of what only b gets right, in words."""
     task = a.task
     assert task is not None

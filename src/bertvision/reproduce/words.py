@@ -16,7 +16,9 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     lines = [head, *aligned(item_cells(document)), *missing_lines(document)]
     order = document["rank_correlation"]
     if order is not None:
-        lines.append(f"rank correlation with the published {order['metric']} over {order['rows']} rows: {order['spearmanr']:.2f}")
+        lines.append(
+            f"rank correlation with the published {order['metric']} over {order['rows']} rows: {order['spearmanr']:.2f}"
+        )
     lines += [f"note: {document['note']}"] if document["note"] else []
     concerned = {test["claim"] for test in document["tests"]}
     return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
@@ -25,7 +27,7 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
     """A header and a row a row; of each metric ours (with its interval) and the published number."""
     metrics = document["metrics"]
-    header = ["", *(title for metric in metrics for title in (metric, "published"))]
+    header = ["", *(title for metric in metrics for title in (metric, f"{metric}, published"))]
     rows = []
     for row in document["rows"]:
         cells = [row["row"]]
@@ -64,10 +66,13 @@ def claim_lines(claim: Mapping[str, Any]) -> list[str]:
     """The verdict, and what every test found."""
     waiting = claim["of"] - len(claim["tests"])
     more = f"; {waiting} of {claim['of']} tests belong to tables not run yet" if waiting else ""
-    return [f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{more}", *(f"  {test_words(t)}" for t in claim["tests"])]
+    return [
+        f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{more}",
+        *(f"  {check_words(t)}" for t in claim["tests"]),
+    ]
 
 
-def test_words(test: Mapping[str, Any]) -> str:
+def check_words(test: Mapping[str, Any]) -> str:
     """One test in a line."""
     other = number(test["number"]) if test["b"] is None else test["b"]
     within = f" (margin {test['margin']:g})" if test["margin"] else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.conclude import conclude
-from bertvision.config import FitConfig, Recipe, built_in_recipe, override
+from bertvision.config import FitConfig, Recipe, built_in_recipe, override, read_recipe
 from bertvision.costs import judge_own
 from bertvision.curve import place_of, tune_curve
 from bertvision.encoder.load import load_encoder
@@ -42,7 +42,8 @@ class Workshop:
     encoder: str | None = None  # in place of every encoder of the scale
     settings: Sequence[str] = ()
     wanted: Mapping[str, Iterable[str]] = field(default_factory=dict)  # heads by run, fitted when it is first needed
-    _runs: dict[str, tuple[States, Run]] = field(default_factory=dict)
+    _runs: dict[str, tuple[States, Run]] = field(default_factory=dict, init=False)
+    _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
 
     def source(self, kind: str, name: str) -> Source:
         key = f"{kind}:{name}"
@@ -51,7 +52,7 @@ class Workshop:
         return self.shared.sources[key]
 
     def dataset(self, name: str | None) -> DataSet:
-        if name not in self.shared.data:
+        if name is None or name not in self.shared.data:
             raise BadInput(unknown("data set", str(name), list(self.shared.data)))
         return self.shared.data[name]
 
@@ -72,7 +73,8 @@ class Workshop:
             raise NoData(f"{source.kind} {source.name} is not made at this scale")
         chosen = self.dataset(data or source.data)
         options = {**self.paths(chosen), **chosen.options, **source.options}
-        sections = {"data": options, "tune": {**source.tune, **tune}, "fit": dict(source.fit)}
+        sections = {"data": options, "tune": {**source.tune, **tune}}
+        sections |= {"extract": dict(source.extract), "fit": dict(source.fit)}
         name = self.encoder_of(source.encoder)
         made = built_in_recipe(
             chosen.task, recipe_defaults, encoder=name, seeds=list(self.shared.seeds), heads=[CONTROL], **sections
@@ -92,10 +94,12 @@ class Workshop:
 
     def curve(self, name: str) -> dict[str, Any]:
         """Checkpoints of one tuning, all of them; see :func:`bertvision.curve.tune_curve`."""
-        source = self.source("curve", name)
-        recipe = self.recipe(source)
-        task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
-        return tune_curve(encoder, task, recipe.tune, source.at, self.out / "curve" / name)
+        if name not in self._curves:
+            source = self.source("curve", name)
+            recipe = self.recipe(source)
+            task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+            self._curves[name] = tune_curve(encoder, task, recipe.tune, source.at, self.out / "curve" / name)
+        return self._curves[name]
 
     def tuned_place(self, name: str, data: str | None, method: str, head: str | None) -> Path:
         parts = [name, *([data] if data else []), method, *([head] if head else [])]
@@ -104,10 +108,10 @@ class Workshop:
     def tuned(self, name: str, data: str | None, method: str, head: str | None) -> Path:
         """An encoder tuned by a method; its answers to dev are in ``own.json`` beside it."""
         place = self.tuned_place(name, data, method, head)
-        if (place / "own.json").exists():
-            return place
         recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
         live = replace(recipe, extract=replace(recipe.extract, live=True))
+        if (place / "own.json").exists() and read_recipe(place / "recipe.toml") == live:
+            return place
         states, _ = prepare(live, place, [CONTROL])
         encoder, task = load_encoder(str(place / "encoder")), states_task(states)
         judged = judge_own(encoder, task)
