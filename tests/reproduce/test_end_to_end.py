@@ -171,7 +171,7 @@ def test_no_data_is_told_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_one_that_fails_does_not_stop_the_others(shop: Workshop, tmp_path: Path) -> None:
     broken = replace(shop, out=tmp_path, encoder=str(tmp_path / "nowhere"))
-    with pytest.raises(BadInput, match="1 of 2 failed.*bv-table-4"):
+    with pytest.raises(BadInput, match=r"1 of 2 failed.*bv-table-4"):
         reproduce([*find_items("bv-table-4"), *find_items("mohebbi-table-1")], broken)
     assert set(read_documents(tmp_path / "items")) == {"mohebbi-table-1"}
     with pytest.raises(BadInput, match="nowhere"):
@@ -184,7 +184,7 @@ def test_another_setting_is_another_tuning(shop: Workshop, tmp_path: Path) -> No
     made = (place / "own.json").stat().st_mtime_ns
     assert here.tuned("glue", "cola", "full", None) == place
     assert (place / "own.json").stat().st_mtime_ns == made
-    with pytest.raises(BadInput, match="holds another run: tune.lr"):
+    with pytest.raises(BadInput, match=r"holds another run: tune\.lr"):
         replace(here, settings=[*here.settings, "tune.lr=1e-3"]).tuned("glue", "cola", "full", None)
 
 
