@@ -13,10 +13,10 @@ import pytest
 
 from bertvision.cli.main import main
 from bertvision.errors import BadInput
-from bertvision.reproduce.documents import NO_DATA, claim_verdicts, read_documents, reproduce
+from bertvision.reproduce.documents import NO_DATA, claim_verdicts, rank_correlation, read_documents, reproduce
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.looks import early_rise
-from bertvision.reproduce.published import Check
+from bertvision.reproduce.published import Check, published_of
 from bertvision.reproduce.recipes import find_items
 from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, verdict
 from bertvision.reproduce.weigh import weigh
@@ -217,6 +217,16 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
     worth = Check("x", "a", "more", b="b", of="efficiency")
     assert weigh(worth, entries).difference == pytest.approx(200 / 3 / 3)
     assert weigh(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
+
+
+def test_the_order_of_rows_is_compared_with_the_published_one() -> None:
+    item = find_items("bv-table-2")[0]
+    printed = published_of(item.name)
+    same = [Entry(row, {"f1": told["f1"] / 2}) for row, told in printed.items()]
+    assert rank_correlation(item, same) == {"metric": "f1", "rows": 7, "spearmanr": pytest.approx(1.0)}
+    turned = [Entry(row, {"f1": -told["f1"]}) for row, told in printed.items()]
+    assert (rank_correlation(item, turned) or {})["spearmanr"] == pytest.approx(-1.0)
+    assert rank_correlation(item, same[:4]) is None
 
 
 def test_a_number_that_was_measured_once_decides_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from bertvision.reproduce.verdicts import OPEN, together, verdict
 from bertvision.reproduce.weigh import weigh
 from bertvision.reproduce.workshop import Workshop
 from bertvision.runtime import say, write_json
-from bertvision.scoring.regression import regression_scores
+from bertvision.scoring.regression import spearmanr
 
 ENOUGH = 5
 """Rows from which on the order of ours and the published ones is compared."""
@@ -73,8 +74,8 @@ def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     rows = [
         {
             "row": one.row,
-            "ours": dict(one.values),
-            "intervals": {key: list(ends) for key, ends in one.ends.items()},
+            "ours": {key: value for key, value in one.values.items() if math.isfinite(value)},
+            "intervals": {key: list(ends) for key, ends in one.ends.items() if all(map(math.isfinite, ends))},
             "published": printed.pop(one.row, {}),
             "missing": one.missing,
         }
@@ -100,11 +101,7 @@ def rank_correlation(item: Item, entries: Sequence[Entry]) -> dict[str, Any] | N
     ]
     if len(pairs) < ENOUGH:
         return None
-    return {
-        "metric": metric,
-        "rows": len(pairs),
-        "spearmanr": regression_scores(*zip(*pairs, strict=True))["spearmanr"],
-    }
+    return {"metric": metric, "rows": len(pairs), "spearmanr": spearmanr(*zip(*pairs, strict=True))}
 
 
 def _tests(item: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -115,9 +112,14 @@ def _tests(item: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 def _tested(claim: int, test: Check, entries: Mapping[str, Entry]) -> dict[str, Any]:
     found = weigh(test, entries)
-    ends = {"difference": found.difference, "low": found.low, "high": found.high, "why": found.why}
+    ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")} | {"why": found.why}
     asked = {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
     return {"claim": claim, **asked, **ends, "verdict": verdict(found, test.says, test.margin)}
+
+
+def known(value: float | None) -> float | None:
+    """JSON has no word for what is no number."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def read_documents(folder: Path) -> dict[str, dict[str, Any]]:

@@ -75,6 +75,8 @@ def board_entry(shop: Workshop, line: Line, heads: Sequence[str]) -> Entry:
         return _mixed(line, run, place, states)
     name = head_of(line.who) or "encoder"
     rows = [row for row in run.board.rows if row.name == name]
+    if not rows:
+        raise NoData(f"{name} is not on the leaderboard of {place}: its loss was no number")
     values = {key: fmean(row.scores[key] for row in rows) for key in rows[0].scores}
     intervals = [one.interval for one in run.board.lines if one.name == name and one.interval is not None]
     ends = {run.board.metric: intervals[0]} if intervals else {}
@@ -94,6 +96,8 @@ def _mixed(line: Line, run: Run, place: Path, states: States) -> Entry:
     """The encoder and a head, the larger probability of both; each seed of the head by itself."""
     spec = head_of(line.who)
     seeds = sorted(row.seed for row in run.board.rows if row.name == spec and row.seed is not None)
+    if not seeds:
+        raise NoData(f"{spec} is not on the leaderboard of {place}: its loss was no number")
     found = [_cached(place, str(spec), seed, states, run.task) for seed in seeds]
     values = {key: fmean(one["scores"][key] for one in found) for key in found[0]["scores"]}
     return Entry(line.row, values, {}, tuple(one["answers"] for one in found), run.task, str(place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,6 +30,7 @@ from bertvision.steps.judge import judge, judge_inner, judge_predictions
 from bertvision.steps.predict import predict
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
+from bertvision.store.fingerprint import hash_json
 from bertvision.store.portion import Portion
 from bertvision.store.split import States
 from bertvision.study import study
@@ -158,7 +159,8 @@ def limited_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     count = max(1, round(float(line.share or 1.0) * len(task["train"])))
     chosen = drawn(task, count, seed)
     less = replace(task, splits={**task.splits, "train": tuple(task["train"][i] for i in sorted(chosen))})
-    place = shop.out / "limited" / f"{line.run}-{line.share:g}"
+    made_from = hash_json([recipe.encoder, asdict(recipe.data), asdict(recipe.tune)])
+    place = shop.out / "limited" / f"{line.run}-{line.share:g}-{made_from[:8]}"
     target = place / "encoder"
     if not (target / RECORD).exists():
         tune(load_encoder(recipe.encoder), less, recipe.tune, place / SAVED).save_pretrained(target)

@@ -81,7 +81,8 @@ def check_words(test: Mapping[str, Any]) -> str:
     if test["low"] is None:
         told = f"no interval: {test['why']}"
     else:
-        told = f"{signed(test['difference'])}, 95 % {signed(test['low'])} to {signed(test['high'])}"
+        sure = "" if test["of"] == "value" else "95 % "
+        told = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
     return f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}: {told}: {test['verdict']}"
 
 
