@@ -46,6 +46,7 @@ ABOVE = (
     "trying",
     "search",
     "search_tuning",
+    "reproduce",
     "demo",
     "cli",
     "__main__",

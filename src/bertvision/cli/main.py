@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import bertvision
-from bertvision.cli import analyse, experiment, inspect, search, stores, use
+from bertvision.cli import analyse, experiment, inspect, reproduce, search, stores, use
 from bertvision.errors import BadInput
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bertvision", description=bertvision.__doc__)
     parser.add_argument("--version", action="version", version=f"bertvision {bertvision.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (experiment, analyse, search, stores, use, inspect):
+    for module in (experiment, analyse, search, reproduce, stores, use, inspect):
         module.add_commands(commands)
     for command in commands.choices.values():
         command.add_argument(

@@ -1,0 +1,31 @@
+"""Keep what `bertvision reproduce` found, and write docs/reproduction.md from all that is kept.
+
+python benchmarks/reproduction.py [RUNS/laptop]
+
+Copies RUNS/laptop/items/*.json to results/reproduce/; without a folder only the page is written anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from bertvision.reproduce.documents import read_documents
+from bertvision.reproduce.page import page
+
+KEPT = Path("results/reproduce")
+
+
+def main() -> None:
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for folder in sys.argv[1:]:
+        for path in sorted((Path(folder) / "items").glob("*.json")):
+            shutil.copyfile(path, KEPT / path.name)
+    documents = read_documents(KEPT)
+    Path("docs/reproduction.md").write_text(page(documents), encoding="utf-8")
+    print(f"docs/reproduction.md: {len(documents)} tables and figures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The command that repeats the papers' tables and figures: reproduce."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertvision.cli.options import add_set
+
+Result = tuple[Any, str]
+
+
+def add_commands(commands: Any) -> None:
+    command = commands.add_parser("reproduce", help="any table or figure of the papers: ours beside published")
+    command.add_argument("name", metavar="list|NAME|all", help="see list for the names")
+    command.add_argument("--scale", choices=("paper", "laptop"), default="laptop", help="what is run; default laptop")
+    command.add_argument("--data", metavar="FOLDER", help="with squad/, glue/ and crowdflower/")
+    command.add_argument("--out", default="runs/reproduce", metavar="RUNS", help="everything is kept below it")
+    command.add_argument("--encoder", metavar="E", help="in place of every encoder of the scale")
+    command.add_argument("--plan", action="store_true", help="only tell data, hours and bytes")
+    add_set(command)
+    command.set_defaults(run=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> Result:
+    from bertvision.reproduce.recipes import find_items, shared_at
+
+    shared = shared_at(options.scale)
+    if options.name == "list":
+        return _listed(shared)
+    items = find_items(options.name)
+    if options.plan:
+        from bertvision.reproduce.plan import plan, plan_text
+
+        document = plan(items, shared)
+        return document, plan_text(document)
+    from bertvision.reproduce.documents import claim_verdicts, read_documents, reproduce
+    from bertvision.reproduce.words import item_text
+    from bertvision.reproduce.workshop import Workshop
+
+    data, out = None if options.data is None else Path(options.data), Path(options.out) / options.scale
+    documents = reproduce(items, Workshop(shared, data, out, options.encoder, tuple(options.set)))
+    verdicts = claim_verdicts(read_documents(out / "items").values())
+    concerned = {test["claim"] for document in documents for test in document["tests"]}
+    text = "\n\n".join(item_text(document, verdicts) for document in documents)
+    return {"items": documents, "claims": [one for one in verdicts if one["id"] in concerned], "out": str(out)}, text
+
+
+def _listed(shared: Any) -> Result:
+    from bertvision.board_text import aligned
+    from bertvision.reproduce.plan import data_of
+    from bertvision.reproduce.published import claims_of
+    from bertvision.reproduce.recipes import all_items
+
+    rows: list[Mapping[str, Any]] = [
+        {
+            "name": item.name,
+            "title": item.title,
+            "source": item.source,
+            "kind": item.kind,
+            "data": data_of(item, shared),
+            "claims": [claim.id for claim in claims_of(item.name)],
+        }
+        for item in all_items().values()
+    ]
+    cells = [[row["name"], row["kind"], ", ".join(row["data"]) or "none", row["title"]] for row in rows]
+    text = "\n".join(line.rstrip() for line in aligned([["name", "kind", "data", "what"], *cells]))
+    return {"items": rows}, text

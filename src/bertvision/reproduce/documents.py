@@ -1,0 +1,140 @@
+"""A table or figure as a document: ours beside published, and what our rows say about the claims."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertvision.errors import BadInput
+from bertvision.reproduce.entries import Entry, heads_by_run
+from bertvision.reproduce.published import Check, claims, claims_of, published_of
+from bertvision.reproduce.recipes import Item
+from bertvision.reproduce.rows import entries_of
+from bertvision.reproduce.verdicts import OPEN, together, verdict
+from bertvision.reproduce.weigh import weigh
+from bertvision.reproduce.workshop import Workshop
+from bertvision.runtime import say, write_json
+from bertvision.scoring.regression import spearmanr
+
+ENOUGH = 5
+"""Rows from which on the order of ours and the published ones is compared."""
+DONE, PART, NO_DATA = "done", "some data missing", "no data"
+
+
+def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
+    """Run every item; what several need is made once, with all the heads that any of them asks for."""
+    shop.wanted = heads_by_run([line for item in items for line in item.lines])
+    documents, failed = [], []
+    for item in items:
+        try:
+            documents.append(_reproduced(item, shop))
+        except BadInput as error:
+            if len(items) == 1:
+                raise
+            say(f"reproduce: {item.name} failed: {error}")
+            failed.append(f"{item.name}: {error}")
+    if failed:
+        where = shop.out / "items"
+        raise BadInput(f"{len(failed)} of {len(items)} failed, the others are in {where}; the first is {failed[0]}")
+    return documents
+
+
+def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
+    say(f"reproduce: {item.name} ({item.title})")
+    entries = entries_of(shop, item)
+    document = {
+        "item": item.name,
+        "title": item.title,
+        "source": item.source,
+        "kind": item.kind,
+        "scale": shop.shared.scale,
+        "encoder": shop.encoder or ", ".join(dict.fromkeys(shop.shared.encoders.values())),
+        "status": _status(entries),
+        "note": item.note,
+        "metrics": list(item.metrics),
+        "rows": _rows(item, entries),
+        "rank_correlation": rank_correlation(item, entries),
+        "tests": _tests(item.name, entries),
+    }
+    write_json(shop.out / "items" / f"{item.name}.json", document)
+    return document
+
+
+def _status(entries: Sequence[Entry]) -> str:
+    missing = sum(bool(one.missing) for one in entries)
+    return DONE if not missing else NO_DATA if missing == len(entries) else PART
+
+
+def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Ours in the recipe's order, then published rows that we have no counterpart for."""
+    printed = published_of(item.name)
+    rows = [
+        {
+            "row": one.row,
+            "ours": {key: value for key, value in one.values.items() if math.isfinite(value)},
+            "intervals": {key: list(ends) for key, ends in one.ends.items() if all(map(math.isfinite, ends))},
+            "published": printed.pop(one.row, {}),
+            "missing": one.missing,
+        }
+        for one in entries
+    ]
+    rest = [
+        {"row": row, "ours": {}, "intervals": {}, "published": told, "missing": "not run"}
+        for row, told in printed.items()
+    ]
+    return [*rows, *rest]
+
+
+def rank_correlation(item: Item, entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """Spearman's correlation of our scores with the published ones over the rows of a leaderboard."""
+    if item.kind != "leaderboard":
+        return None
+    printed = published_of(item.name)
+    metric = next((key for key in item.metrics if key in ("f1", "accuracy")), item.metrics[0])
+    pairs = [
+        (printed[one.row][metric], one.values[metric])
+        for one in entries
+        if metric in one.values and metric in printed.get(one.row, {})
+    ]
+    if len(pairs) < ENOUGH:
+        return None
+    return {"metric": metric, "rows": len(pairs), "spearmanr": spearmanr(*zip(*pairs, strict=True))}
+
+
+def _tests(item: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    by_row = {one.row: one for one in entries}
+    tests = [(claim.id, test) for claim in claims_of(item) for test in claim.tests if test.item == item]
+    return [_tested(number, test, by_row) for number, test in tests]
+
+
+def _tested(claim: int, test: Check, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    found = weigh(test, entries)
+    ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")} | {"why": found.why}
+    asked = {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
+    return {"claim": claim, **asked, **ends, "verdict": verdict(found, test.says, test.margin)}
+
+
+def known(value: float | None) -> float | None:
+    """JSON has no word for what is no number."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
+    """All that were written, by item."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return {document["item"]: document for document in found}
+
+
+def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every claim over all its tests; one whose table was not run yet is open."""
+    done = [test for document in documents for test in document["tests"]]
+    found = []
+    for claim in claims():
+        mine = [test for test in done if test["claim"] == claim.id]
+        verdicts = [str(test["verdict"]) for test in mine] + [OPEN] * (len(claim.tests) - len(mine))
+        facts = {"id": claim.id, "text": claim.text, "source": claim.source, "of": len(claim.tests)}
+        found.append({**facts, "verdict": together(verdicts), "tests": mine})
+    return found

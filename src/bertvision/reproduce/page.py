@@ -1,0 +1,79 @@
+"""All tables and figures on one page of Markdown, from the documents that were kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertvision.reproduce.documents import claim_verdicts
+from bertvision.reproduce.published import published
+from bertvision.reproduce.recipes import Item, all_items
+from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines
+
+HEAD = """\
+# The papers' tables and figures
+
+```
+bertvision reproduce list
+bertvision reproduce bv-table-1 --data FOLDER                  # laptop scale: minilm, minutes
+bertvision reproduce all --data FOLDER --scale paper --plan    # data, hours and bytes of the real thing
+```
+
+`FOLDER` holds `squad/`, `glue/` and `crowdflower/`. Each of the {count} is a recipe in `recipes/reproduce/`; what they
+share (data sets, checkpoints, stores) is in `recipes/shared.toml` and made once below `--out`; interrupted, the same
+command goes on. Printed numbers are in `recipes/published.csv`, {misprints} of them corrected, with what was printed
+and why; the claims and the comparisons that decide them are in `recipes/claims.toml`. Rows whose data is not there say
+"no data".
+
+A claim **holds** if the whole 95 % interval of every comparison agrees with it, **does not hold** if the whole interval
+of one contradicts it, and else is **not decided at this scale**. Intervals are for the luck of the dev examples (whole
+contexts drawn together); those of layer weights and times are the range over seeds or rounds. Laptop scale is a small
+encoder on a small part of the data: its verdicts are about that, and not about BERT. There the encoder of everything on
+SQuAD has first learned where answers are, from 4,000 questions of SQuAD 1.1; what is called untuned has not.
+
+This page is made by `python benchmarks/reproduction.py` from `results/reproduce/`; {done} of {count} have been run.
+"""
+
+
+def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole page; items that have not been run say so."""
+    items = all_items()
+    corrected = sum(one.printed is not None and one.printed != one.value for one in published())
+    head = HEAD.format(count=len(items), misprints=corrected, done=len(documents))
+    parts = [
+        head,
+        "## Claims\n",
+        _claims(documents),
+        *(_section(item, documents.get(item.name)) for item in items.values()),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _claims(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    cells = [["", "claim", "verdict", "what was compared"]]
+    for claim in claim_verdicts(documents.values()):
+        waiting = claim["of"] - len(claim["tests"])
+        told = [check_words(test) for test in claim["tests"]] + ([f"{waiting} not run yet"] if waiting else [])
+        cells.append(
+            [
+                str(claim["id"]),
+                f"{claim['text']} ({claim['source']})",
+                f"**{claim['verdict'] if claim['tests'] else 'not run yet'}**",
+                "<br>".join(told),
+            ]
+        )
+    return markdown_table(cells) + "\n"
+
+
+def _section(item: Item, document: Mapping[str, Any] | None) -> str:
+    title = f"## {item.name}: {item.title}\n\n{item.source}."
+    if document is None:
+        return f"{title} Not run yet: `bertvision reproduce {item.name}`.\n"
+    told = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
+    order = document["rank_correlation"]
+    if order is not None:
+        told += (
+            f" Rank correlation with the published {order['metric']}: {order['spearmanr']:.2f} ({order['rows']} rows)."
+        )
+    lines = [told, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
+    return "\n".join([*lines, document["note"]]).rstrip() + "\n"

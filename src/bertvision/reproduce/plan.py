@@ -1,0 +1,121 @@
+"""What a recipe would take before it is run: data, hours and bytes, from a formula and stated assumptions.
+
+Hours: windows x tokens x (epochs / rate), the rate being tokens tuned a second; a pass without gradient
+takes 1 / 3.2 of a tuned one. Bytes of a store: windows x tokens x states x width x 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bertvision.board_text import aligned
+from bertvision.reproduce.recipes import DataSet, Item, Line, Shared, Source
+from bertvision.tasks.method_defaults import recipe_defaults
+
+PASS = 1 / 3.2
+"""Of a tuned token's time: reading it only."""
+F16 = 2
+ONE = ("cls", "mean")
+"""Kinds of store that keep one vector a text."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing that is made once, whoever asks for it."""
+
+    name: str
+    data: str
+    windows: int
+    tokens: int
+    hours: float
+    bytes: int
+
+
+def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
+    """All jobs of some items, each once."""
+    jobs = list({job.name: job for item in items for line in item.lines for job in jobs_of(line, shared)}.values())
+    needed = {name: shared.data[name] for name in dict.fromkeys(job.data for job in jobs)}
+    return {
+        "scale": shared.scale,
+        "items": [item.name for item in items],
+        "assumed": {"tokens_tuned_per_second": dict(shared.rates), "pass": PASS, "bytes_per_value": F16},
+        "data": {name: {"about": one.about, "url": one.url, "there": one.there} for name, one in needed.items()},
+        "jobs": [asdict(job) for job in jobs],
+        "hours": sum(job.hours for job in jobs),
+        "bytes": sum(job.bytes for job in jobs),
+    }
+
+
+def data_of(item: Item, shared: Shared) -> list[str]:
+    """What an item's rows are learned from and judged on, by name; nothing where parameters are counted."""
+    found = [str(line.data or source.data) for line in item.lines for source in sources_of(line, shared)]
+    return list(dict.fromkeys(found))
+
+
+def sources_of(line: Line, shared: Shared) -> list[Source]:
+    """The run, curve or tuning that a row names."""
+    named = {"run": line.run, "curve": line.curve, "tune": line.tune}
+    return [shared.sources[f"{kind}:{name}"] for kind, name in named.items() if name is not None]
+
+
+def jobs_of(line: Line, shared: Shared) -> Iterator[Job]:
+    """What a row needs, its encoder first; nothing if it is for another scale."""
+    if line.only not in (None, shared.scale):
+        return
+    for source in sources_of(line, shared):
+        yield from _source_jobs(shared, source, line.data, line.method, line.head)
+
+
+def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
+    chosen = shared.data[data or str(source.data)]
+    if not (source.there and chosen.there):
+        return
+    if source.encoder not in shared.encoders:
+        curve, at, _ = source.encoder.partition("@")
+        below = shared.sources[f"{'curve' if at else 'tune'}:{curve}"]
+        yield from _source_jobs(shared, below, None, "full", None)
+    parts = [source.kind, source.name, *([data] if data else [])]
+    name = " ".join([*parts, *([method, head or ""] if source.kind == "tune" else [])]).strip()
+    base = base_of(shared, source)
+    others = chosen.windows - chosen.learned
+    read = chosen.windows if source.kind == "run" else others * max(1, len(source.at))
+    tuned = chosen.learned * _epochs(source, chosen, method) + PASS * read
+    layers, width = shared.shapes[base]
+    kept = 1 if source.extract.get("tokens") in ONE else chosen.tokens
+    size = chosen.windows * kept * (layers + 1) * width * F16 if source.kind == "run" else 0
+    hours = tuned * chosen.tokens / shared.rates[base] / 3600
+    yield Job(name, chosen.name, chosen.windows, chosen.tokens, hours, size)
+
+
+def base_of(shared: Shared, source: Source) -> str:
+    """The encoder that everything below a source begins with, by its name in the scale."""
+    while source.encoder not in shared.encoders:
+        curve, at, _ = source.encoder.partition("@")
+        source = shared.sources[f"{'curve' if at else 'tune'}:{curve}"]
+    return source.encoder
+
+
+def _epochs(source: Source, data: DataSet, method: str) -> float:
+    """Epochs of tuning: of the curve to its end, else as set, by the source or by what task and method bring."""
+    if source.at:
+        return max(source.at)
+    brought: Mapping[str, Any] = recipe_defaults(data.task, method).get("tune", {})
+    return float(source.tune.get("epochs", brought.get("epochs", 1.0)))
+
+
+def plan_text(document: Mapping[str, Any]) -> str:
+    """The plan as a table."""
+    cells = [["what", "data", "windows", "tokens each", "hours", "GB"]]
+    for job in document["jobs"]:
+        size = f"{job['bytes'] / 1e9:,.1f}" if job["bytes"] else ""
+        told = [job["name"], job["data"], f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.3f}", size]
+        cells.append(told)
+    cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
+    needs = [f"data {name}: {one['about']} {one['url']}".rstrip() for name, one in document["data"].items()]
+    rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
+    assumed = (
+        f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16; heads not counted"
+    )
+    return "\n".join([*aligned(cells), *needs, assumed])

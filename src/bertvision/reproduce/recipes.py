@@ -1,0 +1,207 @@
+"""What is reproduced, as data: a recipe is a table's rows, each with where it comes from; several share what they need.
+
+``recipes/shared.toml`` names data sets, encoders and everything that more than one recipe uses;
+``recipes/reproduce/NAME.toml`` is one table or figure; ``recipes/published.csv`` holds the printed numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bertvision.convert import from_mapping, merged
+from bertvision.errors import BadInput
+from bertvision.registry import unknown
+
+SCALES = ("paper", "laptop")
+KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", "counts")
+
+
+TABLES = ("files", "options", "tune", "extract", "fit")
+"""Settings of data sets and sources that are tables themselves."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a table: what it is called there, and which run, curve, tuning or count it is read from."""
+
+    row: str
+    run: str | None = None  # heads on states: who (encoder, a head, max:HEAD, nobody), and what is asked of it
+    curve: str | None = None  # a checkpoint of one tuning, at so many epochs
+    tune: str | None = None  # an encoder alone, by a method
+    count: str | None = None  # parameters of a head or of a method; nothing is run
+    data: str | None = None  # where the run or tuning leaves it open
+    who: str = "encoder"
+    study: str | None = None  # an analysis of the run; the row of who
+    against: str | None = None  # the analysis' row of who and not of this one
+    share: float | None = None  # who fitted on this share of the training data
+    limited: bool = False  # the encoder was tuned on that share too
+    epoch: int | None = None  # who after so many epochs of its fit, on inner
+    at: float | None = None
+    method: str = "full"
+    head: str | None = None  # what the encoder is tuned with
+    without: str | None = None  # adapters switched off: all, or each (one layer at a time, the worst)
+    mean: str | None = None  # of the metric over all rows that match, e.g. "* / full"
+    only: str | None = None  # the scale that the row is for
+    layers: int = 24
+    width: int = 1024
+    tokens: int = 386
+    shape: str = "span"
+    each: tuple[str, ...] = ()  # the same row for each of these, put in place of {}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One table or figure."""
+
+    name: str
+    title: str
+    source: str
+    kind: str
+    lines: tuple[Line, ...]
+    metrics: tuple[str, ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise BadInput(f"recipe {self.name}: {unknown('kind', self.kind, list(KINDS))}")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Where a data set lies below the data folder, and how large it is (windows, and tokens a window on average)."""
+
+    name: str
+    task: str
+    about: str
+    url: str = ""
+    files: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    check: tuple[str, ...] = ()  # more files that must be there
+    windows: int = 0
+    learned: int = 0  # of these
+    tokens: int = 0
+    there: bool = True  # false: known, but not to be had
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run, a curve or a tuning that recipes share."""
+
+    name: str
+    kind: str
+    encoder: str
+    data: str | None = None
+    tune: Mapping[str, Any] = field(default_factory=dict)
+    extract: Mapping[str, Any] = field(default_factory=dict)
+    fit: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the data
+    at: tuple[float, ...] = ()
+    there: bool = True  # false: not at this scale
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Everything that recipes refer to, at one scale."""
+
+    scale: str
+    encoders: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, int]]  # layers and width
+    rates: Mapping[str, float]  # tokens tuned a second; an assumption, for plans
+    seeds: tuple[int, ...]
+    once: tuple[str, ...]  # heads that begin so are fitted with the first seed only,
+    once_epochs: int  # and for so many epochs at most
+    data: Mapping[str, DataSet]
+    sources: Mapping[str, Source]  # by "run:squad-1" and the like
+
+
+def recipes_folder() -> Path:
+    """In a checkout beside ``src``; where the package was installed, below its prefix."""
+    places = (Path(__file__).parents[3] / "recipes", Path(sys.prefix) / "share" / "bertvision" / "recipes")
+    for place in places:
+        if (place / "shared.toml").exists():
+            return place
+    raise BadInput(f"the recipes are in none of {', '.join(map(str, places))}; use a checkout of the project")
+
+
+@cache
+def all_items() -> Mapping[str, Item]:
+    """All tables and figures, in the order of the papers."""
+    folder = recipes_folder()
+    order = _read(folder / "shared.toml")["order"]
+    return {name: _item(name, _read(folder / "reproduce" / f"{name}.toml")) for name in order}
+
+
+def find_items(name: str) -> list[Item]:
+    """One by name, or ``all``."""
+    items = all_items()
+    if name == "all":
+        return list(items.values())
+    if name not in items:
+        raise BadInput(unknown("table or figure", name, [*items, "all", "list"]))
+    return [items[name]]
+
+
+@cache
+def shared_at(scale: str) -> Shared:
+    """What the recipes share; settings under the scale's name lie over those that stand above it."""
+    if scale not in SCALES:
+        raise BadInput(unknown("scale", scale, list(SCALES)))
+    values = _read(recipes_folder() / "shared.toml")
+    own = values["scale"][scale]
+    data = {name: _scaled(DataSet, name, table, scale) for name, table in values["data"].items()}
+    sources = {
+        f"{kind}:{name}": _scaled(Source, name, {"kind": kind, **table}, scale)
+        for kind in ("run", "curve", "tune")
+        for name, table in values[kind].items()
+    }
+    shapes = {name: (int(pair[0]), int(pair[1])) for name, pair in own["shapes"].items()}
+    rates = {name: float(rate) for name, rate in own["rates"].items()}
+    seeds, once = tuple(map(int, own["seeds"])), tuple(map(str, own["once"]))
+    return Shared(scale, own["encoders"], shapes, rates, seeds, once, int(own["once_epochs"]), data, sources)
+
+
+def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:
+    common = {key: value for key, value in table.items() if key not in SCALES}
+    values = {**merged(common, table.get(scale, {})), "name": name}
+    plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
+    tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+    strange = [key for key in tables if key not in TABLES]
+    if strange:
+        raise BadInput(f"shared.toml, {name}: {unknown('table', strange[0], list(TABLES))}")
+    made = from_mapping(cls, plain, f"shared.toml, {name}")
+    return cls(**{**vars(made), **tables})
+
+
+def _item(name: str, values: Mapping[str, Any]) -> Item:
+    where = f"recipe {name}"
+    lines = tuple(line for table in values["rows"] for line in _lines(table, where))
+    head = {key: value for key, value in values.items() if key not in ("rows", "metrics")}
+    known = {"title", "source", "kind", "note"}
+    for key in head:
+        if key not in known:
+            raise BadInput(f"{where}: {unknown('setting', key, sorted(known))}")
+    return Item(name=name, lines=lines, metrics=tuple(values["metrics"]), **head)
+
+
+def _lines(table: Mapping[str, Any], where: str) -> Iterator[Line]:
+    """A row, or one for each of ``each``."""
+    for one in table.get("each", [None]):
+        plain = {key: value for key, value in table.items() if key != "each"}
+        if one is not None:
+            plain = {key: value.replace("{}", one) if isinstance(value, str) else value for key, value in plain.items()}
+        yield from_mapping(Line, plain, where)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path} is not TOML: {error}") from error

@@ -1,0 +1,57 @@
+"""How long tuned encoders take to answer, heads and all, taken in turns so that a busy machine slows all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from bertvision.encoder.load import load_encoder
+from bertvision.model import Model
+from bertvision.reproduce.entries import Entry, read_json
+from bertvision.reproduce.recipes import Item
+from bertvision.reproduce.workshop import Workshop
+from bertvision.runtime import Timer, write_json
+from bertvision.store.fingerprint import hash_json
+
+EXAMPLES, ROUNDS = 64, 5
+
+
+def with_times(shop: Workshop, item: Item, entries: Sequence[Entry]) -> list[Entry]:
+    """Seconds for 1,000 examples, and the ratio to the first row; the interval of a ratio is its range over rounds."""
+    tuned = {one.made for one, line in zip(entries, item.lines, strict=True) if line.tune and one.answers}
+    if not {"inference", "inference_ratio"} & set(item.metrics) or not tuned:
+        return list(entries)
+    first = next(one.made for one in entries if one.made in tuned)
+    seconds = _seconds(shop, [first, *sorted(tuned - {first})], entries)
+    return [_timed(one, seconds, first) if one.made in seconds else one for one in entries]
+
+
+def _timed(one: Entry, seconds: dict[str, list[float]], first: str) -> Entry:
+    ratios = [mine / theirs for mine, theirs in zip(seconds[one.made], seconds[first], strict=True)]
+    values = {"inference": median(seconds[one.made]), "inference_ratio": median(ratios)}
+    return replace(
+        one, values={**one.values, **values}, ends={**one.ends, "inference_ratio": (min(ratios), max(ratios))}
+    )
+
+
+def _seconds(shop: Workshop, places: Sequence[str], entries: Sequence[Entry]) -> dict[str, list[float]]:
+    """Measured once for the same encoders."""
+    path = shop.out / "times" / f"{hash_json(list(places))}.json"
+    known = read_json(path)
+    if known:
+        return {place: list(map(float, known[place])) for place in places}
+    task = next(one.task for one in entries if one.made == places[0])
+    assert task is not None
+    needs_one = task.no_answer or task.kind == "multilabel"
+    threshold = 0.0 if needs_one else None
+    models = {p: Model(load_encoder(str(Path(p) / "encoder")), "encoder", task, threshold=threshold) for p in places}
+    found: dict[str, list[float]] = {place: [] for place in places}
+    for _ in range(ROUNDS):
+        for place, model in models.items():
+            timer, asked = Timer(), task["dev"][:EXAMPLES]
+            model.outputs(asked)
+            found[place].append(1000 * timer.seconds / len(asked))
+    write_json(path, found)
+    return found

@@ -1,0 +1,78 @@
+"""From an interval to a verdict: holds, does not hold, or not decided at this scale. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided at this scale"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A difference (or a number) with its 95 % interval; without one nothing is decided."""
+
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""  # there is no interval
+
+    @property
+    def decided(self) -> bool:
+        ends = (self.low, self.high)
+        return all(end is not None and math.isfinite(end) for end in ends)
+
+
+def verdict(found: Found, says: str, margin: float = 0.0) -> str:
+    """A rule holds where the whole interval agrees with it, fails where none of it does, else it is open."""
+    if not found.decided or found.low is None or found.high is None:
+        return OPEN
+    lowest, highest = allowed(says, margin)
+    if lowest <= found.low and found.high <= highest and not _touches(says, found.low, margin):
+        return HOLDS
+    if found.high < lowest or found.low > highest or (says == "more" and found.high <= lowest):
+        return FAILS
+    return OPEN
+
+
+def allowed(says: str, margin: float) -> tuple[float, float]:
+    """What a minus b may be."""
+    return {
+        "more": (margin, math.inf),
+        "as-good": (-margin, math.inf),
+        "about": (-margin, margin),
+        "not-more": (-math.inf, margin),
+    }[says]
+
+
+def _touches(says: str, low: float, margin: float) -> bool:
+    """More is strictly more."""
+    return says == "more" and low <= margin
+
+
+def together(verdicts: Sequence[str]) -> str:
+    """All hold: holds. One fails: does not hold. Else, and without any, it is open."""
+    if FAILS in verdicts:
+        return FAILS
+    return HOLDS if verdicts and all(one == HOLDS for one in verdicts) else OPEN
+
+
+def mean_of(found: Sequence[Found]) -> Found:
+    """Mean of independent differences: half-widths add up as squares, sqrt(sum w^2) / n, on either side."""
+    if not found or any(not one.decided for one in found):
+        return Found(why=next((one.why for one in found if not one.decided), "no rows"))
+    count = len(found)
+    middle = sum(one.difference or 0.0 for one in found) / count
+    below = math.sqrt(sum(((one.difference or 0.0) - (one.low or 0.0)) ** 2 for one in found)) / count
+    above = math.sqrt(sum(((one.high or 0.0) - (one.difference or 0.0)) ** 2 for one in found)) / count
+    return Found(middle, middle - below, middle + above)
+
+
+def wilson(count: float, total: float, z: float = 1.96) -> tuple[float, float]:
+    """Interval of a share, in per cent; Wilson 1927: (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)."""
+    share = count / total
+    middle = share + z * z / (2 * total)
+    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 100 / (1 + z * z / total)
+    return (middle - spread) * scale, (middle + spread) * scale

@@ -1,0 +1,155 @@
+"""A claim's test on our rows: the difference, with an interval for the luck of the examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertvision.analyse.cost import efficiency
+from bertvision.analyse.said import context_words, hear
+from bertvision.reproduce.entries import Entry
+from bertvision.reproduce.published import Check
+from bertvision.reproduce.verdicts import Found, mean_of
+from bertvision.scoring.intervals import percentile_interval
+from bertvision.scoring.resample import draw_rows
+from bertvision.steps.evidence import evidence_of_answers
+from bertvision.steps.trust import Court, Side, Witness
+from bertvision.tasks.base import Task
+
+DRAWS = 2000
+STAR = "*"
+
+
+def weigh(test: Check, entries: Mapping[str, Entry]) -> Found:
+    """What a test finds; rows with a star are averaged over all that have a partner."""
+    if STAR not in test.a:
+        return _pair(test, entries.get(test.a), None if test.b is None else entries.get(test.b))
+    begin, end = test.a.split(STAR, 1)
+    names = [row[len(begin) : len(row) - len(end)] for row in entries if fnmatchcase(row, test.a)]
+    pairs = [(entries[begin + name + end], entries.get(str(test.b).replace(STAR, name))) for name in names]
+    there = [(a, b) for a, b in pairs if b is not None and a.answers and b.answers]
+    return mean_of([_pair(test, a, b) for a, b in there]) if there else Found(why="no data")
+
+
+def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
+    sides = [a] if test.number is not None else [a, b]
+    for one, name in zip(sides, (test.a, test.b), strict=False):
+        if one is None or one.missing:
+            return Found(why=f"{name}: {one.missing if one else 'not in the table'}")
+    assert a is not None
+    if test.of == "value":
+        return _values(test, a, b)
+    if b is None or not a.answers or not b.answers or a.task is None:
+        return Found(why="there are no answers to compare")
+    return {"score": _scores, "efficiency": _efficiencies, "length": _lengths}[test.of](test, a, b)
+
+
+def _values(test: Check, a: Entry, b: Entry | None) -> Found:
+    """Numbers of the table: against a constant their own interval, against another the widest difference.
+
+    A number without an interval that was counted is sure; one that was measured is not.
+    """
+    if test.metric not in a.values or (b is not None and test.metric not in b.values):
+        return Found(why=f"there is no {test.metric}")
+    low, high = _ends(a, test.metric)
+    other = test.number if b is None else b.values[test.metric]
+    assert other is not None
+    below, above = (other, other) if b is None else _ends(b, test.metric)
+    if any(math.isnan(end) for end in (low, high, below, above)):
+        return Found(a.values[test.metric] - other, why="one value, and no spread to judge it by")
+    return Found(a.values[test.metric] - other, low - above, high - below)
+
+
+EXACT = ("parameters", "percent", "trained")
+
+
+def _ends(one: Entry, metric: str) -> tuple[float, float]:
+    if metric in EXACT:
+        return one.values[metric], one.values[metric]
+    return one.ends.get(metric, (math.nan, math.nan))
+
+
+def _asked(test: Check, task: Task) -> Task:
+    """The task with the metric of the test, and the questions that it is about."""
+    dev = tuple(e for e in task["dev"] if test.among == "all" or bool(e.answers) == (test.among == "answerable"))
+    metric = test.metric if test.metric in ("exact", "f1") and task.kind == "span" else task.metric
+    return replace(task, metric=metric, splits={**task.splits, "dev": dev})
+
+
+def _sides(test: Check, a: Entry, b: Entry) -> tuple[Court, Side, Side] | None:
+    assert a.task is not None
+    task = _asked(test, a.task)
+    if not task["dev"]:
+        return None
+    court = Court(task, "dev")
+    made = [court.sides(_witnesses(task, one)) for one in (a, b)]
+    return (court, made[0][0], made[1][0]) if all(made) else None
+
+
+def _witnesses(task: Task, one: Entry) -> list[Witness]:
+    """One a seed; the score is computed by the court, from the same answers."""
+    found = []
+    for seed, answers in enumerate(one.answers):
+        evidence = evidence_of_answers(task, "dev", answers)
+        found.append(Witness(one.row, "head", seed, math.nan, evidence))
+    return found
+
+
+def _scores(test: Check, a: Entry, b: Entry) -> Found:
+    """Paired on the same examples, whole contexts drawn together."""
+    sides = _sides(test, a, b)
+    if sides is None:
+        return Found(why="nothing to draw from")
+    court, one, other = sides
+    drawn = one.drawn.mean(0) - other.drawn.mean(0)
+    return _interval(_point(court, one) - _point(court, other), drawn, court)
+
+
+def _point(court: Court, side: Side) -> float:
+    """The score on the examples themselves, each drawn once, in points."""
+    once = np.ones((1, court.units))
+    return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
+
+
+def _interval(difference: float, drawn: NDArray[np.float64], court: Court) -> Found:
+    ends = court.ends(difference, drawn)
+    return Found(difference, why="one context only") if ends is None else Found(difference, *ends)
+
+
+def _efficiencies(test: Check, a: Entry, b: Entry) -> Found:
+    """Of (score - 50) / log10(trained)."""
+    sides = _sides(test, a, b)
+    if sides is None:
+        return Found(why="nothing to draw from")
+    court, one, other = sides
+    logs = [math.log10(entry.values["trained"]) for entry in (a, b)]
+    drawn = (one.drawn.mean(0) - 50) / logs[0] - (other.drawn.mean(0) - 50) / logs[1]
+    points = [efficiency(_point(court, side), entry.values["trained"]) or 0.0 for side, entry in ((one, a), (other, b))]
+    return _interval(points[0] - points[1], drawn, court)
+
+
+def _lengths(test: Check, a: Entry, b: Entry) -> Found:
+    """Mean context of what only a gets right minus that of what only b gets right, in words."""
+    task = a.task
+    assert task is not None
+    court = Court(task, "dev")
+    right = [hear(task, "dev", one.row, "head", one.answers[0]).right for one in (a, b)]
+    sizes = np.array(context_words(task["dev"]), np.float64)
+    only = right[0] & ~right[1], right[1] & ~right[0]
+
+    def gap(rows: NDArray[np.int64]) -> float:
+        means = [sizes[rows][mask[rows]] for mask in only]
+        return float(means[0].mean() - means[1].mean()) if all(len(one) for one in means) else math.nan
+
+    whole = gap(np.arange(len(sizes)))
+    drawn = np.array([gap(rows) for rows in draw_rows(court.members, DRAWS, 0)])
+    drawn = drawn[np.isfinite(drawn)]
+    interval = None if math.isnan(whole) else percentile_interval(whole, drawn, court.units)
+    if interval is None:
+        return Found(why="one of them gets nothing right alone")
+    return Found(whole, interval.low, interval.high)

@@ -1,0 +1,96 @@
+"""Tables and verdicts as text for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bertvision.board_text import aligned
+
+WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
+
+
+def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Ours beside published, then a line for every claim that the table has a say in."""
+    head = f"{document['item']}: {document['title']} [{document['scale']}, {document['encoder']}; {document['status']}]"
+    lines = [head, *aligned(item_cells(document)), *missing_lines(document)]
+    order = document["rank_correlation"]
+    if order is not None:
+        lines.append(
+            f"rank correlation with the published {order['metric']} over {order['rows']} rows: {order['spearmanr']:.2f}"
+        )
+    lines += [f"note: {document['note']}"] if document["note"] else []
+    concerned = {test["claim"] for test in document["tests"]}
+    return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
+
+
+def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
+    """A header and a row a row; of each metric ours (with its interval) and the published number."""
+    metrics = document["metrics"]
+    header = ["", *(title for metric in metrics for title in (metric, f"{metric}, published"))]
+    rows = []
+    for row in document["rows"]:
+        cells = [row["row"]]
+        for metric in metrics:
+            cells += [_ours(row, metric), number(row["published"].get(metric))]
+        rows.append(cells)
+    kept = [place for place in range(len(header)) if place == 0 or any(row[place] != "-" for row in rows)]
+    return [[line[place] for place in kept] for line in [header, *rows]]
+
+
+def _ours(row: Mapping[str, Any], metric: str) -> str:
+    ends = row["intervals"].get(metric)
+    told = number(row["ours"].get(metric))
+    return told if ends is None else f"{told} ({number(ends[0])} to {number(ends[1])})"
+
+
+def number(value: float | None) -> str:
+    """As many digits as help: whole from a thousand on, three for small ones."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
+
+
+def missing_lines(document: Mapping[str, Any]) -> list[str]:
+    """What is not there, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for row in document["rows"]:
+        if row["missing"] and row["missing"] != "not run":
+            reasons.setdefault(row["missing"], []).append(row["row"])
+    return [f"no data ({len(rows)} row{'s' if len(rows) > 1 else ''}): {reason}" for reason, rows in reasons.items()]
+
+
+def claim_lines(claim: Mapping[str, Any]) -> list[str]:
+    """The verdict, and what every test found."""
+    waiting = claim["of"] - len(claim["tests"])
+    more = f"; {waiting} of {claim['of']} tests belong to tables not run yet" if waiting else ""
+    return [
+        f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{more}",
+        *(f"  {check_words(t)}" for t in claim["tests"]),
+    ]
+
+
+def check_words(test: Mapping[str, Any]) -> str:
+    """One test in a line."""
+    other = number(test["number"]) if test["b"] is None else test["b"]
+    within = f" (margin {test['margin']:g})" if test["margin"] else ""
+    among = "" if test["among"] == "all" else f", {test['among']} questions"
+    what = test["metric"] if test["of"] in ("score", "value") else test["of"]
+    if test["low"] is None:
+        told = f"no interval: {test['why']}"
+    else:
+        sure = "" if test["of"] == "value" else "95 % "
+        told = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
+    return f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}: {told}: {test['verdict']}"
+
+
+def signed(value: float | None) -> str:
+    return "-" if value is None else f"{'+' if value >= 0 else '-'}{number(abs(value))}"
+
+
+def markdown_table(cells: Sequence[Sequence[str]]) -> str:
+    """Cells as a Markdown table; a bar inside of one would end it."""
+    lines = [[cell.replace("|", "\\|") or " " for cell in line] for line in cells]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]])

@@ -1,0 +1,172 @@
+"""Makes what recipes ask for, each thing once and in a folder that all of them share: tunings, curves, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bertvision.conclude import conclude
+from bertvision.config import FitConfig, Recipe, built_in_recipe, override, read_recipe
+from bertvision.costs import judge_own
+from bertvision.curve import place_of, tune_curve
+from bertvision.encoder.load import load_encoder
+from bertvision.errors import BadInput
+from bertvision.pipeline import fit_into, load_recipe_task, prepare
+from bertvision.records import CONTROL
+from bertvision.registry import Spec, parse_spec, unknown
+from bertvision.report.facts import Run, gather
+from bertvision.reproduce.recipes import DataSet, Shared, Source
+from bertvision.runtime import write_json
+from bertvision.steps.live import states_task
+from bertvision.store.split import States
+from bertvision.tasks.base import Task
+from bertvision.tasks.method_defaults import recipe_defaults
+
+OF_LAYERS = 12
+"""Layers of the encoder that methods in recipes are written for."""
+
+
+class NoData(Exception):
+    """Files that a row needs are not in the data folder."""
+
+
+@dataclass
+class Workshop:
+    """Where things are made, from which data and encoders."""
+
+    shared: Shared
+    data: Path | None
+    out: Path
+    encoder: str | None = None  # in place of every encoder of the scale
+    settings: Sequence[str] = ()
+    wanted: Mapping[str, Iterable[str]] = field(default_factory=dict)  # heads by run, fitted when it is first needed
+    _runs: dict[str, tuple[States, Run]] = field(default_factory=dict, init=False)
+    _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+
+    def source(self, kind: str, name: str) -> Source:
+        key = f"{kind}:{name}"
+        if key not in self.shared.sources:
+            raise BadInput(unknown(kind, name, [one[len(kind) + 1 :] for one in self.shared.sources]))
+        return self.shared.sources[key]
+
+    def dataset(self, name: str | None) -> DataSet:
+        if name is None or name not in self.shared.data:
+            raise BadInput(unknown("data set", str(name), list(self.shared.data)))
+        return self.shared.data[name]
+
+    def paths(self, data: DataSet) -> dict[str, Any]:
+        """The data set's files, or :class:`NoData`, which names the first that is missing."""
+        if self.data is None or not data.there:
+            raise NoData(f"{data.about}: {'no --data FOLDER was given' if data.there else 'not to be had here'}")
+        named = {key: [names] if isinstance(names, str) else list(names) for key, names in data.files.items()}
+        for place in (self.data / name for names in [*named.values(), data.check] for name in names):
+            if not place.exists():
+                raise NoData(f"{data.about}: there is no {place}{f'; from {data.url}' if data.url else ''}")
+        found = {key: [str(self.data / name) for name in names] for key, names in named.items()}
+        return {key: paths[0] if isinstance(data.files[key], str) else paths for key, paths in found.items()}
+
+    def recipe(self, source: Source, data: str | None = None, **tune: Any) -> Recipe:
+        """The run recipe that a source stands for."""
+        if not source.there:
+            raise NoData(f"{source.kind} {source.name} is not made at this scale")
+        chosen = self.dataset(data or source.data)
+        options = {**self.paths(chosen), **chosen.options, **source.options}
+        sections = {"data": options, "tune": {**source.tune, **tune}}
+        sections |= {"extract": dict(source.extract), "fit": dict(source.fit)}
+        name = self.encoder_of(source.encoder)
+        made = built_in_recipe(
+            chosen.task, recipe_defaults, encoder=name, seeds=list(self.shared.seeds), heads=[CONTROL], **sections
+        )
+        return override(made, self.settings)
+
+    def encoder_of(self, name: str) -> str:
+        """A name of the scale, ``CURVE@EPOCHS``, or a tuning; what has to be made first is made."""
+        if name in self.shared.encoders:
+            return self.encoder or self.shared.encoders[name]
+        curve, at, epochs = name.partition("@")
+        if at:
+            self.curve(curve)
+            return str(place_of(self.out / "curve" / curve, float(epochs)))
+        self.tuned(name, None, "full", None)
+        return str(self.tuned_place(name, None, "full", None) / "encoder")
+
+    def curve(self, name: str) -> dict[str, Any]:
+        """Checkpoints of one tuning, all of them; see :func:`bertvision.curve.tune_curve`."""
+        if name not in self._curves:
+            source = self.source("curve", name)
+            recipe = self.recipe(source)
+            task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+            self._curves[name] = tune_curve(encoder, task, recipe.tune, source.at, self.out / "curve" / name)
+        return self._curves[name]
+
+    def tuned_place(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+        parts = [name, *([data] if data else []), method, *([head] if head else [])]
+        return self.out / "tune" / "-".join(parts)
+
+    def tuned(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+        """An encoder tuned by a method; its answers to dev are in ``own.json`` beside it."""
+        place = self.tuned_place(name, data, method, head)
+        recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
+        live = replace(recipe, extract=replace(recipe.extract, live=True))
+        if (place / "own.json").exists() and read_recipe(place / "recipe.toml") == live:
+            return place
+        states, _ = prepare(live, place, [CONTROL])
+        encoder, task = load_encoder(str(place / "encoder")), states_task(states)
+        judged = judge_own(encoder, task)
+        facts = {"trained": encoder.record["cost"]["trained"], "seconds": encoder.record["cost"]["seconds"]}
+        scores = {"scores": judged.verdict.scores, "answers": judged.verdict.answers}
+        write_json(place / "own.json", {**facts, "parameters": encoder.parameters, **scores})
+        return place
+
+    def run_place(self, name: str, data: str | None = None) -> Path:
+        return self.out / "run" / "-".join([name, *([data] if data else [])])
+
+    def run(self, name: str, data: str | None, heads: Iterable[str]) -> tuple[Path, States, Run]:
+        """A run with these heads on its leaderboard; heads that are there already stay."""
+        place, label = self.run_place(name, data), f"{name}/{data or ''}"
+        specs = list(dict.fromkeys([*self.wanted.get(label, ()), *heads]))
+        known = self._runs.get(label)
+        if known is None or not _has(known[1], specs):
+            self._runs[label] = known = self._made_run(place, self.recipe(self.source("run", name), data), specs)
+        return place, *known
+
+    def _made_run(self, place: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
+        states, specs = prepare(recipe, place, [CONTROL, *heads])
+        task = states_task(states)
+        for seeds, some, config in self.by_cost(specs, recipe):
+            fit_into(place, states, some, seeds, config)
+        board = place / "leaderboard.json"
+        if not board.exists() or not _has(gather(place, task), specs):
+            conclude(place)
+        return states, gather(place, task)
+
+    def by_cost(self, specs: Sequence[str], recipe: Recipe) -> list[tuple[tuple[int, ...], list[str], FitConfig]]:
+        """Heads that are fitted with all seeds; and the costly ones, with the first alone and not for long."""
+        once = [spec for spec in specs if spec.startswith(self.shared.once)]
+        rest = [spec for spec in specs if spec not in once]
+        short = replace(recipe.fit, epochs=min(recipe.fit.epochs, self.shared.once_epochs))
+        return [one for one in ((recipe.seeds, rest, recipe.fit), (recipe.seeds[:1], once, short)) if one[1]]
+
+    def task(self, name: str, data: str | None = None) -> Task:
+        """The task of a run, loaded as the run loads it."""
+        return load_recipe_task(self.recipe(self.source("run", name), data))
+
+
+def _has(run: Run, specs: Sequence[str]) -> bool:
+    names = {row.name for row in run.board.rows}
+    return all(spec in names for spec in specs)
+
+
+def scaled_method(method: str, layers: int) -> str:
+    """A method written for 12 layers, for an encoder of another number: the same share of the layers is trained.
+
+    One layer at least where there was one: of six, L6 trains three, L3 two, L1 one and L0 none.
+    """
+    spec = parse_spec(method)
+    if spec.name != "freeze":
+        return method
+    trained = OF_LAYERS - int(spec.options.get("k", 0))
+    now = max(1, int(trained * layers / OF_LAYERS + 0.5)) if trained else 0
+    return str(Spec(spec.name, {**spec.options, "k": layers - now}))

@@ -1,0 +1,237 @@
+"""One recipe of each kind from data to verdicts at paper scale, with a random encoder in place of BERT."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.cli.main import main
+from bertvision.errors import BadInput
+from bertvision.reproduce.documents import NO_DATA, claim_verdicts, rank_correlation, read_documents, reproduce
+from bertvision.reproduce.entries import Entry
+from bertvision.reproduce.looks import early_rise
+from bertvision.reproduce.published import Check, published_of
+from bertvision.reproduce.recipes import find_items
+from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, verdict
+from bertvision.reproduce.weigh import weigh
+from bertvision.reproduce.words import item_text
+from bertvision.reproduce.workshop import Workshop
+from bertvision.tasks.base import Task
+
+Named = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture
+def named(shop: Workshop) -> Named:
+    def made(name: str) -> dict[str, Any]:
+        documents = reproduce(find_items(name), shop)
+        assert json.loads((shop.out / "items" / f"{name}.json").read_text(encoding="utf-8")) == documents[0]
+        assert name in item_text(documents[0], claim_verdicts(documents))
+        return documents[0]
+
+    return made
+
+
+def ours(document: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return {row["row"]: row["ours"] for row in document["rows"]}
+
+
+def decided(document: dict[str, Any]) -> list[bool]:
+    return [test["low"] is not None for test in document["tests"]]
+
+
+@pytest.mark.parametrize("name", ["bv-table-3", "bv-table-4"])
+def test_a_leaderboard(named: Named, name: str) -> None:
+    document = named(name)
+    assert document["status"] == "done"
+    assert all("f1" in row["ours"] and row["published"]["f1"] > 50 for row in document["rows"])
+    assert all(decided(document))
+    assert all(test["verdict"] in (HOLDS, FAILS, OPEN) for test in document["tests"])
+
+
+def test_a_curve_with_heads_on_untuned_states(named: Named) -> None:
+    document = named("bv-figure-6")
+    found = ours(document)
+    assert len([row for row in found if row.endswith("epochs")]) == 16
+    assert found["never answers"] == {"exact": 50.0, "f1": 50.0}
+    assert found["0 epochs"]["seconds"] <= found["6 epochs"]["seconds"]
+    assert all(decided(document))
+
+
+def test_methods_with_times(named: Named) -> None:
+    document = named("hulburd-table-2")
+    found = ours(document)
+    assert found["L12"]["trained"] < found["L12-A64"]["trained"]
+    assert found["L0-A64"]["trained"] < found["L0-A768"]["trained"]
+    assert found["L12"]["inference_ratio"] == 1.0
+    share = next(test for test in document["tests"] if test["metric"] == "percent")
+    assert (share["claim"], share["verdict"]) == (17, HOLDS)
+    assert found["L0-A768, counted"]["parameters"] == 28_388_354 - 1_538
+
+
+def test_frozen_layers_are_scaled_to_the_encoder(named: Named, shop: Workshop) -> None:
+    found = ours(named("hulburd-table-1"))
+    assert found["L12"]["trained"] > found["L6"]["trained"] >= found["L1"]["trained"] > found["L0"]["trained"]
+    assert (shop.out / "tune" / "hulburd-freeze:k=1,norms=true" / "own.json").exists()
+    assert not math.isnan(found["L6"]["efficiency"])
+
+
+def test_an_ablation(named: Named) -> None:
+    found = ours(named("mohebbi-figure-8"))
+    assert set(found) == {"all adapters", "without the adapters of one layer", "without any adapters"}
+    assert all("matthews_correlation" in row for row in found.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [("bv-figure-4", "no_answer_right"), ("bv-second-best", "wrong"), ("bv-layer-weights", "centre")],
+)
+def test_analyses(named: Named, name: str, metric: str) -> None:
+    document = named(name)
+    assert all(metric in row["ours"] for row in document["rows"] if row["missing"] == "")
+
+
+def test_lengths_of_contexts(named: Named) -> None:
+    found = ours(named("bv-length"))
+    assert found["BERT 1e"]["right"] >= found["BERT 1e alone"]["right"]
+
+
+def test_epochs_of_a_fit(named: Named) -> None:
+    found = ours(named("bv-figure-3"))
+    assert "inner" in found["epoch 1"] and "inner" in found["epoch 2"]  # noqa: PT018
+    assert "inner" not in found["epoch 10"], "these tests fit two epochs"
+
+
+def test_a_learning_curve(named: Named) -> None:
+    document = named("bv-figure-2")
+    found = ours(document)
+    assert len(found) == 24
+    assert all("f1" in row for row in found.values())
+    assert all(decided(document))
+
+
+def test_sets_that_are_not_there_are_left_out(named: Named) -> None:
+    document = named("mohebbi-table-3")
+    found = ours(document)
+    assert document["status"] == "some data missing"
+    assert found["mean / full"]["of"] == 1
+    assert found["mean / full"]["mean"] == found["airline / full"]["accuracy"]
+    assert decided(document) == [True]
+    assert any("news aggregator" in row["row"] and row["missing"] for row in document["rows"])
+
+
+def test_layers_by_themselves(shop: Workshop) -> None:
+    from bertvision.reproduce.recipes import Line
+    from bertvision.reproduce.rows import entry
+
+    made = entry(shop, Line("cola", run="glue-0", data="cola", study="layers", shape="classify"), [])
+    assert {"state 0", "state 1", "state 2"} <= set(made.values)
+
+
+def test_how_early_a_score_rises() -> None:
+    assert early_rise([50, 60, 70]) == 0.5
+    assert early_rise([50, 50, 50, 80]) == 0.0
+    assert early_rise([50, 50]) is None
+
+
+def test_what_was_made_is_not_made_again(named: Named, shop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+    first = named("bv-table-3")
+    before = {path: path.stat().st_mtime_ns for path in (shop.out / "run").rglob("*.safetensors")}
+    capsys.readouterr()
+    assert reproduce(find_items("bv-table-3"), replace(shop))[0]["rows"] == first["rows"]
+    assert "fit: done before" in capsys.readouterr().err
+    assert before == {path: path.stat().st_mtime_ns for path in (shop.out / "run").rglob("*.safetensors")}
+
+
+def test_verdicts_are_drawn_from_all_tables_of_a_claim(named: Named, shop: Workshop) -> None:
+    named("bv-table-4")
+    claims = {one["id"]: one for one in claim_verdicts(read_documents(shop.out / "items").values())}
+    assert len(claims) == 24
+    assert claims[15]["of"] == 3
+    assert len(claims[15]["tests"]) >= 2
+    assert claim_verdicts([])[0]["verdict"] == OPEN
+
+
+def test_no_data_is_told_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "bv-table-1", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "no data (9 rows): SQuAD 2.0: no --data FOLDER was given" in capsys.readouterr().out
+    assert main([*words, "--data", str(tmp_path), "--scale", "paper", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)["items"][0]
+    assert document["status"] == NO_DATA
+    assert "train-v2.0.json" in document["rows"][0]["missing"]
+    assert document["rows"][3]["ours"]["percent"] == pytest.approx(0.1244, abs=1e-4)
+
+
+def test_one_that_fails_does_not_stop_the_others(shop: Workshop, tmp_path: Path) -> None:
+    broken = replace(shop, out=tmp_path, encoder=str(tmp_path / "nowhere"))
+    with pytest.raises(BadInput, match=r"1 of 2 failed.*bv-table-4"):
+        reproduce([*find_items("bv-table-4"), *find_items("mohebbi-table-1")], broken)
+    assert set(read_documents(tmp_path / "items")) == {"mohebbi-table-1"}
+    with pytest.raises(BadInput, match="nowhere"):
+        reproduce(find_items("bv-table-4"), broken)
+
+
+def test_another_setting_is_another_tuning(shop: Workshop, tmp_path: Path) -> None:
+    here = replace(shop, out=tmp_path)
+    place = here.tuned("glue", "cola", "full", None)
+    made = (place / "own.json").stat().st_mtime_ns
+    assert here.tuned("glue", "cola", "full", None) == place
+    assert (place / "own.json").stat().st_mtime_ns == made
+    with pytest.raises(BadInput, match=r"holds another run: tune\.lr"):
+        replace(here, settings=[*here.settings, "tune.lr=1e-3"]).tuned("glue", "cola", "full", None)
+
+
+def test_the_list_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "list", "--json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    assert len(items) == 28
+    assert set(items[0]) == {"name", "title", "source", "kind", "data", "claims"}
+    assert main(["reproduce", "all", "--plan", "--scale", "paper"]) == 0
+    assert "assumed: tokens tuned a second" in capsys.readouterr().out
+    assert main(["reproduce", "nothing"]) == 2
+
+
+def told(row: str, task: Task, right: Callable[[int], bool]) -> Entry:
+    """Answers that are right where it is said, and silent elsewhere."""
+    dev = task["dev"]
+    answers = {e.id: e.answers[0].text if e.answers and right(i) else "" for i, e in enumerate(dev)}
+    return Entry(row, {"trained": 1000.0}, {}, (answers,), task)
+
+
+def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
+    all_right, silent = told("a", span_task, lambda i: True), told("b", span_task, lambda i: False)
+    entries = {"a": all_right, "b": silent}
+    answerable = Check("x", "a", "more", b="b", metric="exact", among="answerable")
+    found = weigh(answerable, entries)
+    assert (found.difference, found.low, found.high) == (100.0, 100.0, 100.0)
+    assert verdict(found, "more") == HOLDS
+    silence = Check("x", "a", "about", b="b", metric="exact", among="unanswerable", margin=0.1)
+    assert verdict(weigh(silence, entries), "about", 0.1) == HOLDS
+    worth = Check("x", "a", "more", b="b", of="efficiency")
+    assert weigh(worth, entries).difference == pytest.approx(200 / 3 / 3)
+    assert weigh(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
+
+
+def test_the_order_of_rows_is_compared_with_the_published_one() -> None:
+    item = find_items("bv-table-2")[0]
+    printed = published_of(item.name)
+    same = [Entry(row, {"f1": told["f1"] / 2}) for row, told in printed.items()]
+    assert rank_correlation(item, same) == {"metric": "f1", "rows": 7, "spearmanr": pytest.approx(1.0)}
+    turned = [Entry(row, {"f1": -told["f1"]}) for row, told in printed.items()]
+    assert (rank_correlation(item, turned) or {})["spearmanr"] == pytest.approx(-1.0)
+    assert rank_correlation(item, same[:4]) is None
+
+
+def test_a_number_that_was_measured_once_decides_nothing() -> None:
+    one, sure = Entry("a", {"centre": 0.7}), Entry("b", {"parameters": 7.0})
+    check = Check("x", "a", "more", number=0.5, metric="centre", of="value")
+    assert weigh(check, {"a": one}).low is None
+    counted = Check("x", "b", "more", number=5, metric="parameters", of="value")
+    assert verdict(weigh(counted, {"b": sure}), "more") == HOLDS

@@ -1,0 +1,39 @@
+"""The page in docs/ is what the kept documents make it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bertvision.reproduce.documents import read_documents, reproduce
+from bertvision.reproduce.page import page
+from bertvision.reproduce.recipes import find_items, shared_at
+from bertvision.reproduce.words import markdown_table, number, signed
+from bertvision.reproduce.workshop import Workshop
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_is_up_to_date() -> None:
+    kept = read_documents(ROOT / "results" / "reproduce")
+    advice = "run: python benchmarks/reproduction.py"
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept), advice
+
+
+def test_what_was_not_run_says_so(tmp_path: Path) -> None:
+    documents = reproduce(find_items("mohebbi-table-1"), Workshop(shared_at("laptop"), None, tmp_path))
+    told = page({"mohebbi-table-1": documents[0]})
+    assert told.count("Not run yet") == 27
+    assert "| three-shared | 396,544 | 396,544 |" in told
+    assert told.count("**not run yet**") == 24
+
+
+def test_numbers_are_told_with_the_digits_that_help() -> None:
+    assert [number(value) for value in (None, 0.0, 0.00062, 12.345, 414952)] == [
+        "-",
+        "0.00",
+        "0.00062",
+        "12.35",
+        "414,952",
+    ]
+    assert [signed(value) for value in (None, 1.5, -1.5)] == ["-", "+1.50", "-1.50"]
+    assert markdown_table([["a|b"], [""]]).splitlines() == ["| a\\|b |", "| --- |", "|   |"]

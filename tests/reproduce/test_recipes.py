@@ -1,0 +1,139 @@
+"""Contracts over all recipes: 28 of them, every name in them exists, and the claims speak of rows that are there."""
+
+from __future__ import annotations
+
+import math
+from fnmatch import fnmatchcase
+
+import pytest
+
+from bertvision.encoder.methods import METHODS, read_method
+from bertvision.errors import BadInput
+from bertvision.heads.base import canonical_spec
+from bertvision.heads.count import count_head, fits
+from bertvision.records import Kind, Shape
+from bertvision.registry import parse_spec
+from bertvision.reproduce.entries import head_of
+from bertvision.reproduce.plan import data_of, plan, sources_of
+from bertvision.reproduce.published import Check, claims, published, published_of
+from bertvision.reproduce.recipes import KINDS, SCALES, Item, all_items, find_items, shared_at
+from bertvision.study import ANALYSES
+from bertvision.tasks.base import TASKS
+
+ITEMS = list(all_items().values())
+EVERY = pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+
+
+def test_all_tables_and_figures_are_there() -> None:
+    assert len(ITEMS) == 28
+    assert {item.kind for item in ITEMS} == set(KINDS)
+    assert find_items("all") == ITEMS
+    with pytest.raises(BadInput, match="Did you mean 'bv-table-1'"):
+        find_items("bv-tabel-1")
+
+
+@EVERY
+def test_every_row_names_what_exists(item: Item) -> None:
+    for line in item.lines:
+        named = [line.run, line.curve, line.tune, line.count, line.mean]
+        assert sum(one is not None for one in named) == 1, line
+        read_method(line.method)
+        assert line.head is None or canonical_spec(line.head)
+        assert line.study is None or line.study in ANALYSES, line
+        assert line.without in (None, "all", "each"), line
+        assert line.only in (None, *SCALES), line
+
+
+@EVERY
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
+    shared = shared_at(scale)
+    for line in item.lines:
+        for source in sources_of(line, shared):
+            assert shared.data[line.data or str(source.data)].task in TASKS, line
+            assert line.at is None or scale != "paper" or line.at in source.at, line
+
+
+@EVERY
+def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
+    kinds: dict[str, Kind] = {"span": "span", "classify": "classify"}
+    wanted = {(head_of(line.who), line.shape) for line in item.lines if line.run is not None}
+    for spec, kind in wanted:
+        for layers, width in ((25, 1024), (7, 384)):
+            assert spec is None or fits(spec, Shape(layers, width, 384, 2, kinds[kind])), spec
+
+
+@EVERY
+def test_rows_differ_and_published_ones_have_a_counterpart(item: Item) -> None:
+    rows = [line.row for line in item.lines]
+    assert len(set(rows)) == len(rows)
+    lost = {"AP + 1xN CNN", "right at first"} | {row for row in published_of(item.name) if _elsewhere(row)}
+    missing = set(published_of(item.name)) - set(rows) - lost
+    assert not missing
+
+
+def _elsewhere(row: str) -> bool:
+    """Of data sets and models that are not part of this."""
+    return row.startswith(("CoNLL", "SICK")) or "ELMo" in row or "skip-thoughts" in row
+
+
+def test_published_numbers_are_numbers_of_known_items() -> None:
+    keys = [(one.item, one.row, one.metric) for one in published()]
+    assert len(set(keys)) == len(keys)
+    for one in published():
+        assert one.item in all_items()
+        assert math.isfinite(one.value)
+        assert one.source
+        assert one.printed is None or one.note, f"{one} is corrected without a reason"
+
+
+def test_published_shares_of_parameters_are_those_of_our_heads() -> None:
+    """Heads whose layers are known come to the printed share, own designs within a few per cent of it."""
+    for one in [number for number in published() if number.metric == "percent"]:
+        line = next((line for line in all_items()[one.item].lines if line.row == one.row), None)
+        spec = None if line is None or line.run is None else head_of(line.who)
+        if line is not None and spec is not None:
+            kind: Kind = "classify" if line.shape == "classify" else "span"
+            told = count_head(spec, Shape(line.layers + 1, line.width, line.tokens, 2, kind))
+            assert float(str(told["percent"])) == pytest.approx(one.value, rel=0.04, abs=0.0006), one
+
+
+def test_a_claim_speaks_of_rows_that_are_there() -> None:
+    assert [claim.id for claim in claims()] == list(range(1, 25))
+    for claim in claims():
+        for test in claim.tests:
+            rows = [line.row for line in all_items()[test.item].lines]
+            for name in (test.a, test.b):
+                assert name is None or any(fnmatchcase(row, name) for row in rows), f"claim {claim.id}: {name}"
+
+
+def test_a_test_is_refused_that_says_nothing() -> None:
+    with pytest.raises(BadInput, match="Did you mean 'more'"):
+        Check("x", "a", "mor", b="b")
+    with pytest.raises(BadInput, match="one of both"):
+        Check("x", "a", "more")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_plan_counts_what_is_shared_once(scale: str) -> None:
+    shared = shared_at(scale)
+    one, two, both = (plan(find_items(name), shared) for name in ("bv-table-1", "bv-table-3", "bv-table-1"))
+    assert one == both
+    together = plan([*find_items("bv-table-1"), *find_items("bv-table-3")], shared)
+    assert together["hours"] < one["hours"] + two["hours"]
+    names = [job["name"] for job in together["jobs"]]
+    assert len(set(names)) == len(names)
+    squad = next(job for job in one["jobs"] if job["name"] == "run squad-03")
+    layers, width = shared.shapes["large"]
+    assert squad["bytes"] == squad["windows"] * squad["tokens"] * (layers + 1) * width * 2
+
+
+def test_counts_need_no_data() -> None:
+    item = all_items()["mohebbi-table-1"]
+    assert data_of(item, shared_at("paper")) == []
+    assert plan([item], shared_at("paper"))["jobs"] == []
+
+
+def test_methods_that_are_counted_are_methods() -> None:
+    counted = [line.count for item in ITEMS for line in item.lines if line.count is not None]
+    assert {parse_spec(spec).name in METHODS for spec in counted} == {True, False}

@@ -1,0 +1,96 @@
+"""From an interval to a verdict, for all intervals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertvision.reproduce.published import RULES
+from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, together, verdict, wilson
+from bertvision.reproduce.workshop import scaled_method
+
+numbers = st.floats(-50, 50, allow_nan=False)
+margins = st.floats(0, 10, allow_nan=False)
+verdicts = st.sampled_from([HOLDS, FAILS, OPEN])
+
+
+@st.composite
+def found(draw: st.DrawFn) -> Found:
+    low, middle, high = sorted(draw(st.tuples(numbers, numbers, numbers)))
+    return Found(middle, low, high)
+
+
+@given(found(), st.sampled_from(RULES), margins)
+def test_a_narrower_interval_never_turns_a_verdict_around(one: Found, says: str, margin: float) -> None:
+    point = Found(one.difference, one.difference, one.difference)
+    wide, sharp = verdict(one, says, margin), verdict(point, says, margin)
+    assert wide in (OPEN, sharp)
+    assert sharp != OPEN
+
+
+@given(found(), margins)
+def test_rules_fit_together(one: Found, margin: float) -> None:
+    """More and not-more are opposites; about is as good both ways round."""
+    assert {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}[verdict(one, "more", margin)] == verdict(one, "not-more", margin)
+    turned = Found(-(one.difference or 0), -(one.high or 0), -(one.low or 0))
+    both = [verdict(one, "as-good", margin), verdict(turned, "as-good", margin)]
+    assert (verdict(one, "about", margin) == HOLDS) == (both == [HOLDS, HOLDS])
+
+
+@given(st.sampled_from(RULES), margins)
+def test_without_an_interval_nothing_is_decided(says: str, margin: float) -> None:
+    assert verdict(Found(why="no data"), says, margin) == OPEN
+    assert verdict(Found(3.0), says, margin) == OPEN
+    assert verdict(Found(3.0, math.nan, 4.0), says, margin) == OPEN
+
+
+def test_examples_by_hand() -> None:
+    assert verdict(Found(1, 0.2, 1.8), "more") == HOLDS
+    assert verdict(Found(1, 0, 2), "more") == OPEN
+    assert verdict(Found(0, 0, 0), "more") == FAILS
+    assert verdict(Found(-1, -0.4, 0.1), "as-good", 0.5) == HOLDS
+    assert verdict(Found(2, 1.2, 3), "about", 1) == FAILS
+
+
+@given(st.lists(verdicts, max_size=5))
+def test_a_claim_is_as_strong_as_its_weakest_test(some: list[str]) -> None:
+    got = together(some)
+    assert (got == HOLDS) == (bool(some) and set(some) == {HOLDS})
+    assert (got == FAILS) == (FAILS in some)
+
+
+@given(st.lists(found(), min_size=1, max_size=6))
+def test_a_mean_lies_within_and_is_no_wider_than_its_parts(some: list[Found]) -> None:
+    got = mean_of(some)
+    assert got.low is not None and got.high is not None and got.difference is not None  # noqa: PT018
+    assert got.low <= got.difference + 1e-9
+    assert got.difference <= got.high + 1e-9
+    widest = max((one.high or 0) - (one.low or 0) for one in some)
+    assert got.high - got.low <= widest + 1e-9
+    assert not mean_of([*some, Found(why="lost")]).decided
+
+
+@given(st.integers(1, 5000), st.floats(0, 1))
+def test_an_interval_of_a_share_holds_the_share(total: int, part: float) -> None:
+    count = round(part * total)
+    low, high = wilson(count, total)
+    assert -1e-9 <= low <= 100 * count / total + 1e-9
+    assert 100 * count / total - 1e-9 <= high <= 100 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("method", "layers", "expected"),
+    [
+        ("freeze:k=6,norms=true", 12, "freeze:k=6,norms=true"),
+        ("freeze:k=6,norms=true", 6, "freeze:k=3,norms=true"),
+        ("freeze:k=9,norms=true", 6, "freeze:k=4,norms=true"),
+        ("freeze:k=11,norms=true", 6, "freeze:k=5,norms=true"),
+        ("freeze:k=12,norms=true", 6, "freeze:k=6,norms=true"),
+        ("adapters:size=64", 6, "adapters:size=64"),
+    ],
+)
+def test_the_same_share_of_the_layers_is_trained(method: str, layers: int, expected: str) -> None:
+    assert scaled_method(method, layers) == expected
