@@ -49,7 +49,6 @@ def _reproduce(options: argparse.Namespace) -> Result:
 
 
 def _listed(shared: Any) -> Result:
-    from bertvision.board_text import aligned
     from bertvision.reproduce.plan import data_of
     from bertvision.reproduce.published import claims_of
     from bertvision.reproduce.recipes import all_items
@@ -65,6 +64,7 @@ def _listed(shared: Any) -> Result:
         }
         for item in all_items().values()
     ]
-    cells = [[row["name"], row["kind"], ", ".join(row["data"]) or "none", row["title"]] for row in rows]
-    text = "\n".join(line.rstrip() for line in aligned([["name", "kind", "data", "what"], *cells]))
-    return {"items": rows}, text
+    lines = [f"{'name':<24}{'kind':<13}what and from which data"]
+    for row in rows:
+        lines.append(f"{row['name']:<24}{row['kind']:<13}{row['title']} ({', '.join(row['data']) or 'no data needed'})")
+    return {"items": rows}, "\n".join(lines)
