@@ -83,9 +83,11 @@ def test_frozen_layers_are_scaled_to_the_encoder(named: Named, shop: Workshop) -
 
 
 def test_an_ablation(named: Named) -> None:
-    found = ours(named("mohebbi-figure-8"))
+    document = named("mohebbi-figure-8")
+    found = ours(document)
     assert set(found) == {"all adapters", "without the adapters of one layer", "without any adapters"}
     assert all("matthews_correlation" in row for row in found.values())
+    assert {test["metric"] for test in document["tests"]} == {"matthews_correlation"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from bertvision.reproduce.published import Check, claims, claims_of, published_o
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, together, verdict
-from bertvision.reproduce.weigh import weigh
+from bertvision.reproduce.weigh import STAR, metric_of, weigh
 from bertvision.reproduce.workshop import Workshop
 from bertvision.runtime import say, write_json
 from bertvision.scoring.regression import spearmanr
@@ -114,6 +114,8 @@ def _tested(claim: int, test: Check, entries: Mapping[str, Entry]) -> dict[str, 
     found = weigh(test, entries)
     ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")} | {"why": found.why}
     asked = {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
+    first = entries.get(test.a)
+    asked["metric"] = "each task's metric" if STAR in test.a else metric_of(test, first.task if first else None)
     return {"claim": claim, **asked, **ends, "verdict": verdict(found, test.says, test.margin)}
 
 

@@ -74,11 +74,15 @@ def _ends(one: Entry, metric: str) -> tuple[float, float]:
     return one.ends.get(metric, (math.nan, math.nan))
 
 
+def metric_of(test: Check, task: Task | None) -> str:
+    """What is really compared: of spans what the test names, else the task's own metric."""
+    return test.metric if task is None or test.of == "value" or task.kind == "span" else task.metric
+
+
 def _asked(test: Check, task: Task) -> Task:
     """The task with the metric of the test, and the questions that it is about."""
     dev = tuple(e for e in task["dev"] if test.among == "all" or bool(e.answers) == (test.among == "answerable"))
-    metric = test.metric if test.metric in ("exact", "f1") and task.kind == "span" else task.metric
-    return replace(task, metric=metric, splits={**task.splits, "dev": dev})
+    return replace(task, metric=metric_of(test, task), splits={**task.splits, "dev": dev})
 
 
 def _sides(test: Check, a: Entry, b: Entry) -> tuple[Court, Side, Side] | None:
