@@ -48,6 +48,7 @@ ABOVE = (
     "search_tuning",
     "reproduce",
     "demo",
+    "scale",
     "cli",
     "__main__",
 )

@@ -13,6 +13,7 @@ from bertvision.cli.options import (
     add_heads,
     add_set,
     add_tune,
+    at_least_one,
     expand_heads,
     numbers,
     recipe_from,
@@ -83,6 +84,9 @@ def _add_extract(commands: Any) -> None:
     parts = extract.add_mutually_exclusive_group()
     parts.add_argument("--shard", type=share, metavar="I/N", help="make every N-th shard from the I-th on, and no more")
     parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
+    parts.add_argument("--engine", choices=("ray",), help="let a Ray cluster make the shards (docs/clusters.md)")
+    extract.add_argument("--address", metavar="A", help="with --engine ray: auto or HOST:PORT; default: one of its own")
+    extract.add_argument("--actors", type=at_least_one, metavar="N", help="with --engine ray: at most so many at work")
     for add in (add_data, add_encoder, add_set):
         add(extract)
     extract.set_defaults(run=_extract)
@@ -171,8 +175,11 @@ def _costs(options: argparse.Namespace) -> Result:
 def _extract(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import load_encoder
     from bertvision.pipeline import load_recipe_task
+    from bertvision.scale.ray_extract import ray_extract
     from bertvision.steps.extract import extract, extract_share, finalize
 
+    if not options.engine and (options.address or options.actors):
+        raise BadInput("--address and --actors are for a Ray cluster; add --engine ray, or leave them out")
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     encoder = load_encoder(recipe.encoder)
@@ -181,7 +188,10 @@ def _extract(options: argparse.Namespace) -> Result:
         of = "{}/{}".format(*options.shard)
         text = f"{options.to}: share {of} is there, {made} shards; when all are: extract ... --finalize"
         return {"store": options.to, "share": of, "shards": made}, text
-    store = (finalize if options.finalize else extract)(encoder, task, options.to, recipe.extract)
+    if options.engine:
+        store = ray_extract(encoder, task, options.to, recipe.extract, options.address, options.actors)
+    else:
+        store = (finalize if options.finalize else extract)(encoder, task, options.to, recipe.extract)
     splits = {
         name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()
     }

@@ -7,7 +7,7 @@ shards, with nobody to direct them; whoever finalises checks that all are there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,23 +29,35 @@ from bertvision.tasks.base import Task, save_task
 STARTED = "started.json"
 """Fingerprint of a store that is being written."""
 
+Making = Callable[[Work, Site], Sequence[Entry]]
+"""Makes all shards of a work at a site, and tells what they are."""
+
 
 def extract(
     encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
 ) -> Store:
     """States of every window of every split, under ``to``: a folder or a URL."""
-    config, site = updated(config or ExtractConfig(), **settings), Site(to)
+    return extract_by(_make_here, encoder, task, to, updated(config or ExtractConfig(), **settings))
+
+
+def extract_by(make: Making, encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig) -> Store:
+    """The same with the shards made by whatever ``make`` sets to work; the rest is done here."""
+    site = Site(to)
     fingerprint = store_fingerprint(encoder, task, config)
     if _finished(site, fingerprint):
         return Store(to)
     work = Work(encoder, task, config, fingerprint)
     _check_claim(site, fingerprint)
-    announce(work, site)
+    announce(work, site, here=make is _make_here)
     with writing(site.folder):
         _clear_parts(site.folder)  # of whoever was killed here
         _start(site, work)
-        _finish(site, work, make_shards(work, range(len(work.jobs)), site))
+        _finish(site, work, make(work, site))
     return Store(to)
+
+
+def _make_here(work: Work, site: Site) -> list[Entry]:
+    return make_shards(work, range(len(work.jobs)), site)
 
 
 def extract_share(

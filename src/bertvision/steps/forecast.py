@@ -85,13 +85,16 @@ def free_bytes(place: Path) -> int:
     return shutil.disk_usage(place).free
 
 
-def announce(work: Work, site: Site) -> None:
-    """Say what an extraction will cost; refuse what does not fit, before anything is written."""
+def announce(work: Work, site: Site, here: bool = True) -> None:
+    """Say what an extraction will cost; refuse what does not fit, before anything is written.
+
+    Minutes and memory are told only of what runs ``here``: nothing is known of other machines.
+    """
     needed = store_bytes(work)
     _check_room(work, site, needed)
     batches = sum(len(job.batches) for job in work.jobs)
     time = ""
-    if batches >= ENOUGH:
+    if here and batches >= ENOUGH:
         speed, shard = measure(work), min(needed, work.config.shard_mb * 1_000_000)
         minutes = sum(encoder_tokens(work).values()) / speed.tokens_per_second / 60
         memory = speed.memory + 2 * shard

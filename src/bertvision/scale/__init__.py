@@ -1,0 +1,1 @@
+"""Steps on more than one machine."""
