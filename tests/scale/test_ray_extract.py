@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import threading
 import time
-import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ pytestmark = [
 ]
 
 LABELS = ("even", "odd")
-SIZES = {"train": 1200, "inner": 150, "dev": 150}
+SIZES = {"train": 600, "inner": 80, "dev": 80}
 START = 150.0
 """Seconds that actors may take to begin, on a busy machine."""
 
@@ -97,14 +98,37 @@ def actors_under(process: int) -> list[int]:
     """Ray Data's actors among the children of a raylet."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, rest = re.fullmatch(r"\d+ \((.*)\) . (.*)", path.read_text().strip(), re.S).groups()  # type: ignore[union-attr]
-            words = path.with_name("cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(rest.split()[0]) == process and b"MapWorker" in words + name.encode():
-            found.append(int(path.parent.name))
+        with suppress(OSError):  # it ended meanwhile
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            if parent == process and b"MapWorker" in path.with_name("cmdline").read_bytes():
+                found.append(int(path.parent.name))
     return found
+
+
+class Loss:
+    """A machine of a cluster on loopback, lost once it works: its actors fall silent, and nobody looks after them."""
+
+    def __init__(self, cluster: Any, machine: Any, store: Path) -> None:
+        self.cluster, self.machine, self.store = cluster, machine, store
+        self.made: int | None = None  # shards there were then
+        self.thread = threading.Thread(target=self._lose)
+        self.thread.start()
+
+    def _lose(self) -> None:
+        raylet, deadline = self.machine.all_processes["raylet"][0].process.pid, time.monotonic() + START
+        while time.monotonic() < deadline:
+            made = len(list(self.store.glob("*/shard-*.json")))
+            actors = actors_under(raylet) if made >= 2 else []
+            if actors:
+                self.made = made
+                for actor in actors:
+                    os.kill(actor, signal.SIGSTOP)
+                self.cluster.remove_node(self.machine, allow_graceful=False)
+                for actor in actors:
+                    with suppress(ProcessLookupError):
+                        os.kill(actor, signal.SIGKILL)
+                return
+            time.sleep(0.01)
 
 
 def test_a_machine_lost_costs_what_it_had_in_hand(
@@ -112,36 +136,21 @@ def test_a_machine_lost_costs_what_it_had_in_hand(
 ) -> None:
     from ray.cluster_utils import Cluster
 
-    config, target = settings(dtype="f32"), tmp_path / "store"
+    config = settings(dtype="f32")
     alone = extract(encoder, task, tmp_path / "alone", config)
     total = len(list(alone.folder.glob("*/*.safetensors")))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
-        lost = cluster.add_node(num_cpus=1)
-        made_before: list[int] = []
-
-        def kill() -> None:
-            """As soon as both machines are at work."""
-            raylet, deadline = lost.all_processes["raylet"][0].process.pid, time.monotonic() + START
-            while time.monotonic() < deadline:
-                made = len(list(target.glob("*/shard-*.json")))
-                if made >= 4 and actors_under(raylet):
-                    made_before.append(made)
-                    cluster.remove_node(lost, allow_graceful=False)
-                    return
-                time.sleep(0.01)
-
+        loss = Loss(cluster, cluster.add_node(num_cpus=1), tmp_path / "store")
         ray.data.DataContext.get_current().wait_for_min_actors_s = int(START)  # nobody is done before all begin
-        killer = threading.Thread(target=kill)
-        killer.start()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            store = ray_extract(encoder, task, target, config, address=cluster.address)
-        killer.join()
+        store = ray_extract(encoder, task, tmp_path / "store", config, address=cluster.address)
+        loss.thread.join()
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert made_before and made_before[0] < total // 2, "nobody was killed in time"
+    assert loss.made is not None, "nobody was lost in time"
+    assert loss.made < total // 2
     again = re.findall(rf"extract: (\d+) of {total} shards once more", capsys.readouterr().err)
-    assert len(again) == 1 and 1 <= int(again[0]) <= total // 8  # one group
+    assert len(again) == 1
+    assert 1 <= int(again[0]) <= total // 8, "one group, and no more"
     assert contents(store.folder) == contents(alone.folder)

@@ -153,13 +153,14 @@ class Driver:
         with data.DataContext.current(context):
             items = data.from_items([{"number": n} for n in numbers], override_num_blocks=crew.groups(len(numbers)))
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", ".*ray_remote_args")  # the only way to say max_restarts
+                warnings.filterwarnings("ignore", ".*ray_remote_args")  # there is no other way to say these two
                 return items.map_batches(
                     Hand,
                     batch_size=None,
                     compute=data.ActorPoolStrategy(size=crew.actors, max_tasks_in_flight_per_actor=1),
                     fn_constructor_args=(self.parts, self.place, crew.threads),
                     max_restarts=0,
+                    max_task_retries=-1,  # an actor that does not answer is asked until it is known to be dead
                     **_takes(crew),
                 )
 
