@@ -43,6 +43,11 @@ def test_a_cluster_without_room(nodes: list[dict[str, float]]) -> None:
         make_crew(nodes, 4, "auto", 100)
 
 
+def test_what_is_said_of_a_crew() -> None:
+    assert str(Crew(1, 1, 0, 2)) == "1 actor, 2 threads each"
+    assert str(Crew(3, 1, 1, 2)) == "3 actors, a GPU each"
+
+
 def test_no_gpu_where_one_is_asked_for() -> None:
     with pytest.raises(BadInput, match="no machine of the Ray cluster has a GPU"):
         make_crew(machines(8), 4, "cuda", 100)

@@ -97,7 +97,7 @@ print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
 
 
 def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"is not whole at .* here; give --to a folder that all machines share"):
+    with pytest.raises(BadInput, match=r"is not whole at .* here; give --to a folder all machines share"):
         _seen(Site(tmp_path), "train/shard-00000.safetensors")
 
 

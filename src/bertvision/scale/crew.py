@@ -24,8 +24,7 @@ class Crew:
     threads: int  # that each computes with
 
     def __str__(self) -> str:
-        count = f"{self.actors} actor{'s' if self.actors > 1 else ''}"
-        return f"{count} with a GPU each" if self.gpus else f"{count} of {self.threads} threads each"
+        return f"{_count(self.actors, 'actor')}, {'a GPU' if self.gpus else _count(self.threads, 'thread')} each"
 
     def groups(self, shards: int) -> int:
         """Into how many pieces of work shards are divided."""
@@ -59,3 +58,7 @@ def _on_cpus(cpus: Sequence[int], threads: int) -> Crew:
     free = sum(cpus) - 1
     each = threads if fitting * threads <= free else max(1, threads - 1)
     return Crew(min(fitting, free // each), each, 0, threads)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

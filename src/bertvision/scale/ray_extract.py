@@ -51,7 +51,7 @@ def ray_extract(
     actors: int | None = None,
     **settings: Any,
 ) -> Store:
-    """What :func:`~bertvision.steps.extract.extract` makes, made by a Ray cluster, or by a Ray of this machine's own."""
+    """What :func:`~bertvision.steps.extract.extract` makes, made by a Ray cluster, or a Ray of this machine's own."""
     _import_ray(address)
     config = updated(config or ExtractConfig(), **settings)
     make = partial(_make, config=config, address=address, actors=actors)
@@ -107,6 +107,7 @@ class Driver:
     def __init__(self, ray: Any, work: Work, site: Site, config: ExtractConfig, most: int | None) -> None:
         self.ray, self.work, self.site, self.device, self.most = ray, work, site, config.device, most
         self.place = site.name if is_url(site.name) else str(site.folder.absolute())
+        config = updated(config, device=config.device.partition(":")[0])  # an actor sees one GPU, its own
         self.parts = [ray.put((packed(work.encoder), work.task, config, work.fingerprint))]
         self.reason = "a machine was lost"
 
@@ -147,13 +148,13 @@ class Driver:
     def _dataset(self, numbers: list[int], crew: Crew) -> Any:
         """Numbers in groups; an actor has one group in hand, and whoever is done takes the next."""
         data = self.ray.data
-        context = data.DataContext.get_current().copy()
-        context.enable_progress_bars = context.print_on_execution_start = False
-        context.max_errored_blocks = crew.actors - 1
-        with data.DataContext.current(context):
-            items = data.from_items([{"number": n} for n in numbers], override_num_blocks=crew.groups(len(numbers)))
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", ".*ray_remote_args")  # there is no other way to say these two
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's own settings, and that there is one way only to say max_restarts
+            context = data.DataContext.get_current().copy()
+            context.enable_progress_bars = context.print_on_execution_start = False
+            context.max_errored_blocks = crew.actors - 1
+            with data.DataContext.current(context):
+                items = data.from_items([{"number": n} for n in numbers], override_num_blocks=crew.groups(len(numbers)))
                 return items.map_batches(
                     Hand,
                     batch_size=None,
@@ -178,7 +179,7 @@ def _seen(site: Site, name: str) -> Entry:
     entry = site.entry(name)
     if entry is None:
         raise BadInput(
-            f"{name} was made, but is not whole at {site.name} here; give --to a folder that all machines share, or a URL"
+            f"{name} was made, but is not whole at {site.name} here; give --to a folder all machines share, or a URL"
         )
     return entry
 
