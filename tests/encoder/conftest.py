@@ -20,6 +20,14 @@ PADDED = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Families whose padding token is number 1."""
 
 
+@pytest.fixture(autouse=True)
+def _peft_where_lora_is_asked_for(request: pytest.FixtureRequest) -> None:
+    """A test whose ``method`` is LoRA is skipped where the library is not installed."""
+    asked = getattr(request.node, "callspec", None)
+    if asked is not None and str(asked.params.get("method", "")).startswith("lora"):
+        pytest.importorskip("peft", reason="LoRA needs the extra peft")
+
+
 def save_family(model_type: str, folder: Path, tokenizer: Any) -> Any:
     """A tiny random model of a family, saved with the tiny tokenizer beside it."""
     config = transformers.AutoConfig.for_model(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,20 +9,9 @@ import torch
 import transformers
 
 from bertvision.encoder.adapters import Bottleneck
-from bertvision.encoder.load import Encoder
 from bertvision.encoder.methods import prepare
 from bertvision.heads.base import build_head
 from bertvision.records import Shape
-
-States = Callable[[Encoder], torch.Tensor]
-Families = dict[str, tuple[Path, Any]]
-
-SETTINGS: dict[str, Any] = {"epochs": 0.4, "lr": 1e-2, "batch": 5}
-
-
-def skip_without_peft(method: str) -> None:
-    if method.startswith("lora"):
-        pytest.importorskip("peft", reason="LoRA needs the extra peft")
 
 
 def base_model() -> Any:
@@ -60,7 +47,6 @@ def head_count(spec: str, kind: Any) -> int:
     ],
 )
 def test_counts_on_bert_base_are_the_papers(method: str, head: tuple[str, str] | None, count: int) -> None:
-    skip_without_peft(method)
     assert trained(base_model(), method) + (head_count(*head) if head else 0) == count
 
 

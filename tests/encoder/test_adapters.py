@@ -33,17 +33,11 @@ def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in encoder.model.state_dict().items()}
 
 
-def skip_without_peft(method: str) -> None:
-    if method.startswith("lora"):
-        pytest.importorskip("peft", reason="LoRA needs the extra peft")
-
-
 @pytest.mark.parametrize("method", SMALL)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_tuned_saved_small_and_put_back_onto_a_fresh_base(
     family: str, method: str, families: Families, label_task: Task, states: States, tmp_path: Path
 ) -> None:
-    skip_without_peft(method)
     base = load_encoder(str(families[family][0]))
     before = weights(base)
     if (refused := _refusal(family, method)) is not None:

@@ -23,14 +23,8 @@ from bertvision.steps.tune import tune
 from bertvision.tasks.base import Task
 
 States = Callable[[Encoder], torch.Tensor]
-Families = dict[str, tuple[Path, Any]]
 
 SETTINGS: dict[str, Any] = {"epochs": 0.4, "lr": 1e-2, "batch": 5}
-
-
-def skip_without_peft(method: str) -> None:
-    if method.startswith("lora"):
-        pytest.importorskip("peft", reason="LoRA needs the extra peft")
 
 
 def test_another_base_is_refused(
@@ -131,7 +125,6 @@ def test_a_model_with_adapters_is_small_and_asked_like_any_other(
 def test_a_cut_adapted_encoder_is_saved_small_too(
     tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path, method: str
 ) -> None:
-    skip_without_peft(method)
     whole = tune(tiny_encoder, label_task, method=method, **SETTINGS)
     short = cut_encoder(whole, 1)
     short.save_pretrained(tmp_path)
