@@ -18,7 +18,7 @@ from bertvision.config import ExtractConfig
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.scale.parcel import packed, unpacked
-from bertvision.scale.ray_extract import Driver, _seen
+from bertvision.scale.ray_extract import Driver, _connected, _seen
 from bertvision.steps.manifest import store_fingerprint
 from bertvision.store.site import Site
 from bertvision.tasks.base import Task
@@ -99,6 +99,14 @@ print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
 def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"is not whole at .* here; give --to a folder all machines share"):
         _seen(Site(tmp_path), "train/shard-00000.safetensors")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_an_address_where_nobody_is(address: str) -> None:
+    ray = SimpleNamespace(is_initialized=lambda: False)
+    line = rf"^no Ray at {address}: .*; start one with: ray start --head"
+    with pytest.raises(BadInput, match=line), _connected(ray, address):
+        pytest.fail("somebody answered")
 
 
 def words(*more: str) -> list[str]:

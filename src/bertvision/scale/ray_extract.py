@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -221,8 +222,9 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     own = {"num_cpus": max(2, os.cpu_count() or 1), "include_dashboard": False}
     try:
+        _knock(address or "")
         ray.init(address=address or "local", **quiet, **({} if address else own))
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         where = f"at {address}" if address else "on this machine"
         raise BadInput(
             f"no Ray {where}: {shorten(str(error), 160)}; start one with: ray start --head, or leave --address out"
@@ -231,3 +233,10 @@ def _connected(ray: Any, address: str | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Where nobody listens Ray would try for minutes before it says so."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
