@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.analyse.cost import efficiency
+from bertvision.board_text import aligned
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.runtime import folder_bytes
@@ -77,12 +78,7 @@ def cost_lines(document: dict[str, Any]) -> str:
         document["metric"],
         "effic.",
     )
-    lines = [head, *(_cells(row) for row in document["rows"])]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(widths[0]) if i == 0 else cell.rjust(widths[i]) for i, cell in enumerate(line))
-        for line in lines
-    )
+    return "\n".join(aligned([head, *(_cells(row) for row in document["rows"])]))
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.analyse.finding import Cell, Finding, bars, share
+from bertvision.analyse.finding import Cell, Finding, bars, number_of, share
 from bertvision.analyse.said import Said
 from bertvision.records import Example
 from bertvision.tasks.base import stable_hash
@@ -41,7 +41,7 @@ def agreement(examples: Sequence[Example], pairs: Iterable[tuple[Said, Said]]) -
     shown = tuple(case for a, b in pairs for case in _cases(examples, a, b))
     names = [f"{_short(a.name)} / {_short(b.name)}" for a, b in pairs]
     kinds = {"only the first right": "only_a", "only the second right": "only_b", "neither": "neither"}
-    series = {title: [_number(row[key]) for row in rows] for title, key in kinds.items()}
+    series = {title: [number_of(row[key]) for row in rows] for title, key in kinds.items()}
     picture = bars(names, series, "examples, %")
     return Finding("agreement", "Agreement and disagreement", ABOUT, COLUMNS, rows, (picture,), shown)
 
@@ -88,7 +88,3 @@ def _case(sort: str, example: Example, a: Said, b: Said, place: int) -> dict[str
 
 def _short(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
-
-
-def _number(cell: Cell) -> float | None:
-    return cell if isinstance(cell, float) else None

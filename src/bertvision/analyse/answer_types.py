@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bertvision.analyse.finding import Cell, Finding, bars, share
+from bertvision.analyse.finding import Cell, Finding, bars, number_of, share
 from bertvision.analyse.said import Said
 from bertvision.records import Example
 
@@ -34,8 +34,8 @@ def answer_types(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
     picture = bars(
         names,
         {
-            "has an answer": [_number(row["has_answer_right"]) for row in rows],
-            "has none": [_number(row["no_answer_right"]) for row in rows],
+            "has an answer": [number_of(row["has_answer_right"]) for row in rows],
+            "has none": [number_of(row["no_answer_right"]) for row in rows],
         },
         "right, %",
     )
@@ -55,7 +55,3 @@ def _row(one: Said, gold: np.ndarray) -> dict[str, Cell]:
         "has_answer_missed": int(missed.sum()),
         "missed_by_silence": share(int((missed & silent).sum()), int(missed.sum())),
     }
-
-
-def _number(cell: Cell) -> float | None:
-    return cell if isinstance(cell, float) else None
