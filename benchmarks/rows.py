@@ -23,8 +23,17 @@ class Rows:
             return list(csv.DictReader(file))
 
     def has(self, **settings: object) -> bool:
-        wanted = {key: str(value) for key, value in settings.items()}
-        return any(all(row[key] == value for key, value in wanted.items()) for row in self.read())
+        return any(_agrees(row, settings) for row in self.read())
+
+    def drop(self, **settings: object) -> None:
+        """Leave out the rows with these values: they are measured anew."""
+        before = self.read()
+        kept = [row for row in before if not _agrees(row, settings)]
+        if len(kept) < len(before):
+            with self.path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, list(before[0]))
+                writer.writeheader()
+                writer.writerows(kept)
 
     def add(self, row: Mapping[str, object]) -> None:
         """Append a row; the machine's kind is part of it."""
@@ -36,3 +45,7 @@ class Rows:
             if new:
                 writer.writeheader()
             writer.writerow(full)
+
+
+def _agrees(row: Mapping[str, str], settings: Mapping[str, object]) -> bool:
+    return all(row[key] == str(value) for key, value in settings.items())

@@ -79,7 +79,7 @@ class Body(nn.Module):
         return None
 
     def after_rows(self, scores: Tensor) -> Tensor:
-        """What follows :meth:`first_rows`: (..., layers, rows) -> (..., outputs)."""
+        """What follows :meth:`first_rows`: (rows, ..., layers) -> (..., outputs)."""
         return scores
 
     def settle(self, rate: float) -> None:

@@ -28,14 +28,14 @@ class LearnedPool(Body):
         self.dense = glorot(nn.Linear(shape.width, shape.outputs))
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.after_rows(states @ self.dense.weight.T)  # (..., layers, outputs) -> (..., outputs)
+        return self.after_rows(rows_first(states @ self.dense.weight.T))  # (..., outputs)
 
     def first_rows(self) -> Tensor:
         return self.dense.weight
 
     def after_rows(self, scores: Tensor) -> Tensor:
         mix = self.gamma * self.weights.softmax(0)  # (layers,)
-        return torch.einsum("l,...lo->...o", mix, scores) + self.dense.bias
+        return (scores @ mix).movedim(0, -1) + self.dense.bias  # (..., outputs)
 
     def layer_weights(self) -> Tensor:
         return self.weights.detach().softmax(0)
@@ -52,13 +52,18 @@ class MeanPool(Body):
         self.dense = glorot(nn.Linear(shape.width, shape.outputs))
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.after_rows(states @ self.dense.weight.T)  # (..., layers, outputs) -> (..., outputs)
+        return self.after_rows(rows_first(states @ self.dense.weight.T))  # (..., outputs)
 
     def first_rows(self) -> Tensor:
         return self.dense.weight
 
     def after_rows(self, scores: Tensor) -> Tensor:
-        return scores.mean(-2) + self.dense.bias
+        return scores.mean(-1).movedim(0, -1) + self.dense.bias  # (..., outputs)
+
+
+def rows_first(scores: Tensor) -> Tensor:
+    """(..., layers, rows) -> (rows, ..., layers), as pools want it: what they sum over lies side by side."""
+    return scores.movedim(-1, 0).contiguous()
 
 
 class LayerPool(nn.Module):

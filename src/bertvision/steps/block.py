@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bertvision.heads.pool import rows_first
 from bertvision.records import LayerBatch
 from bertvision.runtime import Timer
 from bertvision.steps.runner import Runner
@@ -54,9 +55,9 @@ def _outputs(runners: Sequence[Runner], batch: LayerBatch) -> list[Tensor]:
     matrices = [_matrix(runner) for runner in runners]
     sizes = [len(matrix) for matrix in matrices]
     zeros = seen.new_zeros(ROWS - sum(sizes), seen.shape[-1])
-    scores = seen @ torch.cat([*matrices, zeros]).T  # (..., layers, ROWS)
-    parts = scores.split([*sizes, len(zeros)], dim=-1)
-    return [runner.head.body.after_rows(part.contiguous()) for runner, part in zip(runners, parts, strict=False)]
+    scores = rows_first(seen @ torch.cat([*matrices, zeros]).T)  # (ROWS, ..., layers)
+    parts = scores.split([*sizes, len(zeros)])
+    return [runner.head.body.after_rows(part) for runner, part in zip(runners, parts, strict=False)]
 
 
 def blocks_of(runners: Sequence[Runner]) -> list[Block | Runner]:

@@ -1,0 +1,128 @@
+"""What a smaller store costs: the same heads on states stored in every way, against f32.
+
+python benchmarks/store_choices.py RUN [RUN ...] --scratch FOLDER [--limit 2000] [--seeds 0 1 2]
+
+Each RUN is a folder made by ``bertvision run``; its encoder and data are taken, nothing in it is changed. Stores
+are made in FOLDER one after the other and removed. Writes results/store_choices.csv, a row per run, choice and
+head: bytes a token, the share of dev questions that a head fitted on f32 answers the same on these states (and at
+the same threshold), and the score of the head fitted anew, minus f32's, with its paired interval. Rows that are
+there are kept; interrupted, the same command goes on with the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+
+import bertvision as bv
+from bertvision.config import ExtractConfig, FitConfig, read_recipe
+from bertvision.heads.base import canonical_spec
+from bertvision.pipeline import load_recipe_task
+from bertvision.steps.fitted import FittedHead
+from bertvision.steps.judge import judge_predictions
+from rows import Rows
+
+REFERENCE = ExtractConfig(dtype="f32")
+CHOICES = {
+    "f32": REFERENCE,
+    "f16": ExtractConfig(),
+    "int8": ExtractConfig(dtype="int8"),
+    "f16, last 4 states": ExtractConfig(layers="last4"),
+    "f16, every 2nd state": ExtractConfig(layers="every2"),
+}
+SPAN_CHOICES = {"f16, context and CLS": ExtractConfig(tokens="context")}
+LABEL_CHOICES = {"f16, CLS": ExtractConfig(tokens="cls"), "f16, mean": ExtractConfig(tokens="mean")}
+WHOLE = ("f16", "int8")  # all tokens and layers: what a head fitted on f32 can read
+HEADS = ("learned-pool", "probe", "compress:size=64")
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Heads fitted on one store, and what they say about dev, by the name they have in HEADS."""
+
+    heads: dict[str, list[FittedHead]]
+    predictions: dict[str, list[bv.Predictions]]
+
+
+def main() -> None:
+    options = _options()
+    rows = Rows(options.to)
+    for folder in options.runs:
+        if not rows.has(run=folder.name):
+            for row in _compared(folder, options):  # all or none: every row is against this run's f32
+                rows.add({"run": folder.name, **row})
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--limit", type=int, default=2000)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--to", type=Path, default=Path("results/store_choices.csv"))
+    return parser.parse_args()
+
+
+def _compared(folder: Path, options: argparse.Namespace) -> list[dict[str, object]]:
+    recipe = read_recipe(folder / "recipe.toml")
+    task = load_recipe_task(replace(recipe, data=replace(recipe.data, limit=options.limit)))
+    encoder = bv.load_encoder(str(folder / "encoder"))
+    reference: Fitted | None = None
+    found: list[dict[str, object]] = []
+    for name, config in {**CHOICES, **(SPAN_CHOICES if task.kind == "span" else LABEL_CHOICES)}.items():
+        place = options.scratch / "store"
+        shutil.rmtree(place, ignore_errors=True)
+        store = bv.extract(encoder, task, place, config)
+        fitted = _fit(store, config, options.seeds, recipe.fit)
+        reference = reference or fitted
+        size = round(_bytes_a_token(store), 1)
+        for spec in HEADS:
+            same = _same_answers(reference, store, spec, task) if name in WHOLE else None
+            row = {"choice": name, "bytes_a_token": size, "head": spec, "same_percent": same}
+            found.append({**row, **_scored(fitted, reference, spec, task)})
+        shutil.rmtree(place)
+    return found
+
+
+def _fit(store: bv.Store, config: ExtractConfig, seeds: Sequence[int], fit: FitConfig) -> Fitted:
+    # What is stored as one mean a text is read as such; all else by the heads' default.
+    read = "read=mean" if config.tokens == "mean" else ""
+    names = {canonical_spec(f"{spec}{',' if ':' in spec else ':'}{read}" if read else spec): spec for spec in HEADS}
+    heads: dict[str, list[FittedHead]] = {spec: [] for spec in HEADS}
+    for head in bv.fit(list(names), store, list(seeds), fit):
+        heads[names[head.spec]].append(head)
+    return Fitted(heads, {spec: bv.predict(found, store["dev"]) for spec, found in heads.items()})
+
+
+def _bytes_a_token(store: bv.Store) -> float:
+    splits = store.manifest["splits"].values()
+    return sum(int(split["bytes"]) for split in splits) / sum(int(split["tokens"]) for split in splits)
+
+
+def _same_answers(reference: Fitted, store: bv.Store, spec: str, task: bv.Task) -> float:
+    """The share of dev answers, in percent, that heads fitted on f32 give again on these states."""
+    shares = []
+    now_said = bv.predict(reference.heads[spec], store["dev"])
+    for before, now in zip(reference.predictions[spec], now_said, strict=True):
+        old, new = (judge_predictions(task, one).verdict.answers for one in (before, now))
+        shares.append(100 * mean(old[key] == new[key] for key in old))
+    return round(mean(shares), 2)
+
+
+def _scored(fitted: Fitted, reference: Fitted, spec: str, task: bv.Task) -> dict[str, object]:
+    """The mean score over seeds on dev, and its difference from f32's with the paired 95 % interval."""
+    now, before = fitted.predictions[spec], reference.predictions[spec]
+    score = mean(judge_predictions(task, one).verdict.scores[task.metric] for one in now)
+    row: dict[str, object] = {"metric": task.metric, "seeds": len(now), "score": round(score, 3)}
+    if fitted is reference:
+        return {**row, "minus_f32": 0.0, "low": None, "high": None}
+    found = bv.compare([replace(one, name="now") for one in now], before, task)
+    return {**row, "minus_f32": round(found.difference, 3), "low": found.low, "high": found.high}
+
+
+if __name__ == "__main__":
+    main()
