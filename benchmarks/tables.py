@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +33,11 @@ def main() -> None:
     fill(Path("docs/heads.md"), {"ranking": ranking_table, "heads_labels": labels_table})
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
     fill(Path("docs/adapters.md"), {"adapters": adapters_table})
+    fill(
+        Path("docs/stores.md"), {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table}
+    )
+    fill(Path("docs/tuning.md"), {"tune_cost": tune_cost_table, "from_store": from_store_table, "costs": costs_table})
+    fill(Path("docs/heads.md"), {"heads_cost": heads_cost_table})
 
 
 def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
@@ -111,24 +117,37 @@ AT = {"f1": "threshold of inner", "oracle_best_f1": "best threshold on dev"}
 
 def ranking_table() -> str:
     """The published F1 of each head after 0.3 and 1 epochs beside ours, each with its rank; then rank correlations."""
-    with Path("benchmarks/published_span_heads.csv").open(newline="", encoding="utf-8") as file:
-        published = list(csv.DictReader(file))
+    published = _published_heads()
     columns = {
-        "paper, 0.3 epochs": [_optional(row["f1_03"]) for row in published],
-        "paper, 1 epoch": [_optional(row["f1_1"]) for row in published],
+        "paper, 0.3 epochs": [scores.get("3/10e") for _, _, scores in published],
+        "paper, 1 epoch": [scores.get("1e") for _, _, scores in published],
     }
     for amount, at in itertools.product(AMOUNTS, AT):
         ours = _means(read(f"heads_squad_{amount}"), at)
         if ours:
-            columns[f"{AMOUNTS[amount]}, {AT[at]}"] = [ours.get(row["spec"]) for row in published]
+            columns[f"{AMOUNTS[amount]}, {AT[at]}"] = [ours.get(spec) for _, spec, _ in published]
     ranked = [[_with_rank(value, column) for value in column] for column in columns.values()]
-    lines = [[f"`{row['spec']}`", row["model"], *cells] for row, *cells in zip(published, *ranked, strict=True)]
+    lines = [[f"`{spec}`", model, *cells] for (model, spec, _), *cells in zip(published, *ranked, strict=True)]
     found = [
         f"{one} and {other}: {_rank_correlation(columns[one], columns[other])}"
         for one, other in itertools.combinations(columns, 2)
     ]
     table = markdown(["head", "in the paper", *columns], lines)
     return f"{table}\n\nRank correlation (Spearman):\n\n" + "\n".join(f"- {line}" for line in found)
+
+
+def _published_heads() -> list[tuple[str, str, dict[str, float]]]:
+    """The paper's name of each span head, our spec for it, and its F1 by how long the encoder was tuned."""
+    recipe = tomllib.loads(Path("recipes/reproduce/bv-all-heads.toml").read_text(encoding="utf-8"))
+    with Path("recipes/published.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["item"] == "bv-all-heads" and row["metric"] == "f1"]
+    values = {row["row"]: float(row["value"]) for row in rows}
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in recipe["rows"]:
+        if "who" in row and row["row"] in values:
+            model, _, tuned = row["row"].rpartition(", ")
+            found[model, row["who"]][tuned] = values[row["row"]]
+    return [(model, spec, scores) for (model, spec), scores in found.items()]
 
 
 def labels_table() -> str:
@@ -150,10 +169,6 @@ def _means(rows: Sequence[Row], key: str) -> dict[str, float]:
         if row["kind"] in ("head", "encoder"):
             found[row["name"]].append(float(row[key]))
     return {name: mean(values) for name, values in found.items()}
-
-
-def _optional(text: str) -> float | None:
-    return float(text) if text else None
 
 
 def _with_rank(value: float | None, column: Sequence[float | None]) -> str:
@@ -181,6 +196,74 @@ def adapters_table() -> str:
             lines.append([task, f"`{method}`", epochs, trained[method, epochs], mine[0]["metric"], *scores])
     head = ["task", "method", "epochs", "trained", "metric", "alone", "with the best head", "with the best ensemble"]
     return markdown(head, lines) if lines else ""
+
+
+def heads_cost_table() -> str:
+    return markdown(["what", "time of it by that of", "ratio"], _cells("heads_cost", "what", "against", "ratio"))
+
+
+def tune_cost_table() -> str:
+    head = ["encoder", "method", "trained", "time of a full step"]
+    lines = [
+        [row["encoder"], f"`{row['method']}`", f"{int(row['trained']):,}", row["ratio"]] for row in read("tune_cost")
+    ]
+    return markdown(head, lines)
+
+
+def from_store_table() -> str:
+    """A line a way, over seeds."""
+    rows = [row for row in read("from_store") if row["seed"]]
+    lines = []
+    for way in dict.fromkeys(row["way"] for row in rows):
+        mine = [row for row in rows if row["way"] == way]
+        scores = [_mean_and_range([float(row[split]) for row in mine]) for split in ("inner", "dev")]
+        lines.append([way, mine[0]["epochs"], _mean_and_range([float(row["seconds"]) for row in mine]), *scores])
+    return markdown(["way", "epochs", "seconds", "inner", "dev"], lines)
+
+
+def costs_table() -> str:
+    head = ["run", "method", "trained", "s per 1,000", "peak MB", "saved MB", "use, s per 1,000", "score", "efficiency"]
+    lines = []
+    for row in read("costs"):
+        sizes = [f"{float(row[key]) / 1e6:,.1f}" for key in ("peak_bytes", "saved_bytes")]
+        rates = [f"{float(row[key]):.1f}" for key in ("inference_per_1000", "score", "efficiency")]
+        what = [row["encoder"], f"`{row['method']}`", f"{int(row['trained']):,}"]
+        lines.append([*what, f"{float(row['seconds_per_1000']):.1f}", *sizes, *rates])
+    return markdown(head, lines)
+
+
+def choices_table() -> str:
+    """A line a run and choice, a column a head: what the refitted head gains or loses, and what stays the same."""
+    rows = read("store_choices")
+    heads = list(dict.fromkeys(row["head"] for row in rows))
+    lines = []
+    for run, choice in dict.fromkeys((row["run"], row["choice"]) for row in rows):
+        mine = {row["head"]: row for row in rows if (row["run"], row["choice"]) == (run, choice)}
+        size = f"{float(next(iter(mine.values()))['bytes_a_token']):,.0f}"
+        lines.append([run, choice, size, *(_choice_cell(mine[head]) for head in heads)])
+    return markdown(["run", "store", "bytes a token", *(f"`{head}`" for head in heads)], lines)
+
+
+def _choice_cell(row: Row) -> str:
+    """The score, or its difference from f32's with the interval, and how many answers stay the same."""
+    if not row["low"]:
+        return f"{float(row['score']):.1f}"
+    same = f"; {float(row['same_percent']):.1f} % same" if row["same_percent"] else ""
+    return f"{float(row['minus_f32']):+.2f} ({float(row['low']):+.2f} to {float(row['high']):+.2f}){same}"
+
+
+def extraction_table() -> str:
+    head = ["encoder", "lengths", "tokens a second of", "by those of", "ratio"]
+    return markdown(head, _cells("extraction", "encoder", "lengths", "what", "against", "ratio"))
+
+
+def memory_table() -> str:
+    head = ["texts", "store, MB", "limit, MB", "peak after extraction, MB", "peak after fitting, MB"]
+    return markdown(head, _cells("memory", "texts", "store_mb", "limit_mb", "extract_peak_mb", "fit_peak_mb"))
+
+
+def _cells(name: str, *keys: str) -> list[list[str]]:
+    return [[row[key] for key in keys] for row in read(name)]
 
 
 def _mean_and_range(values: Sequence[float]) -> str:

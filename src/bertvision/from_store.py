@@ -18,6 +18,7 @@ from bertvision.steps.prefix import PrefixTuning, begun_batches
 from bertvision.steps.tune_loop import resume, run_batches
 from bertvision.steps.tune_setup import finished, new_head, settled, tune_hash
 from bertvision.store.fingerprint import differences
+from bertvision.store.site import Site
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.base import Task
 
@@ -28,12 +29,12 @@ ASIDE = ("dtype", "layers", "plan")
 def tune_from_store(
     encoder: Encoder,
     task: Task,
-    place: Path,
+    place: str | Path,
     config: TuneConfig | None = None,
     saved: Path | None = None,
     **settings: Any,
 ) -> Encoder:
-    """As :func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from the store at ``place``.
+    """As :func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from the store (folder or URL) ``place``.
 
     A store that is not there yet is made, of state K alone. The outcome is an ordinary encoder.
     """
@@ -57,10 +58,10 @@ def tune_from_store(
     return finished(tuning, task, "whole run")
 
 
-def _store_of(encoder: Encoder, task: Task, k: int, place: Path) -> Store:
+def _store_of(encoder: Encoder, task: Task, k: int, place: str | Path) -> Store:
     """The store at a place, if it holds what is needed; else a new one of state ``k`` alone."""
     config = ExtractConfig(layers=str(k))
-    if not (place / MANIFEST).exists():
+    if not Site(place).has(MANIFEST):
         say(f"tune: writing state {k} of every token once ({place})")
         return extract(encoder, task, place, config)
     store = Store(place)

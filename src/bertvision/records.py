@@ -6,13 +6,15 @@ torch is named for type checking only, so that scoring a file never waits for it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 Kind = Literal["span", "classify", "multilabel", "regress"]
@@ -100,6 +102,17 @@ class LayerBatch:
     windows: Tensor  # (batch,) window number within the split
     pooled: Tensor | None = None  # (batch, width)
     logits: Tensor | None = None  # the encoder's own: (batch, tokens, 2) or (batch, outputs)
+
+    @cached_property
+    def states(self) -> Tensor:
+        """The same without padding: (real tokens, layers, width), window after window."""
+        return self.hidden[self.mask]
+
+    def to(self, device: torch.device) -> LayerBatch:
+        """What heads look at, on another device."""
+        moved = [None if one is None else one.to(device) for one in (self.hidden, self.mask, self.targets, self.pooled)]
+        hidden, mask, targets, pooled = moved
+        return replace(self, hidden=hidden, mask=mask, targets=targets, pooled=pooled)
 
 
 @dataclass(frozen=True)

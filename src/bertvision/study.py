@@ -103,7 +103,7 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
         for batch in states["dev"].batches(32):
             for head in heads:
                 timer = Timer()
-                head.head(batch.hidden, batch.mask, batch.pooled)
+                head.head.on_batch(batch)
                 seconds[f"{head.spec}@{head.seed}"] += timer.seconds
     return seconds
 

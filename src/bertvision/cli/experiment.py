@@ -139,7 +139,7 @@ def _tune(options: argparse.Namespace) -> Result:
     if options.curve:
         return _curve(encoder, task, recipe.tune, options.curve, folder)
     if options.from_store is not None:
-        place = Path(options.from_store) if options.from_store else folder / "store"
+        place = options.from_store or folder / "store"
         tuned = tune_from_store(encoder, task, place, recipe.tune, folder / SAVED)
     else:
         tuned = tune(encoder, task, recipe.tune, folder / SAVED)

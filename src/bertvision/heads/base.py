@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput, shorten
-from bertvision.records import Kind, Shape
+from bertvision.records import Kind, LayerBatch, Shape
 from bertvision.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
 
 COMMON: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
@@ -141,14 +141,33 @@ class Head(nn.Module):
         """All layers' states (batch, tokens, layers, width) to (batch, tokens, 2) or (batch, outputs)."""
         return self.on_chosen(self.choose(hidden), mask, pooled)
 
+    def on_batch(self, batch: LayerBatch) -> Tensor:
+        """The same for a batch, whose padding a pointwise body never sees."""
+        if not self.body.pointwise:
+            return cast(Tensor, self(batch.hidden, batch.mask, batch.pooled))
+        return self.placed(self.body(self.seen(batch)), batch)
+
+    def seen(self, batch: LayerBatch) -> Tensor:
+        """What a pointwise body gets of a batch: (real tokens, layers, width), or for labels (batch, layers, width)."""
+        if self.shape.kind == "span":
+            return self.choose(batch.states)
+        return self.body_input(self.choose(batch.hidden), batch.mask, batch.pooled)
+
+    def placed(self, outputs: Tensor, batch: LayerBatch) -> Tensor:
+        """A pointwise body's outputs of spans, (real tokens, 2), where they belong: (batch, tokens, 2)."""
+        if self.shape.kind != "span":
+            return outputs
+        whole = outputs.new_zeros((*batch.mask.shape, outputs.shape[-1]))
+        return whole.masked_scatter(batch.mask[..., None], outputs)
+
     def choose(self, hidden: Tensor) -> Tensor:
-        """The layers that this head sees: (batch, tokens, layers, width) -> (batch, tokens, chosen, width)."""
-        if len(self.layer_ids) == hidden.shape[2]:
+        """The layers that this head sees: (..., layers, width) -> (..., chosen, width)."""
+        if len(self.layer_ids) == hidden.shape[-2]:
             return hidden
         first, last = self.layer_ids[0], self.layer_ids[-1]
         run = last - first + 1 == len(self.layer_ids)
         # A run of layers is a view; anything else must be gathered.
-        return hidden[:, :, first : last + 1] if run else hidden[:, :, list(self.layer_ids)]
+        return hidden[..., first : last + 1, :] if run else hidden[..., list(self.layer_ids), :]
 
     def on_chosen(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
         """The same for states that hold the chosen layers only."""

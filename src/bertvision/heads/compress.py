@@ -59,7 +59,7 @@ class Compress(Body):
     def _project(self, states: Tensor) -> Tensor:
         """(..., layers, width) -> (..., layers, size)."""
         if len(self.down) == 1:
-            return states @ self.down[0] + self.bias[0]
+            return F.linear(states, self.down[0].T, self.bias[0, 0])
         return torch.einsum("...lw,lws->...ls", states, self.down) + self.bias[:, 0]
 
 

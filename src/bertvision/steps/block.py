@@ -51,13 +51,14 @@ class Block:
 
 def _outputs(runners: Sequence[Runner], batch: LayerBatch) -> list[Tensor]:
     head = runners[0].head
-    seen = head.body_input(head.choose(batch.hidden), batch.mask, batch.pooled)  # (..., layers, width)
+    seen = head.seen(batch)  # (..., layers, width)
     matrices = [_matrix(runner) for runner in runners]
     sizes = [len(matrix) for matrix in matrices]
     zeros = seen.new_zeros(ROWS - sum(sizes), seen.shape[-1])
     scores = rows_first(seen @ torch.cat([*matrices, zeros]).T)  # (ROWS, ..., layers)
     parts = scores.split([*sizes, len(zeros)])
-    return [runner.head.body.after_rows(part) for runner, part in zip(runners, parts, strict=False)]
+    found = [runner.head.body.after_rows(part) for runner, part in zip(runners, parts, strict=False)]
+    return [head.placed(outputs, batch) for outputs in found]
 
 
 def blocks_of(runners: Sequence[Runner]) -> list[Block | Runner]:

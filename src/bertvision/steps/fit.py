@@ -140,10 +140,7 @@ def _train_epoch(runners: Sequence[Runner], train: Split, config: FitConfig, epo
 
 def _moved(batch: LayerBatch, runners: Sequence[Runner]) -> LayerBatch:
     """What heads look at, brought to their device once for all of them."""
-    device = runners[0].device if runners else batch.hidden.device
-    pooled = None if batch.pooled is None else batch.pooled.to(device)
-    hidden, mask, targets = (tensor.to(device) for tensor in (batch.hidden, batch.mask, batch.targets))
-    return replace(batch, hidden=hidden, mask=mask, targets=targets, pooled=pooled)
+    return batch.to(runners[0].device) if runners else batch
 
 
 @torch.inference_mode()

@@ -25,8 +25,7 @@ def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> li
     with torch.inference_mode():
         for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
             for fitted, found in zip(heads, outputs, strict=True):
-                logits = fitted.head(batch.hidden, batch.mask, batch.pooled)
-                place_outputs(logits, batch, split.shape.kind, found)
+                place_outputs(fitted.head.on_batch(batch), batch, split.shape.kind, found)
     return [_predictions(fitted, split, found) for fitted, found in zip(heads, outputs, strict=True)]
 
 

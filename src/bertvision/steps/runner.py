@@ -56,7 +56,7 @@ class Runner:
         self.losses: list[float] = []
 
     def apply(self, batch: LayerBatch) -> Tensor:
-        return self.head.eval()(batch.hidden, batch.mask, batch.pooled)  # type: ignore[no-any-return]
+        return self.head.eval().on_batch(batch)
 
     def step(self, batch: LayerBatch) -> None:
         """One optimiser step, or a look for a solver; a loss that is no number ends this head only."""
@@ -78,7 +78,7 @@ class Runner:
         return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32) if draws else nullcontext()
 
     def _learn(self, batch: LayerBatch) -> float:
-        loss = self.loss(self.head.train()(batch.hidden, batch.mask, batch.pooled), batch)
+        loss = self.loss(self.head.train().on_batch(batch), batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.update()
@@ -97,10 +97,9 @@ class Runner:
     @torch.no_grad()
     def _observe(self, batch: LayerBatch, solver: Solver) -> float:
         """The loss is that of the weights at hand, those of the epoch before."""
-        chosen = self.head.choose(batch.hidden)
-        logits = self.head.eval().on_chosen(chosen, batch.mask, batch.pooled)
-        solver.observe(self.head.body_input(chosen, batch.mask, batch.pooled), batch.targets)
-        return float(self.loss(logits, batch))
+        seen = self.head.eval().seen(batch)
+        solver.observe(seen, batch.targets)
+        return float(self.loss(self.head.placed(self.head.body(seen), batch), batch))
 
     def solve(self, epoch: int) -> None:
         """The weights of a head that is computed, once all of the epoch was seen."""

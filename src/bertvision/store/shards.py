@@ -26,8 +26,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertvision.errors import BadInput
-from bertvision.records import ROW_KINDS, LayerBatch, Window
+from bertvision.records import ROW_KINDS, Window
 from bertvision.store.codec import decode_into
+from bertvision.store.ragged import RaggedBatch, padded
 
 Shard = Mapping[str, Tensor]
 
@@ -82,8 +83,8 @@ def read_shard(path: Path) -> Shard:
         raise BadInput(f"store shard {path} cannot be read: {error}; {way}") from error
 
 
-def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
-    """Some windows of a shard, padded to their longest, states as f32."""
+def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> RaggedBatch:
+    """Some windows of a shard, states as f32."""
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     sizes, longest = lengths[chosen], int(lengths[chosen].max())
@@ -92,33 +93,25 @@ def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> LayerBatch:
     index = torch.from_numpy(np.asarray(chosen))
     logits = shard.get("logits")
     if logits is not None:
-        logits = _padded(logits, spans, longest) if kind == "span" else logits[index].float()
+        by_token = kind == "span"
+        logits = padded(torch.cat([logits[span] for span in spans]), mask) if by_token else logits[index]
     targets = shard["targets"][index]  # (batch, 1, 2 or labels)
-    return LayerBatch(
-        hidden=_padded_states(shard, spans, longest),
+    return RaggedBatch(
+        states=_states(shard, spans, int(sizes.sum())),
         mask=mask,
         targets=targets if kind in ROW_KINDS else targets[:, 0],
         windows=shard["windows"][index],
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
-        logits=logits,
+        logits=None if logits is None else logits.float(),
     )
 
 
-def _padded_states(shard: Shard, spans: Sequence[slice], longest: int) -> Tensor:
-    """States of some windows as f32 (batch, longest, layers, width), zeros behind."""
-    padded = torch.empty((len(spans), longest, *shard["hidden"].shape[1:]), dtype=torch.float32)
-    for row, span in enumerate(spans):
+def _states(shard: Shard, spans: Sequence[slice], tokens: int) -> Tensor:
+    """States of some windows as f32 (tokens, layers, width), window after window."""
+    states = torch.empty((tokens, *shard["hidden"].shape[1:]), dtype=torch.float32)
+    at = 0
+    for span in spans:
         size = span.stop - span.start
-        decode_into(padded[row, :size], shard, span)
-        padded[row, size:].zero_()
-    return padded
-
-
-def _padded(flat: Tensor, spans: Sequence[slice], longest: int) -> Tensor:
-    """Ragged rows (tokens, ...) into (batch, longest, ...), zeros behind."""
-    padded = torch.empty((len(spans), longest, *flat.shape[1:]), dtype=torch.float32)
-    for row, span in enumerate(spans):
-        size = span.stop - span.start
-        padded[row, :size].copy_(flat[span])
-        padded[row, size:].zero_()
-    return padded
+        decode_into(states[at : at + size], shard, span)
+        at += size
+    return states

@@ -1,0 +1,60 @@
+"""What every way of tuning costs, side by side: each tuned in a process of its own, so that its peak memory shows.
+
+python benchmarks/costs.py --data DATA --out RUNS [--epochs 1]
+
+MRPC (DATA/glue/MRPC) with `minilm`. Runs that are there are not made again. Writes results/costs.csv, the rows of
+`bertvision costs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import bertvision as bv
+from bertvision.costs import cost_lines, cost_table
+from bertvision.encoder.load import RECORD
+from rows import Rows
+
+METHODS = {
+    "full": "full",
+    "freeze3": "freeze:k=3",
+    "freeze3-norms": "freeze:k=3,norms=true",
+    "freeze5": "freeze:k=5",
+    "store5": "freeze:k=5",
+    "freeze6": "freeze:k=6",
+    "adapters": "adapters:size=64",
+    "adapters-layer": "adapters:size=64,share=layer,norms=false",
+    "lora": "lora:r=8",
+    "bitfit": "bitfit",
+}
+
+
+def main() -> None:
+    options = _options()
+    data = options.data / "glue" / "MRPC"
+    for name, method in METHODS.items():
+        if not (options.out / name / "encoder" / RECORD).exists():
+            command = [sys.executable, "-m", "bertvision", "tune", "mrpc", "--data", str(data), "--method", method]
+            command += ["--epochs", str(options.epochs), "--out", str(options.out / name)]
+            command += ["--from-store", str(options.out / "state5")] if name.startswith("store") else []
+            subprocess.run(command, check=True)
+    document = cost_table([options.out / name / "encoder" for name in METHODS], bv.load_task("mrpc", data=data))
+    print(cost_lines(document))
+    rows = Rows(Path("results/costs.csv"), fresh=True)
+    for name, row in zip(METHODS, document["rows"], strict=True):
+        rows.add({**row, "encoder": name, "task": document["task"], "metric": document["metric"]})
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--epochs", type=float, default=1.0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
