@@ -34,9 +34,10 @@ def tune_from_store(
     saved: Path | None = None,
     **settings: Any,
 ) -> Encoder:
-    """As :func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from the store (folder or URL) ``place``.
+    """As :func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from the store at ``place``.
 
-    A store that is not there yet is made, of state K alone. The outcome is an ordinary encoder.
+    ``place`` is a folder or a URL. A store that is not there yet is made, of state K alone. The outcome is
+    an ordinary encoder.
     """
     config = settled(config, encoder, task, **settings)
     k = still_below(config.method) - 1

@@ -108,10 +108,15 @@ class LayerBatch:
         """The same without padding: (real tokens, layers, width), window after window."""
         return self.hidden[self.mask]
 
+    @cached_property
+    def first(self) -> Tensor:
+        """The first token's, CLS: (batch, layers, width)."""
+        return self.hidden[:, 0]
+
     def to(self, device: torch.device) -> LayerBatch:
         """What heads look at, on another device."""
-        moved = [None if one is None else one.to(device) for one in (self.hidden, self.mask, self.targets, self.pooled)]
-        hidden, mask, targets, pooled = moved
+        hidden, mask, targets = (one.to(device) for one in (self.hidden, self.mask, self.targets))
+        pooled = None if self.pooled is None else self.pooled.to(device)
         return replace(self, hidden=hidden, mask=mask, targets=targets, pooled=pooled)
 
 

@@ -151,6 +151,10 @@ class Head(nn.Module):
         """What a pointwise body gets of a batch: (real tokens, layers, width), or for labels (batch, layers, width)."""
         if self.shape.kind == "span":
             return self.choose(batch.states)
+        if self.read == "pooled":
+            return self._pooled(batch.pooled)
+        if self.read == "cls":
+            return self._beside_pooled(self.choose(batch.first), batch.pooled)
         return self.body_input(self.choose(batch.hidden), batch.mask, batch.pooled)
 
     def placed(self, outputs: Tensor, batch: LayerBatch) -> Tensor:
@@ -171,8 +175,6 @@ class Head(nn.Module):
 
     def on_chosen(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
         """The same for states that hold the chosen layers only."""
-        if self.needs_pooled and pooled is None:
-            raise BadInput(f"head {self.spec} needs the pooled CLS, which this encoder does not have")
         if self.body.pointwise:
             return cast(Tensor, self.body(self.body_input(hidden, mask, pooled)))
         outputs = cast(Tensor, self.body(hidden, mask))
@@ -184,11 +186,18 @@ class Head(nn.Module):
         if self.shape.kind == "span":
             return hidden  # (batch, tokens, layers, width)
         if self.read == "pooled":
-            return cast(Tensor, pooled)[:, None]  # (batch, 1, width)
-        one = self._one(hidden, mask)  # (batch, layers, width)
-        if self.with_pooled:
-            one = torch.cat([cast(Tensor, pooled)[:, None], one], dim=1)  # (batch, 1 + layers, width)
-        return one
+            return self._pooled(pooled)
+        return self._beside_pooled(self._one(hidden, mask), pooled)
+
+    def _beside_pooled(self, one: Tensor, pooled: Tensor | None) -> Tensor:
+        """(batch, layers, width), with the pooled CLS in front where the head wants it."""
+        return torch.cat([self._pooled(pooled), one], dim=1) if self.with_pooled else one
+
+    def _pooled(self, pooled: Tensor | None) -> Tensor:
+        """The pooled CLS as one layer: (batch, 1, width)."""
+        if pooled is None:
+            raise BadInput(f"head {self.spec} needs the pooled CLS, which this encoder does not have")
+        return pooled[:, None]
 
     def _one(self, by_token: Tensor, mask: Tensor) -> Tensor:
         """(batch, tokens, ...) -> (batch, ...): the CLS token's, or the mean over real tokens."""

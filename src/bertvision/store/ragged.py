@@ -1,7 +1,8 @@
-"""A batch whose states lie side by side as they do in a shard, without padding."""
+"""A batch of a shard whose states are decoded when a head asks for them, and no more of them than it asks for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
@@ -9,17 +10,26 @@ from torch import Tensor
 
 from bertvision.records import LayerBatch
 
+Read = Callable[[Sequence[slice]], Tensor]
+"""Runs of a shard's tokens to their states as f32 (tokens, layers, width)."""
+
 
 class RaggedBatch(LayerBatch):
-    """A :class:`LayerBatch` made of unpadded states; they are padded once a head wants whole texts.
+    """A :class:`LayerBatch` of runs of a shard's tokens, one run a window.
 
-    Texts of a batch differ in length, so a head that looks at one token at a time would spend a sixth of
-    its time on padding.
+    Heads that read CLS have one token of each window decoded; heads that look at one token at a time get
+    all of them side by side; they are padded only for heads that want whole texts. Texts of a batch differ
+    in length, so that padding would be a sixth of what is computed.
     """
+
+    _read: Read
+    _runs: Sequence[slice]
+    _device: torch.device
 
     def __init__(
         self,
-        states: Tensor,
+        read: Read,
+        runs: Sequence[slice],
         mask: Tensor,
         targets: Tensor,
         windows: Tensor,
@@ -27,19 +37,28 @@ class RaggedBatch(LayerBatch):
         logits: Tensor | None = None,
     ) -> None:
         # Set past the parent, which would want the padded states.
-        self.__dict__.update(states=states, mask=mask, targets=targets, windows=windows, pooled=pooled, logits=logits)
+        given = {"mask": mask, "targets": targets, "windows": windows, "pooled": pooled, "logits": logits}
+        self.__dict__.update(given, _read=read, _runs=runs, _device=mask.device)
 
     @cached_property
-    def hidden(self) -> Tensor:  # type: ignore[override]
+    def states(self) -> Tensor:
+        return self._read(self._runs).to(self._device)
+
+    @cached_property
+    def first(self) -> Tensor:
+        return self._read([slice(run.start, run.start + 1) for run in self._runs]).to(self._device)
+
+    @cached_property
+    def hidden(self) -> Tensor:
         """(batch, tokens, layers, width), zeros behind the last token."""
         return padded(self.states, self.mask)
 
     def to(self, device: torch.device) -> RaggedBatch:
-        if self.states.device == device:
+        if self._device == device:
             return self
         pooled = None if self.pooled is None else self.pooled.to(device)
-        states, mask, targets = (one.to(device) for one in (self.states, self.mask, self.targets))
-        return RaggedBatch(states, mask, targets, self.windows, pooled, self.logits)
+        mask, targets = self.mask.to(device), self.targets.to(device)
+        return RaggedBatch(self._read, self._runs, mask, targets, self.windows, pooled, self.logits)
 
 
 def padded(flat: Tensor, mask: Tensor) -> Tensor:

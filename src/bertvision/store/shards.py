@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def read_shard(path: Path) -> Shard:
 
 
 def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> RaggedBatch:
-    """Some windows of a shard, states as f32."""
+    """Some windows of a shard; their states are decoded, to f32, once they are looked at."""
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     sizes, longest = lengths[chosen], int(lengths[chosen].max())
@@ -97,7 +98,8 @@ def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> RaggedBatch:
         logits = padded(torch.cat([logits[span] for span in spans]), mask) if by_token else logits[index]
     targets = shard["targets"][index]  # (batch, 1, 2 or labels)
     return RaggedBatch(
-        states=_states(shard, spans, int(sizes.sum())),
+        read=partial(_states, shard),
+        runs=spans,
         mask=mask,
         targets=targets if kind in ROW_KINDS else targets[:, 0],
         windows=shard["windows"][index],
@@ -106,10 +108,10 @@ def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> RaggedBatch:
     )
 
 
-def _states(shard: Shard, spans: Sequence[slice], tokens: int) -> Tensor:
-    """States of some windows as f32 (tokens, layers, width), window after window."""
+def _states(shard: Shard, spans: Sequence[slice]) -> Tensor:
+    """States of some runs of tokens as f32 (tokens, layers, width), one after the other."""
+    tokens, at = sum(span.stop - span.start for span in spans), 0
     states = torch.empty((tokens, *shard["hidden"].shape[1:]), dtype=torch.float32)
-    at = 0
     for span in spans:
         size = span.stop - span.start
         decode_into(states[at : at + size], shard, span)
