@@ -27,7 +27,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.tail import started_at
 from bertvision.heads.base import build_head
 from bertvision.records import Shape, Window
-from bertvision.runtime import Timer, seeded
+from bertvision.runtime import Timer, choose_device, seeded
 from bertvision.steps.prefix import Begun, PrefixTuning
 from bertvision.steps.tuning import Tuning
 from rows import Rows
@@ -101,7 +101,7 @@ def _head(encoder: Encoder) -> Any:
 @contextmanager
 def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
     config = TuneConfig(method=method, lr=1e-5, batch=BATCH)
-    tuning = Tuning(encoder.copy(), _head(encoder), config, 1000, torch.device("cpu"))
+    tuning = Tuning(encoder.copy(), _head(encoder), config, 1000, choose_device("cpu"))
     windows = _windows()
     yield (lambda: tuning.advance(windows)), tuning.trained
 
@@ -111,16 +111,16 @@ def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
     copy, windows = encoder.copy(), _windows()
     config = TuneConfig(method=f"freeze:k={k}", lr=1e-5, batch=BATCH)
     with torch.inference_mode():
-        states = hidden_states(copy.model.eval(), collate(windows, 0, torch.device("cpu")), (k,)).layers[0].half()
+        states = hidden_states(copy.model.eval(), collate(windows, 0, choose_device("cpu")), (k,)).layers[0].half()
     batch = [Begun(window, state) for window, state in zip(windows, states.clone(), strict=True)]
     with started_at(copy.model, k) as feed:
-        tuning = PrefixTuning(copy, _head(encoder), config, 1000, torch.device("cpu"), below=k, feed=feed)
+        tuning = PrefixTuning(copy, _head(encoder), config, 1000, choose_device("cpu"), below=k, feed=feed)
         yield (lambda: tuning.advance(batch)), tuning.trained
 
 
 @contextmanager
 def _extraction(encoder: Encoder) -> Iterator[Way]:
-    model, batch = encoder.copy().model.eval(), collate(_windows(), 0, torch.device("cpu"))
+    model, batch = encoder.copy().model.eval(), collate(_windows(), 0, choose_device("cpu"))
 
     def run() -> None:
         with torch.inference_mode():

@@ -55,13 +55,16 @@ def test_it_is_ordinary_freezing_on_the_same_batches(
     assert all(key.startswith(("encoder.layer.1.", "pooler.")) for key in moved)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["folder", "URL"])
 def test_the_store_is_written_once_of_the_one_state_and_read_after_that(
-    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
-    first = tune_from_store(tiny_encoder, label_task, tmp_path / "store", **SETTINGS)
-    assert Store(tmp_path / "store").layers == (1,)
+    monkeypatch.setenv("BERTVISION_CACHE", str(tmp_path / "cache"))
+    place = f"memory://bucket/{tmp_path.name}" if elsewhere else tmp_path / "store"
+    first = tune_from_store(tiny_encoder, label_task, place, **SETTINGS)
+    assert Store(place).layers == (1,)
     monkeypatch.setattr("bertvision.from_store.extract", lambda *_: pytest.fail("written again"))
-    again = tune_from_store(tiny_encoder, label_task, tmp_path / "store", **SETTINGS)
+    again = tune_from_store(tiny_encoder, label_task, place, **SETTINGS)
     assert all(torch.equal(value, tensors(again)[key]) for key, value in tensors(first).items())
 
 
