@@ -29,7 +29,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/adapter_inference.py
 	@$(BIN)/python benchmarks/extraction.py
 	@$(BIN)/python benchmarks/extraction.py --lengths glue
-	@$(BIN)/python benchmarks/extraction.py --encoder base --windows 64
+	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 3
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"

@@ -31,6 +31,7 @@ from bertvision.steps.runner import Runner
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.plan import plan_batches, reading_batches
 from bertvision.store.shards import Shard, layer_batch
+from memory_settings import usual_memory
 from rows import Rows
 from windows import random_windows
 
@@ -133,6 +134,7 @@ class Setting:
             (batch, batch.hidden.transpose(2, 3).contiguous()) for batch in padded
         ]  # (batch, tokens, width, layers)
 
+        @usual_memory()
         def fit() -> None:
             for batch, states in turned:
                 small = F.gelu(down(states.transpose(2, 3)), approximate="tanh")  # (batch, tokens, layers, size)

@@ -1,0 +1,23 @@
+"""Memory as a process has it that does not use this project, for timing other ways fairly."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from bertvision.runtime import MMAP_THRESHOLD, TRIM_THRESHOLD, keep_freed_memory
+
+USUAL = {MMAP_THRESHOLD: 32 * 2**20, TRIM_THRESHOLD: 64 * 2**20}
+"""Where glibc's own, moving thresholds end up once large blocks have been freed."""
+
+
+@contextmanager
+def usual_memory() -> Iterator[None]:
+    """Undo, for a while, what :func:`bertvision.runtime.keep_freed_memory` asks of the C library."""
+    with suppress(OSError, AttributeError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for setting, value in USUAL.items():
+            mallopt(setting, value)
+    yield
+    keep_freed_memory.__wrapped__()
