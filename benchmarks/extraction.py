@@ -11,12 +11,13 @@ random weights. The original's way needs h5py (pip install 'bertvision[bench]').
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -167,6 +168,7 @@ class Setting:
                 for batch in self._in_order():
                     states = torch.stack(_all_states(self.encoder.model, batch), dim=2)
                     file.write(states.half().numpy().tobytes())
+                _sync(file)
 
         with torch.inference_mode(), usual_memory():
             return self._timed(work, self.in_order)
@@ -182,6 +184,8 @@ class Setting:
                 for number, batch in enumerate(self._in_order(self.longest)):
                     states = torch.stack(_all_states(self.eager, batch), dim=3)
                     data[number * BATCH : number * BATCH + len(states)] = states.numpy()
+            with (self.folder / "original.h5").open("rb") as written:
+                _sync(written)
 
         with torch.inference_mode(), usual_memory():
             return self._timed(work, self.in_order)
@@ -215,6 +219,12 @@ class Setting:
                     layer_batch(shard, chosen, "span").states.numel()
 
         return self._timed(work)
+
+
+def _sync(file: IO[bytes]) -> None:
+    """What is not on the disk is not stored."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _eager(encoder: Encoder) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from bertvision.records import LayerBatch
 
-Read = Callable[[Sequence[slice]], Tensor]
-"""Runs of a shard's tokens to their states as f32 (tokens, layers, width)."""
+Read = Callable[[Tensor], Tensor]
+"""Numbers of a shard's tokens to their states as f32 (tokens, layers, width)."""
 
 
 class RaggedBatch(LayerBatch):
-    """A :class:`LayerBatch` of runs of a shard's tokens, one run a window.
+    """A :class:`LayerBatch` of a shard's tokens, ``rows``, window after window.
 
     Heads that read CLS have one token of each window decoded; heads that look at one token at a time get
     all of them side by side; they are padded only for heads that want whole texts. Texts of a batch differ
@@ -23,13 +23,13 @@ class RaggedBatch(LayerBatch):
     """
 
     _read: Read
-    _runs: Sequence[slice]
+    _rows: Tensor
     _device: torch.device
 
     def __init__(
         self,
         read: Read,
-        runs: Sequence[slice],
+        rows: Tensor,
         mask: Tensor,
         targets: Tensor,
         windows: Tensor,
@@ -38,15 +38,16 @@ class RaggedBatch(LayerBatch):
     ) -> None:
         # Set past the parent, which would want the padded states.
         given = {"mask": mask, "targets": targets, "windows": windows, "pooled": pooled, "logits": logits}
-        self.__dict__.update(given, _read=read, _runs=runs, _device=mask.device)
+        self.__dict__.update(given, _read=read, _rows=rows, _device=mask.device)
 
     @cached_property
     def states(self) -> Tensor:
-        return self._read(self._runs).to(self._device)
+        return self._read(self._rows).to(self._device)
 
     @cached_property
     def first(self) -> Tensor:
-        return self._read([slice(run.start, run.start + 1) for run in self._runs]).to(self._device)
+        sizes = self.mask.sum(1).cpu()
+        return self._read(self._rows[sizes.cumsum(0) - sizes]).to(self._device)
 
     @cached_property
     def hidden(self) -> Tensor:
@@ -58,7 +59,7 @@ class RaggedBatch(LayerBatch):
             return self
         pooled = None if self.pooled is None else self.pooled.to(device)
         mask, targets = self.mask.to(device), self.targets.to(device)
-        return RaggedBatch(self._read, self._runs, mask, targets, self.windows, pooled, self.logits)
+        return RaggedBatch(self._read, self._rows, mask, targets, self.windows, pooled, self.logits)
 
 
 def padded(flat: Tensor, mask: Tensor) -> Tensor:

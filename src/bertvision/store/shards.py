@@ -28,7 +28,7 @@ from torch import Tensor
 
 from bertvision.errors import BadInput
 from bertvision.records import ROW_KINDS, Window
-from bertvision.store.codec import decode_into
+from bertvision.store.codec import decoded
 from bertvision.store.ragged import RaggedBatch, padded
 
 Shard = Mapping[str, Tensor]
@@ -87,33 +87,27 @@ def read_shard(path: Path) -> Shard:
 def layer_batch(shard: Shard, chosen: np.ndarray, kind: str) -> RaggedBatch:
     """Some windows of a shard; their states are decoded, to f32, once they are looked at."""
     lengths = shard["lengths"].numpy().astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    sizes, longest = lengths[chosen], int(lengths[chosen].max())
-    spans = [slice(int(starts[i]), int(starts[i + 1])) for i in chosen]
-    mask = torch.from_numpy(np.arange(longest)[None, :] < sizes[:, None])  # (batch, tokens)
+    starts = np.cumsum(lengths) - lengths
+    sizes = lengths[chosen]
+    places = np.arange(sizes.max())[None, :]  # (1, tokens)
+    mask = places < sizes[:, None]  # (batch, tokens)
+    rows = torch.from_numpy((starts[chosen][:, None] + places)[mask])  # (real tokens,)
     index = torch.from_numpy(np.asarray(chosen))
-    logits = shard.get("logits")
-    if logits is not None:
-        by_token = kind == "span"
-        logits = padded(torch.cat([logits[span] for span in spans]), mask) if by_token else logits[index]
     targets = shard["targets"][index]  # (batch, 1, 2 or labels)
     return RaggedBatch(
-        read=partial(_states, shard),
-        runs=spans,
-        mask=mask,
+        read=partial(decoded, shard),
+        rows=rows,
+        mask=torch.from_numpy(mask),
         targets=targets if kind in ROW_KINDS else targets[:, 0],
         windows=shard["windows"][index],
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
-        logits=None if logits is None else logits.float(),
+        logits=_logits(shard, rows if kind == "span" else index, torch.from_numpy(mask), kind),
     )
 
 
-def _states(shard: Shard, spans: Sequence[slice]) -> Tensor:
-    """States of some runs of tokens as f32 (tokens, layers, width), one after the other."""
-    tokens, at = sum(span.stop - span.start for span in spans), 0
-    states = torch.empty((tokens, *shard["hidden"].shape[1:]), dtype=torch.float32)
-    for span in spans:
-        size = span.stop - span.start
-        decode_into(states[at : at + size], shard, span)
-        at += size
-    return states
+def _logits(shard: Shard, index: Tensor, mask: Tensor, kind: str) -> Tensor | None:
+    """The encoder's own, where it has any: (batch, tokens, 2) or (batch, outputs)."""
+    if "logits" not in shard:
+        return None
+    chosen = shard["logits"][index].float()
+    return padded(chosen, mask) if kind == "span" else chosen
