@@ -28,7 +28,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
 	@$(BIN)/python benchmarks/extraction.py
-	@$(BIN)/python benchmarks/extraction.py --lengths glue
+	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 6
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 3
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev

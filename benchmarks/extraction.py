@@ -37,7 +37,7 @@ from memory_settings import usual_memory
 from rows import Rows
 from windows import random_windows
 
-POOL, BATCH = 4096, 16
+POOL, BATCH, EPOCHS = 4096, 16, 5
 CPU = choose_device("cpu")
 LENGTHS = {"squad": (155, 0.38, 40, 384), "glue": (30, 0.55, 8, 128)}  # median, spread of the log, least, most
 
@@ -209,16 +209,17 @@ class Setting:
         return float(lengths.sum() * flops / (per_layer.sum() * (self.encoder.layers - 1)))
 
     def reads(self) -> float:
-        """Shuffled batches of 32 out of what extraction wrote."""
+        """Shuffled batches of 32 out of what extraction wrote, as in as many epochs."""
 
         def work() -> None:
-            for path in sorted((self.folder / "store").rglob("shard-*.safetensors")):
-                shard = read_shard(path)
-                lengths = shard["lengths"].numpy().astype(np.int64)
-                for chosen in reading_batches(lengths, 32, np.random.default_rng(0)):
-                    layer_batch(shard, chosen, "span").states.numel()
+            for epoch in range(EPOCHS):
+                for path in sorted((self.folder / "store").rglob("shard-*.safetensors")):
+                    shard = read_shard(path)
+                    lengths = shard["lengths"].numpy().astype(np.int64)
+                    for chosen in reading_batches(lengths, 32, np.random.default_rng(epoch)):
+                        layer_batch(shard, chosen, "span").states.numel()
 
-        return self._timed(work)
+        return self._timed(work) * EPOCHS
 
 
 def _sync(file: IO[bytes]) -> None:
