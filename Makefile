@@ -27,7 +27,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
-	@$(BIN)/python benchmarks/extraction.py
+	@$(BIN)/python benchmarks/extraction.py --batches 20
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 6
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 3
 
