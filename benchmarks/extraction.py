@@ -117,7 +117,7 @@ class Setting:
         pool = random_windows(drawn.tolist(), draw)
         planned = plan_batches([len(window) for window in pool], ExtractConfig.batch_tokens, 0)[:batches]
         self.encoder, self.windows = encoder, [pool[int(i)] for batch in planned for i in batch]
-        self.in_order = pool[: max(BATCH, len(self.windows) // 4)]
+        self.in_order = _representative(pool, max(2 * BATCH, len(self.windows) // 4), draw)
         self.work = Given(encoder, self.windows, ExtractConfig(device="cpu", shard_mb=64))
         self.plan = [batch for job in self.work.jobs for batch in job.batches]
         self.folder = Path(tempfile.mkdtemp(prefix="extraction-"))
@@ -226,6 +226,13 @@ class Setting:
                         layer_batch(shard, chosen, "span").states.numel()
 
         return self._timed(work) * EPOCHS
+
+
+def _representative(pool: Sequence[Window], count: int, draw: np.random.Generator) -> list[Window]:
+    """So many windows, in no order, whose lengths are spread as the pool's are: few by chance would not do."""
+    by_length = sorted(pool, key=len)
+    places = ((np.arange(count) + 0.5) * len(pool) / count).astype(int)
+    return [by_length[int(place)] for place in draw.permutation(places)]
 
 
 def _sync(file: IO[bytes]) -> None:

@@ -19,6 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertvision.config import TuneConfig
+from bertvision.encoder.dropout import quick_dropout
 from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.methods import prepare, quiet_below
@@ -107,7 +108,8 @@ class Tuning:
         loss = torch.zeros((), device=self.device)
         for start in range(0, len(mine.items), size):
             piece = mine.items[start : start + size]
-            part = self._loss(piece) * (mine.weight * len(piece) / len(mine.items))
+            with quick_dropout(self.device, self.config.checkpointing):
+                part = self._loss(piece) * (mine.weight * len(piece) / len(mine.items))
             part.backward()
             loss += part.detach()
         parameters = list(self.named.values())
