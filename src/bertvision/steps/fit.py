@@ -19,7 +19,7 @@ from bertvision.errors import BadInput
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.served import check_served
 from bertvision.records import LayerBatch, Shape, WindowTable
-from bertvision.runtime import choose_device, progress, say
+from bertvision.runtime import choose_device, give_back_memory, progress, say
 from bertvision.steps.block import blocks_of
 from bertvision.steps.fitted import FittedHead, place_outputs
 from bertvision.steps.inputs import label_weights
@@ -108,6 +108,7 @@ def fit_epochs(runners: Sequence[Runner], store: Source, task: Task) -> Iterator
         going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
         _train_epoch(_live(going), store["train"], shared, epoch)
         _judge_epoch(_live(going), store["inner"], task, shared, epoch)
+        give_back_memory()
         if not _live(going):
             return
         yield epoch

@@ -13,7 +13,7 @@ from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.heads.base import Head
 from bertvision.records import Kind, Window
-from bertvision.runtime import choose_device
+from bertvision.runtime import choose_device, give_back_memory
 from bertvision.steps.inputs import own_head
 from bertvision.store.codec import Codec, Plain, channel_statistics, check_finite, make_codec, state_bytes
 from bertvision.store.plan import Batch, plan_batches, plan_shards
@@ -89,6 +89,7 @@ class ShardMaker:
             torch.cuda.synchronize(self.device)  # the copies did not wait for each other
         check_finite(room, self.config.dtype)
         more = {key: torch.cat(parts) for key, parts in extras.items() if parts}
+        give_back_memory()
         return {**room, **self.codec.statistics(), **window_tensors(members, numbers), **more}
 
     @torch.inference_mode()
