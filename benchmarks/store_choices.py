@@ -26,16 +26,23 @@ from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import judge_predictions
 from rows import Rows
 
-REFERENCE = ExtractConfig(dtype="f32")
+ONE_SHARD = 16_384
+"""MB: where shards end decides the order of batches, which must be the same for all."""
+
+
+def _store(**settings: str) -> ExtractConfig:
+    return ExtractConfig(shard_mb=ONE_SHARD, **settings)  # type: ignore[arg-type]
+
+
 CHOICES = {
-    "f32": REFERENCE,
-    "f16": ExtractConfig(),
-    "int8": ExtractConfig(dtype="int8"),
-    "f16, last 4 states": ExtractConfig(layers="last4"),
-    "f16, every 2nd state": ExtractConfig(layers="every2"),
+    "f32": _store(dtype="f32"),
+    "f16": _store(),
+    "int8": _store(dtype="int8"),
+    "f16, last 4 states": _store(layers="last4"),
+    "f16, every 2nd state": _store(layers="every2"),
 }
-SPAN_CHOICES = {"f16, context and CLS": ExtractConfig(tokens="context")}
-LABEL_CHOICES = {"f16, CLS": ExtractConfig(tokens="cls"), "f16, mean": ExtractConfig(tokens="mean")}
+SPAN_CHOICES = {"f16, context and CLS": _store(tokens="context")}
+LABEL_CHOICES = {"f16, CLS": _store(tokens="cls"), "f16, mean": _store(tokens="mean")}
 WHOLE = ("f16", "int8")  # all tokens and layers: what a head fitted on f32 can read
 HEADS = ("learned-pool", "probe", "compress:size=64")
 
