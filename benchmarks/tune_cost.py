@@ -21,7 +21,7 @@ import torch
 import transformers
 
 import bertvision as bv
-from bertvision.config import TuneConfig
+from bertvision.config import ExtractConfig, TuneConfig
 from bertvision.encoder.hidden import collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.tail import started_at
@@ -29,6 +29,7 @@ from bertvision.heads.base import build_head
 from bertvision.records import Shape, Window
 from bertvision.runtime import Timer, choose_device, seeded
 from bertvision.steps.prefix import Begun, PrefixTuning
+from bertvision.steps.shard_maker import ShardMaker
 from bertvision.steps.tuning import Tuning
 from rows import Rows
 from windows import random_windows
@@ -120,13 +121,10 @@ def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
 
 @contextmanager
 def _extraction(encoder: Encoder) -> Iterator[Way]:
-    model, batch = encoder.copy().model.eval(), collate(_windows(), 0, choose_device("cpu"))
-
-    def run() -> None:
-        with torch.inference_mode():
-            hidden_states(model, batch, range(encoder.layers))
-
-    yield run, 0
+    """A forward pass with every state put where a shard is made; the disk is left out."""
+    windows, maker = _windows(), ShardMaker(encoder.copy(), range(encoder.layers), ExtractConfig(device="cpu"))
+    room = maker.codec.buffers(BATCH * TOKENS, encoder.layers, encoder.width)
+    yield (lambda: maker.run_batch(windows, room, maker.codec, {})), 0
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class ShardMaker:
             members = [train[int(number)] for number in batch]
             rows = sum(kept_lengths(members, self.tokens))
             room = exact.buffers(rows, len(self.layers), self.width)
-            self._run_batch(members, room, exact, {})
+            self.run_batch(members, room, exact, {})
             yield room["hidden"]
             seen += sum(len(window) for window in members)
             if seen >= SAMPLE_TOKENS:
@@ -82,7 +82,7 @@ class ShardMaker:
         for batch in batches:
             here = [windows[int(number)] for number in batch]
             end = at + sum(kept_lengths(here, self.tokens))
-            self._run_batch(here, {name: buffer[at:end] for name, buffer in room.items()}, self.codec, extras)
+            self.run_batch(here, {name: buffer[at:end] for name, buffer in room.items()}, self.codec, extras)
             at = end
             advance(len(batch))
         if on_gpu:
@@ -93,7 +93,7 @@ class ShardMaker:
         return {**room, **self.codec.statistics(), **window_tensors(members, numbers), **more}
 
     @torch.inference_mode()
-    def _run_batch(
+    def run_batch(
         self, members: Sequence[Window], room: Mapping[str, Tensor], codec: Codec, extras: dict[str, list[Tensor]]
     ) -> None:
         """One forward pass; on a GPU states are put together there and leave it in one copy that nobody waits for."""
