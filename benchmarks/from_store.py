@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import torch
+
 import bertvision as bv
 from bertvision.config import ExtractConfig
 from bertvision.costs import judge_own
@@ -24,15 +26,18 @@ def main() -> None:
     rows = Rows(options.to)
     encoder, task = bv.load_encoder("minilm"), bv.load_task("mrpc", data=options.data / "glue" / "MRPC")
     settings = {"method": f"freeze:k={options.k}", "epochs": options.epochs}
+    threads = {"threads": torch.get_num_threads()}
     place = options.scratch / f"state{options.k}"
     if not rows.has(way="write the store", seed=""):
         timer = Timer()
         bv.extract(encoder, task, place, ExtractConfig(layers=str(options.k)))
-        rows.add({"way": "write the store", "seed": "", **settings, "seconds": round(timer.seconds, 1), **_EMPTY})
+        seconds = {"seconds": round(timer.seconds, 1)}
+        rows.add({"way": "write the store", "seed": "", **settings, **seconds, **_EMPTY, **threads})
     for seed in options.seeds:
         for way in ("ordinary", "from store"):
             if not rows.has(way=way, seed=seed):
-                rows.add({"way": way, "seed": seed, **settings, **_tuned(way, encoder, task, place, settings, seed)})
+                found = _tuned(way, encoder, task, place, settings, seed)
+                rows.add({"way": way, "seed": seed, **settings, **found, **threads})
 
 
 _EMPTY = {"metric": "", "inner": "", "dev": ""}
