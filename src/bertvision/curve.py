@@ -96,4 +96,6 @@ def _picture(document: dict[str, Any]) -> Html:
     metric, rows = document["metric"], document["rows"]
     splits = {"dev": "scores", "inner": "inner"}
     series = {name: [(row["epochs"], row[key][metric]) for row in rows] for name, key in splits.items()}
-    return line_picture(series, "epochs of tuning", metric)
+    last = rows[-1]
+    pace = f", {last['seconds'] / last['epochs']:.0f} s each" if last["epochs"] else ""
+    return line_picture(series, f"epochs of tuning{pace}", metric)
