@@ -14,7 +14,7 @@ demo: $(STAMPS)/core
 
 test: $(STAMPS)/test
 	@echo "== test: the whole suite, offline"
-	@$(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(STAMPS)/test $(STAMPS)/dev
 	@echo "== check: format"; $(BIN)/ruff format --check src tests benchmarks
