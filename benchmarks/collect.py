@@ -3,14 +3,15 @@
 python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
 
 From RUN/leaderboard.json results/NAME.csv, a row a predictor; from RUN/depth/depth.json
-results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint; each where
-it is there.
+results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint, and
+its picture; each where it is there.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -57,6 +58,7 @@ def keep_curve(name: str, path: Path) -> None:
             scores = {**row["scores"], **{f"inner_{key}": value for key, value in row["inner"].items()}}
             rows.append({**known, **{key: row[key] for key in ("epochs", "steps", "seconds")}, **scores})
         write_rows(Path("results") / f"{name}_curve.csv", rows)
+        shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_curve.svg")
 
 
 def read(path: Path) -> dict[str, Any]:
