@@ -58,6 +58,9 @@ def read(name: str) -> list[Row]:
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table, or nothing where there are no lines yet."""
+    if not lines:
+        return ""
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
 
 
@@ -195,7 +198,7 @@ def adapters_table() -> str:
             scores = [_mean_and_range(group[kind]) for kind in ("encoder", "head", "ensemble")]
             lines.append([task, f"`{method}`", epochs, trained[method, epochs], mine[0]["metric"], *scores])
     head = ["task", "method", "epochs", "trained", "metric", "alone", "with the best head", "with the best ensemble"]
-    return markdown(head, lines) if lines else ""
+    return markdown(head, lines)
 
 
 def heads_cost_table() -> str:
