@@ -36,11 +36,11 @@ from bertvision.store.shards import layer_batch, read_shard
 from bertvision.store.site import Site
 from memory_settings import usual_memory
 from rows import Rows
-from windows import random_windows
+from windows import GLUE, SQUAD, drawn_lengths, random_windows
 
 POOL, BATCH, EPOCHS, ORIGINAL = 4096, 16, 5, 384
 CPU = choose_device("cpu")
-LENGTHS = {"squad": (155, 0.38, 40, 384), "glue": (30, 0.55, 8, 128)}  # median, spread of the log, least, most
+LENGTHS = {"squad": SQUAD, "glue": GLUE}
 
 
 def main() -> None:
@@ -111,10 +111,8 @@ class Setting:
     """Windows of one data set for every way, each of which gives the valid tokens a second of one go."""
 
     def __init__(self, encoder: Encoder, lengths: str, batches: int) -> None:
-        middle, spread, least, self.longest = LENGTHS[lengths]
-        draw = np.random.default_rng(0)
-        drawn = np.clip(np.exp(draw.normal(np.log(middle), spread, POOL)), least, self.longest).astype(int)
-        pool = random_windows(drawn.tolist(), draw)
+        draw, self.longest = np.random.default_rng(0), LENGTHS[lengths][-1]
+        pool = random_windows(drawn_lengths(LENGTHS[lengths], POOL, draw), draw)
         planned = plan_batches([len(window) for window in pool], ExtractConfig.batch_tokens, 0)[:batches]
         self.encoder, self.windows = encoder, [pool[int(i)] for batch in planned for i in batch]
         self.in_order = _representative(pool, max(2 * BATCH, len(self.windows) // 4), draw)

@@ -33,9 +33,9 @@ from bertvision.store.plan import plan_batches, reading_batches
 from bertvision.store.shards import Shard, layer_batch
 from memory_settings import usual_memory
 from rows import Rows
-from windows import random_windows
+from windows import SQUAD, drawn_lengths, random_windows
 
-LONGEST, BATCH = 384, 32
+LONGEST, BATCH = SQUAD[-1], 32
 POOLS = tuple(("learned-pool", seed) for seed in range(8))
 ELEVEN = (*POOLS, ("compress:size=16", 0), ("compress:size=64", 0), ("compress:size=386", 0))
 LIGHT = (
@@ -165,8 +165,7 @@ class Setting:
 
 def _windows(count: int) -> list[Window]:
     draw = np.random.default_rng(0)
-    lengths = np.clip(np.exp(draw.normal(np.log(155), 0.38, count)), 40, LONGEST).astype(int)
-    return random_windows(lengths.tolist(), draw)
+    return random_windows(drawn_lengths(SQUAD, count, draw), draw)
 
 
 def _padded(batch: LayerBatch) -> LayerBatch:

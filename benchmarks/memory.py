@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from rows import Rows
+from windows import drawn_lengths
 
 HEADS = ("compress:size=16,read=mean", "attention")
 
@@ -69,7 +70,7 @@ def _measure(texts: int, limit_mb: int) -> dict[str, object]:
 def _table(path: Path, texts: int) -> Path:
     """Random words in lengths like SQuAD's contexts, with labels at random."""
     draw = np.random.default_rng(0)
-    lengths = np.clip(np.exp(draw.normal(np.log(130), 0.38, texts)), 30, 350).astype(int)
+    lengths = drawn_lengths((130, 0.38, 30, 350), texts, draw)
     words = np.array(["river", "stone", "green", "seven", "market", "under", "open", "train", "early", "voice"])
     lines = ["text,label"]
     for number, length in enumerate(lengths):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from bertvision.runtime import MMAP_THRESHOLD, TRIM_THRESHOLD, keep_freed_memory
+from bertvision.runtime import MMAP_THRESHOLD, TRIM_THRESHOLD, c_library, keep_freed_memory
 
 USUAL = {MMAP_THRESHOLD: 32 * 2**20, TRIM_THRESHOLD: 64 * 2**20}
 """Where glibc's own, moving thresholds end up once large blocks have been freed."""
@@ -15,9 +14,10 @@ USUAL = {MMAP_THRESHOLD: 32 * 2**20, TRIM_THRESHOLD: 64 * 2**20}
 @contextmanager
 def usual_memory() -> Iterator[None]:
     """Undo, for a while, what :func:`bertvision.runtime.keep_freed_memory` asks of the C library."""
-    with suppress(OSError, AttributeError, TypeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        for setting, value in USUAL.items():
-            mallopt(setting, value)
-    yield
-    keep_freed_memory.__wrapped__()
+    for setting, value in USUAL.items():
+        c_library("mallopt", setting, value)
+    try:
+        yield
+    finally:
+        keep_freed_memory.cache_clear()
+        keep_freed_memory()

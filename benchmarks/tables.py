@@ -30,14 +30,15 @@ Row = dict[str, str]
 
 def main() -> None:
     fill(Path("README.md"), {"results": results_table})
-    fill(Path("docs/heads.md"), {"ranking": ranking_table, "heads_labels": labels_table})
+    fill(
+        Path("docs/heads.md"), {"heads_cost": heads_cost_table, "ranking": ranking_table, "heads_labels": labels_table}
+    )
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
     fill(Path("docs/adapters.md"), {"adapters": adapters_table})
     fill(
         Path("docs/stores.md"), {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table}
     )
     fill(Path("docs/tuning.md"), {"tune_cost": tune_cost_table, "from_store": from_store_table, "costs": costs_table})
-    fill(Path("docs/heads.md"), {"heads_cost": heads_cost_table})
 
 
 def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
@@ -51,8 +52,10 @@ def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
 
 def read(name: str) -> list[Row]:
     path = RESULTS / f"{name}.csv"
-    if not path.exists():
-        return []
+    return read_csv(path) if path.exists() else []
+
+
+def read_csv(path: Path) -> list[Row]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -142,9 +145,8 @@ def ranking_table() -> str:
 def _published_heads() -> list[tuple[str, str, dict[str, float]]]:
     """The paper's name of each span head, our spec for it, and its F1 by how long the encoder was tuned."""
     recipe = tomllib.loads(Path("recipes/reproduce/bv-all-heads.toml").read_text(encoding="utf-8"))
-    with Path("recipes/published.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["item"] == "bv-all-heads" and row["metric"] == "f1"]
-    values = {row["row"]: float(row["value"]) for row in rows}
+    rows = [row for row in read_csv(Path("recipes/published.csv")) if row["item"] == "bv-all-heads"]
+    values = {row["row"]: float(row["value"]) for row in rows if row["metric"] == "f1"}
     found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in recipe["rows"]:
         if "who" in row and row["row"] in values:

@@ -8,6 +8,16 @@ import numpy as np
 
 from bertvision.records import Window
 
+SQUAD, GLUE = (155, 0.38, 40, 384), (30, 0.55, 8, 128)
+"""Lengths in tokens: median, spread of the log, least, most."""
+
+
+def drawn_lengths(kind: tuple[int, float, int, int], count: int, draw: np.random.Generator) -> list[int]:
+    """So many lengths, log-normal and cut."""
+    middle, spread, least, most = kind
+    lengths: list[int] = np.clip(np.exp(draw.normal(np.log(middle), spread, count)), least, most).astype(int).tolist()
+    return lengths
+
 
 def random_windows(lengths: Sequence[int], draw: np.random.Generator) -> list[Window]:
     """One span window of each length."""

@@ -45,15 +45,15 @@ def keep_freed_memory() -> None:
     touched: a quarter of the time of a step of the larger heads. Other C libraries are left as they are.
     """
     for setting in (MMAP_THRESHOLD, TRIM_THRESHOLD):
-        _c_library("mallopt", setting, 2**31 - 1)
+        c_library("mallopt", setting, 2**31 - 1)
 
 
 def give_back_memory() -> None:
     """Have the C library return what it kept: blocks of many sizes leave gaps, which grow with the data."""
-    _c_library("malloc_trim", 0)
+    c_library("malloc_trim", 0)
 
 
-def _c_library(name: str, *values: int) -> None:
+def c_library(name: str, *values: int) -> None:
     """Call a function of the C library, if it has it."""
     import ctypes
 
