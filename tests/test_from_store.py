@@ -12,7 +12,6 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.from_store import tune_from_store
 from bertvision.steps.extract import extract
-from bertvision.steps.prefix import begun_batches
 from bertvision.steps.tune import tune
 from bertvision.steps.tuning import Tuning
 from bertvision.store.store import Store
@@ -31,18 +30,13 @@ def tensors(encoder: Encoder) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_ordinary_freezing_on_the_same_batches(
-    request: pytest.FixtureRequest, kind: str, tiny_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_out_of_one_shard_it_is_ordinary_freezing(
+    request: pytest.FixtureRequest, kind: str, tiny_encoder: Encoder, tmp_path: Path
 ) -> None:
     task = request.getfixturevalue(f"{kind}_task")
     store = extract(tiny_encoder, task, tmp_path / "store", dtype="f32")
+    assert len(store["train"].sizes) == 1
     fed = tune_from_store(tiny_encoder, task, tmp_path / "store", **SETTINGS)
-
-    def same_batches(windows: Any, config: Any, first: int, steps: int) -> Any:
-        batches = begun_batches(store["train"], windows, 1, config, first, steps)
-        return ([one.window for one in batch] for batch in batches)
-
-    monkeypatch.setattr("bertvision.steps.tune_loop.batches_from", same_batches)
     ordinary = tune(tiny_encoder, task, **SETTINGS)
     for key, value in tensors(ordinary).items():
         if not key.endswith(UNFELT):

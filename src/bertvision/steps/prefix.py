@@ -69,7 +69,7 @@ def begun_batches(
     """The batches of steps ``first`` to ``steps``: shards, batches and members shuffled anew every epoch.
 
     ``place`` is where state k lies among the stored ones. Shards that only hold steps before ``first``
-    are not read.
+    are not read. A store of one shard deals the very batches that ordinary tuning deals.
     """
     step, epoch = 0, 0
     while step < steps:
@@ -89,9 +89,10 @@ def _shard_batches(
 ) -> Iterator[list[Begun]]:
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    numbers = shard["windows"].tolist()
-    for chosen in reading_batches(lengths, batch, random)[begin:end]:
+    numbers = shard["windows"].numpy()
+    by_number = np.argsort(numbers)  # rows lie in the order of extraction; dealing counts as ordinary tuning does
+    for chosen in reading_batches(lengths[by_number], batch, random)[begin:end]:
         yield [
-            Begun(windows[numbers[i]], decoded_layer(shard, slice(int(starts[i]), int(starts[i + 1])), place))
-            for i in chosen
+            Begun(windows[numbers[row]], decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), place))
+            for row in by_number[chosen]
         ]
