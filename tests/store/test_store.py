@@ -22,6 +22,7 @@ from bertvision.tasks.base import Task
 
 KINDS = ("span", "label", "value")
 CPU = torch.device("cpu")
+MAPS = Path("/proc/self/maps")
 HALF_STEP = 2**-11  # largest relative error of rounding to f16
 
 
@@ -184,6 +185,15 @@ def test_tables_and_own_logits_are_in_window_order(made: dict[str, Any], kind: s
         expected = found[number]["logits"].numpy()
         assert np.array_equal(logits[number], expected[: len(window)] if kind == "span" else expected)
     assert store["train"].table() is table
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="only Linux lists what a process has mapped")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_read_keeps_no_shard_in_memory(made: dict[str, Any], kind: str) -> None:
+    store = Store(made[kind][0].folder)
+    kept = store["train"].table(), store["train"].own_logits()
+    assert all(kept)
+    assert str(store.folder) not in MAPS.read_text()
 
 
 def test_token_types_are_stored(made: dict[str, Any]) -> None:

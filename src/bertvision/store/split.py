@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bertvision.records import ROW_KINDS, LayerBatch, Shape, WindowTable
@@ -95,8 +96,9 @@ class ShardedSplit(ABC):
         for shard in self.shards():
             at, lengths = shard["windows"].numpy(), shard["lengths"].tolist()
             example[at], cls[at], targets[at] = shard["examples"], shard["cls"], shard["targets"]
-            ragged = zip(at.tolist(), shard["offsets"].split(lengths), shard["input_ids"].split(lengths), strict=True)
-            for number, places, ids in ragged:
+            # Copies: a view would keep the whole file in memory.
+            columns = (shard[name].clone().split(lengths) for name in ("offsets", "input_ids"))
+            for number, places, ids in zip(at.tolist(), *columns, strict=True):
                 offsets[number], input_ids[number] = places.numpy(), ids.numpy()
         return WindowTable(example, cls, offsets, targets, input_ids)
 
@@ -114,6 +116,6 @@ class ShardedSplit(ABC):
         if "logits" not in shard:
             return {}
         spans = self.shape.kind == "span"
-        rows = shard["logits"].float().split(shard["lengths"].tolist() if spans else 1)
+        rows = shard["logits"].to(torch.float32, copy=True).split(shard["lengths"].tolist() if spans else 1)
         numbers = shard["windows"].tolist()
         return {number: (row if spans else row[0]).numpy() for number, row in zip(numbers, rows, strict=True)}
