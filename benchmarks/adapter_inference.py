@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ import bertvision as bv
 from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
 from bertvision.encoder.methods import put_in
 from bertvision.encoder.small import with_same_weights
-from bertvision.runtime import Timer, seeded
+from bertvision.runtime import seeded
+from ratio import time_ratio
 from rows import Rows
 from windows import random_windows
 
@@ -42,7 +43,9 @@ def main() -> None:
                 put_in(with_them, what)
             for size in BATCHES:
                 windows = random_windows([options.tokens] * size, np.random.default_rng(0))
-                ratio = _ratio(with_them, model, collate(windows, 0, torch.device("cpu")), options.rounds)
+                batch = collate(windows, 0, torch.device("cpu"))
+                with torch.inference_mode():
+                    ratio = time_ratio(_encoding(with_them, batch), _encoding(model, batch), options.rounds)
                 settings = {"encoder": name, "inside": what, "batch": size, "tokens": options.tokens}
                 rows.add({**settings, "ratio": round(ratio, 3)})
                 print(f"{name:>14}  {what:<32} batch {size:>2}: {ratio:.3f} of the time without", flush=True)
@@ -66,19 +69,9 @@ def _bert_base() -> Any:
         return transformers.BertModel(transformers.BertConfig()).eval()
 
 
-def _ratio(one: Any, other: Any, batch: TokenBatch, rounds: int) -> float:
-    """Median over rounds of one's seconds by the other's; who goes first changes, and the first round warms up."""
-    ratios = []
-    with torch.inference_mode():
-        for turn in range(rounds + 1):
-            order = [("one", one.eval()), ("other", other.eval())]
-            seconds = {}
-            for name, model in order if turn % 2 else order[::-1]:
-                timer = Timer()
-                hidden_states(model, batch, (model.config.num_hidden_layers,))
-                seconds[name] = timer.seconds
-            ratios.append(seconds["one"] / seconds["other"])
-    return median(ratios[1:])
+def _encoding(model: Any, batch: TokenBatch) -> Callable[[], object]:
+    model.eval()
+    return lambda: hidden_states(model, batch, (model.config.num_hidden_layers,))
 
 
 if __name__ == "__main__":

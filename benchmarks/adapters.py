@@ -12,7 +12,6 @@ Draws results/adapters_TASK.svg. Lora needs the extra peft.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from bertvision.pipeline import load_recipe_task, run
 from bertvision.runtime import folder_bytes
 from bertvision.steps.tune_loop import SAVED
 from bertvision.tasks.method_defaults import recipe_defaults
+from collect import read
 from rows import Rows
 
 FROM_STORE = " from store"
@@ -115,15 +115,11 @@ def _measured(case: Case, place: Path, options: argparse.Namespace) -> list[dict
     if case.method.endswith(FROM_STORE):
         recipe = _begun_from_store(recipe, place.with_name(f"{place.name}-encoder"))
     run(recipe, place)
-    board = _read(place / "leaderboard.json")
+    board = read(place / "leaderboard.json")
     tuned = place / "encoder" if recipe.tune.epochs else Path(recipe.encoder)
-    record = _read(tuned / RECORD)["record"]
+    record = read(tuned / RECORD)["record"]
     saved = folder_bytes(place / "encoder")
     return [_row(case, one, board["metric"], record, saved) for one in board["rows"]]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _recipe(case: Case, options: argparse.Namespace) -> Recipe:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import torch
@@ -25,13 +24,13 @@ from bertvision.encoder.hidden import collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.heads.base import head_loss
 from bertvision.records import LayerBatch, Shape, Window
-from bertvision.runtime import Timer
 from bertvision.steps.block import blocks_of
 from bertvision.steps.runner import Runner
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.store.plan import plan_batches, reading_batches
 from bertvision.store.shards import Shard, layer_batch
 from memory_settings import usual_memory
+from ratio import time_ratio
 from rows import Rows
 from windows import SQUAD, drawn_lengths, random_windows
 
@@ -55,7 +54,7 @@ def main() -> None:
     setting = Setting(bv.load_encoder("minilm"), options.windows)
     rows = Rows(Path("results/heads_cost.csv"), fresh=True)
     for what, against, one, other in setting.comparisons():
-        ratio = compare(one, other, options.rounds)
+        ratio = time_ratio(one, other, options.rounds)
         print(f"{what}: {ratio:.2f} of {against}", flush=True)
         rows.add({"what": what, "against": against, "ratio": round(ratio, 3), "rounds": options.rounds})
 
@@ -65,19 +64,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--windows", type=int, default=256)
     return parser.parse_args()
-
-
-def compare(one: Callable[[], object], other: Callable[[], object], rounds: int) -> float:
-    """Median over rounds of one's seconds by the other's; the first round only warms up."""
-    ratios = []
-    for _ in range(rounds + 1):
-        seconds = []
-        for work in (one, other):
-            timer = Timer()
-            work()
-            seconds.append(timer.seconds)
-        ratios.append(seconds[0] / seconds[1])
-    return median(ratios[1:])
 
 
 class Setting:
