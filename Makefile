@@ -30,6 +30,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/extraction.py --batches 20
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 6
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 3
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/extraction.py --encoder base --batches 2
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"

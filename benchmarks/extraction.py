@@ -5,7 +5,7 @@ python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [
 Windows of random tokens, 4,096 of them, lengths drawn as SQuAD's or GLUE's are. Ours runs some batches of the plan
 over all of them, the plain ways some windows as they come; all take turns in every round, and a ratio is the
 median over rounds of the quotient of their valid tokens a second within a round. `base` has BERT-base's shape with
-random weights. The original's way needs h5py (pip install 'bertvision[bench]').
+random weights. OMP_NUM_THREADS=1 measures one thread. The original's way needs h5py (pip install 'bertvision[bench]').
 """
 
 from __future__ import annotations
@@ -53,14 +53,15 @@ def main() -> None:
             if number:  # the first round only warms up
                 rates.setdefault(name, []).append(rate)
     setting.close()
-    rows, setup = Rows(Path(options.out)), {"encoder": options.encoder, "lengths": options.lengths}
+    rows, threads = Rows(Path(options.out)), torch.get_num_threads()
+    setup = {"encoder": options.encoder, "lengths": options.lengths, "threads": threads}
     rows.drop(**setup)
     for what, against in PAIRS:
         if what in rates and against in rates:
             ratio = median(one / other for one, other in zip(rates[what], rates[against], strict=True))
             print(f"{what}: {ratio:.3f} of {against}", flush=True)
             facts = {**setup, "what": what, "against": against, "ratio": round(ratio, 3)}
-            sizes = {"batches": options.batches, "rounds": options.rounds, "threads": torch.get_num_threads()}
+            sizes = {"batches": options.batches, "rounds": options.rounds}
             rows.add({**facts, "rate": round(median(rates[what])), **sizes})
 
 

@@ -260,8 +260,14 @@ def _choice_cell(row: Row) -> str:
 
 
 def extraction_table() -> str:
-    head = ["encoder", "lengths", "tokens a second of", "by those of", "ratio"]
-    return markdown(head, _cells("extraction", "encoder", "lengths", "what", "against", "ratio"))
+    """A line a setting, a column for each thing that extraction (or what is said) is measured against."""
+    cells: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
+    for row in read("extraction"):
+        what = "" if row["what"] == "extraction" else f"{row['what']} by "
+        cells[row["encoder"], row["lengths"], row["threads"]][what + row["against"]] = row["ratio"]
+    columns = list(dict.fromkeys(name for found in cells.values() for name in found))
+    lines = [[*setting, *(found.get(name, "") for name in columns)] for setting, found in cells.items()]
+    return markdown(["encoder", "lengths", "threads", *columns], lines)
 
 
 def memory_table() -> str:
