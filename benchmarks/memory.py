@@ -1,6 +1,6 @@
 """Does memory grow with the data? The same extraction and fit over once and eight times as many texts.
 
-python benchmarks/memory.py [--texts 250] [--limit-mb 1200]
+python benchmarks/memory.py [--texts 250] [--limit-mb 1400]
 
 Each size runs in a process of its own whose private memory is limited (RLIMIT_DATA: more is refused, and the
 process ends); the larger store does not fit into it. Texts are random words as long as SQuAD's contexts. Writes
@@ -42,7 +42,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=250)
-    parser.add_argument("--limit-mb", type=int, default=1200)
+    parser.add_argument("--limit-mb", type=int, default=1400)
     parser.add_argument("--child", type=int, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
 

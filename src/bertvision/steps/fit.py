@@ -29,6 +29,9 @@ from bertvision.steps.runner import Runner
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
 
+TRIM_BATCHES = 16
+"""After so many, freed memory is given back: batches of all sizes leave gaps, and new pages cost little as seldom."""
+
 
 class Split(Protocol):
     """A re-iterable of batches: a stored split, or anything that gives the same."""
@@ -131,10 +134,12 @@ def _train_epoch(runners: Sequence[Runner], train: Split, config: FitConfig, epo
     batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
     what = f"fit {len(runners)} heads, epoch {epoch}/{config.epochs}"
     blocks = blocks_of(runners)
-    for batch in progress(batches, what, total=train.batch_count(config.batch)):
+    for number, batch in enumerate(progress(batches, what, total=train.batch_count(config.batch)), 1):
         here = _moved(batch, runners)
         for block in blocks:
             block.step(here)
+        if number % TRIM_BATCHES == 0:
+            give_back_memory()
     for runner in runners:
         runner.solve(epoch)
 
