@@ -27,9 +27,9 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
-	@$(BIN)/python benchmarks/extraction.py --batches 20
-	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 6
-	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 3
+	@$(BIN)/python benchmarks/extraction.py --batches 24
+	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 12
+	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 2
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/extraction.py --encoder base --batches 2
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
