@@ -1,6 +1,6 @@
 """How fast extraction is: against the original's way, a plain loop, the bare forward pass and matrix products.
 
-python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--rounds 5] [--repeats 1] [--out F]
+python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--repeats 1] [--out F]
 
 Windows of random tokens, 4,096 of them, lengths drawn as SQuAD's or GLUE's are. Ours runs some batches of the plan
 over all of them, the plain ways some windows as they come; all take turns in every round, and a ratio is the
@@ -68,10 +68,8 @@ def _round(ways: dict[str, Callable[[], float]], repeats: int) -> dict[str, floa
     """Every way's rate; the two that differ least are taken several times, in turns, for their middle one."""
     close = {name: ways.pop(name) for name in CLOSE}
     taken = [{name: way() for name, way in close.items()} for _ in range(repeats)]
-    return {
-        **{name: way() for name, way in ways.items()},
-        **{name: median(one[name] for one in taken) for name in CLOSE},
-    }
+    found = {name: way() for name, way in ways.items()}
+    return {**found, **{name: median(one[name] for one in taken) for name in CLOSE}}
 
 
 CLOSE = ("extraction", "bare forward")
