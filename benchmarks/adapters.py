@@ -101,12 +101,11 @@ def _options() -> argparse.Namespace:
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
     rates = {name: float(rate) for name, _, rate in (one.partition("=") for one in options.lr)}
     for task in options.task:
-        wanted = [(method, options.epochs) for method in options.method]
+        wanted = [(method, options.epochs, seed) for seed in options.seeds for method in options.method]
         if options.long and LONG[0] in options.method:
-            wanted.append((LONG[0], options.long))
-        for seed in options.seeds:
-            for method, epochs in wanted:
-                yield Case(task, method, epochs, seed, rates.get(method.partition(":")[0]))
+            wanted.append((LONG[0], options.long, options.seeds[0]))
+        for method, epochs, seed in wanted:
+            yield Case(task, method, epochs, seed, rates.get(method.partition(":")[0]))
 
 
 def _measured(case: Case, place: Path, options: argparse.Namespace) -> list[dict[str, object]]:
