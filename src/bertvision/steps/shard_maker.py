@@ -104,7 +104,7 @@ class ShardMaker:
         stage = room if near else codec.buffers(count, len(self.layers), self.width, device=self.device)
         rows = self._rows(members, batch)
         for place, layer in enumerate(self.layers):
-            codec.put(stage, place, self._flat(states.layers[self.asked.index(layer)], batch, rows))
+            codec.put(stage, place, self._flat(states.layers[self.asked.index(layer)], batch, rows, codec))
         for name in () if near else room:
             room[name].copy_(stage[name], non_blocking=True)
         if "pooled" in extras and states.pooled is not None:
@@ -120,13 +120,15 @@ class ShardMaker:
         kept = [row * longest + kept_positions(window, self.tokens) for row, window in enumerate(members)]
         return torch.from_numpy(np.concatenate(kept)).to(self.device)
 
-    def _flat(self, states: Tensor, batch: TokenBatch, rows: Tensor | None) -> Tensor:
+    def _flat(self, states: Tensor, batch: TokenBatch, rows: Tensor | None, codec: Codec) -> Tensor:
         """(batch, tokens, width) -> (stored tokens, width)."""
         if self.tokens == "mean":
             share = batch.mask.float() / batch.mask.sum(1, keepdim=True)  # (batch, tokens)
             return torch.einsum("bt,btw->bw", share, states)
         flat = states.flatten(0, 1)  # (batch x tokens, width)
-        return flat if rows is None else flat.index_select(0, rows)
+        if rows is None:
+            return flat
+        return (codec.narrow(flat) if self.tokens == "all" else flat).index_select(0, rows)
 
     def _own_logits(self, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
         assert self.own is not None

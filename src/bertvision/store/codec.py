@@ -43,6 +43,10 @@ class Codec(ABC):
     def buffers(self, tokens: int, layers: int, width: int, **where: object) -> dict[str, Tensor]:
         """Room for that many tokens."""
 
+    def narrow(self, states: Tensor) -> Tensor:
+        """States in the type they are stored in, where no more than rounding is to be done: less to move about."""
+        return states
+
     @abstractmethod
     def put(self, buffers: Mapping[str, Tensor], place: int, states: Tensor) -> None:
         """States (tokens, width) of the layer at ``place`` into the buffers (tokens, layers, ...)."""
@@ -60,6 +64,9 @@ class Plain(Codec):
 
     def buffers(self, tokens: int, layers: int, width: int, **where: object) -> dict[str, Tensor]:
         return {"hidden": torch.empty((tokens, layers, width), dtype=self.dtype, **where)}  # type: ignore[call-overload]
+
+    def narrow(self, states: Tensor) -> Tensor:
+        return states.to(self.dtype)
 
     def put(self, buffers: Mapping[str, Tensor], place: int, states: Tensor) -> None:
         buffers["hidden"][:, place].copy_(states)
