@@ -14,7 +14,6 @@ logits       (tokens, 2) or (windows, outputs)   the encoder's own head, where i
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,12 +22,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from bertvision.errors import BadInput
 from bertvision.records import ROW_KINDS, Window
 from bertvision.store.codec import decoded
+from bertvision.store.hashed_file import write_hashed
 from bertvision.store.ragged import RaggedBatch, padded
 
 Shard = Mapping[str, Tensor]
@@ -53,13 +53,13 @@ def write_shard(shard: Shard, path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        save_file({key: value.contiguous() for key, value in shard.items()}, part)
-        with part.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with part.open("wb") as file:
+            digest = write_hashed({key: value.contiguous() for key, value in shard.items()}, file)
+            file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
         _sync_folder(path.parent)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         part.unlink(missing_ok=True)
         raise BadInput(f"cannot write shard {path}: {error}; free some space or choose another folder") from error
     return digest

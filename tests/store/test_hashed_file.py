@@ -1,0 +1,39 @@
+"""A file written in pieces is byte by byte the library's, and its hash is that of the bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load, save
+
+from bertvision.store import hashed_file
+from bertvision.store.hashed_file import NAMES, write_hashed
+
+SHAPES = st.lists(st.integers(0, 5), min_size=0, max_size=3)
+TENSORS = st.dictionaries(
+    st.text('abz_é"', min_size=1, max_size=4), st.tuples(st.sampled_from(list(NAMES)), SHAPES), min_size=1, max_size=5
+)
+
+
+@given(TENSORS)
+def test_bytes_are_the_librarys(asked: dict[str, tuple[torch.dtype, list[int]]]) -> None:
+    tensors = {
+        name: torch.arange(torch.Size(shape).numel()).to(dtype).view(shape) for name, (dtype, shape) in asked.items()
+    }
+    file = io.BytesIO()
+    digest = write_hashed(tensors, file)
+    assert file.getvalue() == save(tensors)
+    assert digest == hashlib.sha256(file.getvalue()).hexdigest()
+
+
+def test_pieces_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashed_file, "PIECE", 7)
+    file = io.BytesIO()
+    states = torch.randn(11, 3, 5).half()
+    write_hashed({"hidden": states}, file)
+    assert torch.equal(load(file.getvalue())["hidden"], states)
