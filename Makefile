@@ -27,7 +27,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
-	@$(BIN)/python benchmarks/extraction.py --batches 24 --repeats 2
+	@$(BIN)/python benchmarks/extraction.py --batches 16 --repeats 2
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 12
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 2
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/extraction.py --encoder base --batches 2

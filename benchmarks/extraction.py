@@ -126,7 +126,7 @@ class Setting:
         planned = plan_batches([len(window) for window in pool], ExtractConfig.batch_tokens, 0)[:batches]
         self.encoder, self.windows = encoder, [pool[int(i)] for batch in planned for i in batch]
         self.in_order = _representative(pool, min(MOST, max(2 * BATCH, len(self.windows) // 4)), draw)
-        self.work = Given(encoder, self.windows, ExtractConfig(device="cpu"))
+        self.work = Given(encoder, self.windows, ExtractConfig(device="cpu", shard_mb=64))
         self.plan = [batch for job in self.work.jobs for batch in job.batches]
         self.folder = Path(tempfile.mkdtemp(prefix="extraction-"))
         self.eager = _eager(encoder)
