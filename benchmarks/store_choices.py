@@ -1,6 +1,6 @@
 """What a smaller store costs: the same heads on states stored in every way, against f32.
 
-python benchmarks/store_choices.py RUN [RUN ...] --scratch FOLDER [--limit 2000] [--seeds 0 1 2]
+python benchmarks/store_choices.py RUN [RUN ...] --scratch FOLDER [--limit 1500] [--seeds 0 1 2]
 
 Each RUN is a folder made by ``bertvision run``; its encoder and data are taken, nothing in it is changed. Stores
 are made in FOLDER one after the other and removed. Writes results/store_choices.csv, a row per run, choice and
@@ -68,7 +68,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--limit", type=int, default=2000)
+    parser.add_argument("--limit", type=int, default=1500)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--to", type=Path, default=Path("results/store_choices.csv"))
     return parser.parse_args()

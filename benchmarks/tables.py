@@ -248,7 +248,7 @@ def choices_table() -> str:
         mine = {row["head"]: row for row in rows if (row["run"], row["choice"]) == (run, choice)}
         size = f"{float(next(iter(mine.values()))['bytes_a_token']):,.0f}"
         lines.append([run, choice, size, *(_choice_cell(mine[head]) for head in heads)])
-    return markdown(["run", "store", "bytes a token", *(f"`{head}`" for head in heads)], lines)
+    return markdown(["run", "store", "bytes a stored token", *(f"`{head}`" for head in heads)], lines)
 
 
 def _choice_cell(row: Row) -> str:
