@@ -216,7 +216,7 @@ def tune_cost_table() -> str:
 
 
 def from_store_table() -> str:
-    """A line a way, over seeds; seconds by seconds for each seed, because not all ran with as many threads."""
+    """A line a way, over seeds; seconds by seconds for each seed, whose two ways ran one after the other."""
     rows = [row for row in read("from_store") if row["seed"]]
     seconds = {(row["way"], row["seed"]): float(row["seconds"]) for row in rows}
     lines = []

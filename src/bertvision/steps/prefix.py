@@ -76,6 +76,7 @@ def begun_batches(
         for number in np.random.default_rng([config.seed, epoch]).permutation(len(split.sizes)).tolist():
             count = -(-split.sizes[number] // config.batch)
             if step + count > first and step < steps:
+                # To numpy a last 0 is nothing: the first shard draws what ordinary tuning draws.
                 random = np.random.default_rng([config.seed, epoch, number])
                 yield from _shard_batches(
                     split.shard(number), windows, place, config.batch, random, max(0, first - step), steps - step

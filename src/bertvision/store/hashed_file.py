@@ -30,10 +30,9 @@ NAMES = {
 
 def write_hashed(tensors: Mapping[str, Tensor], file: IO[bytes]) -> str:
     """Write contiguous tensors of the CPU; the sha256 of all that was written."""
-    order = list(NAMES)
-    names = sorted(tensors, key=lambda name: (order.index(tensors[name].dtype), name))
-    digest = hashlib.sha256()
-    for piece in _pieces([tensors[name] for name in names], _header({name: tensors[name] for name in names})):
+    types, digest = list(NAMES), hashlib.sha256()
+    ordered = dict(sorted(tensors.items(), key=lambda item: (types.index(item[1].dtype), item[0])))
+    for piece in _pieces(ordered):
         digest.update(piece)
         file.write(piece)
     return digest.hexdigest()
@@ -50,9 +49,9 @@ def _header(tensors: Mapping[str, Tensor]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _pieces(tensors: list[Tensor], header: bytes) -> Iterator[memoryview]:
-    yield memoryview(header)
-    for tensor in tensors:
+def _pieces(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
+    yield memoryview(_header(tensors))
+    for tensor in tensors.values():
         whole = tensor.reshape(-1).view(torch.uint8).numpy().data
         for at in range(0, len(whole), PIECE):
             yield whole[at : at + PIECE]
