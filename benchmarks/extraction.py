@@ -39,6 +39,8 @@ from rows import Rows
 from windows import GLUE, SQUAD, drawn_lengths, random_windows
 
 POOL, BATCH, EPOCHS, ORIGINAL, MOST = 4096, 16, 5, 384, 128
+BURST = 2.0
+"""Seconds of products: as long as it takes a processor to fall to the clock it can keep."""
 CPU = choose_device("cpu")
 LENGTHS = {"squad": SQUAD, "glue": GLUE}
 
@@ -65,14 +67,14 @@ def main() -> None:
 
 
 def _round(ways: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Every way's rate; the two that differ least are taken several times, in turns, for their middle one."""
+    """Every way's rate; the ones that differ least are taken several times, in turns, for their middle one."""
     close = {name: ways.pop(name) for name in CLOSE}
     taken = [{name: way() for name, way in close.items()} for _ in range(repeats)]
     found = {name: way() for name, way in ways.items()}
     return {**found, **{name: median(one[name] for one in taken) for name in CLOSE}}
 
 
-CLOSE = ("extraction", "bare forward")
+CLOSE = ("extraction", "bare forward", "matrix products")
 PADDED_LESS = "original's way, padded to 128"
 PAIRS = (
     ("extraction", "original's way"),
@@ -92,7 +94,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lengths", choices=tuple(LENGTHS), default="squad")
     parser.add_argument("--batches", type=int, default=12, help="of 4,096 tokens; plain ways take 32 to 128 windows")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=1, help="of extraction and the bare forward pass, in a round")
+    parser.add_argument("--repeats", type=int, default=1, help="of extraction, the bare pass and the products")
     parser.add_argument("--out", default="results/extraction.csv")
     return parser.parse_args()
 
@@ -214,10 +216,11 @@ class Setting:
         width, inner = int(config.hidden_size), int(config.intermediate_size)
         a, b = torch.randn(2048, width), torch.randn(width, inner)
         a @ b
-        timer = Timer()
-        for _ in range(20):
+        timer, done = Timer(), 0
+        while timer.seconds < BURST:
             a @ b
-        flops = 20 * 2 * 2048 * width * inner / timer.seconds
+            done += 1
+        flops = done * 2 * 2048 * width * inner / timer.seconds
         lengths = np.array([len(window) for window in self.windows], float)
         per_layer = 2 * (4 * width**2 + 2 * width * inner) * lengths + 4 * lengths**2 * width
         return float(lengths.sum() * flops / (per_layer.sum() * (self.encoder.layers - 1)))
