@@ -1,6 +1,6 @@
 """How fast extraction is: against the original's way, a plain loop, the bare forward pass and matrix products.
 
-python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--repeats 1] [--out F]
+python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--rounds 5] [--out F]
 
 Windows of random tokens, 4,096 of them, lengths drawn as SQuAD's or GLUE's are. Ours runs some batches of the plan
 over all of them, the plain ways some windows as they come; all take turns in every round, and a ratio is the
@@ -50,7 +50,7 @@ def main() -> None:
     setting = Setting(_encoder(options.encoder), options.lengths, options.batches)
     rates: dict[str, list[float]] = {}
     for number in range(options.rounds + 1):
-        found = _round(setting.ways(), options.repeats)
+        found = {name: way() for name, way in setting.ways().items()}
         for name, rate in found.items() if number else ():  # the first round only warms up
             rates.setdefault(name, []).append(rate)
     setting.close()
@@ -62,19 +62,10 @@ def main() -> None:
             ratio = median(one / other for one, other in zip(rates[what], rates[against], strict=True))
             print(f"{what}: {ratio:.3f} of {against}", flush=True)
             facts = {**setup, "what": what, "against": against, "ratio": round(ratio, 3)}
-            sizes = {"batches": options.batches, "rounds": options.rounds, "repeats": options.repeats}
+            sizes = {"batches": options.batches, "rounds": options.rounds}
             rows.add({**facts, "rate": round(median(rates[what])), **sizes})
 
 
-def _round(ways: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Every way's rate; the ones that differ least are taken several times, in turns, for their middle one."""
-    close = {name: ways.pop(name) for name in CLOSE}
-    taken = [{name: way() for name, way in close.items()} for _ in range(repeats)]
-    found = {name: way() for name, way in ways.items()}
-    return {**found, **{name: median(one[name] for one in taken) for name in CLOSE}}
-
-
-CLOSE = ("extraction", "bare forward", "matrix products")
 PADDED_LESS = "original's way, padded to 128"
 PAIRS = (
     ("extraction", "original's way"),
@@ -94,7 +85,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lengths", choices=tuple(LENGTHS), default="squad")
     parser.add_argument("--batches", type=int, default=12, help="of 4,096 tokens; plain ways take 32 to 128 windows")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=1, help="of extraction, the bare pass and the products")
     parser.add_argument("--out", default="results/extraction.csv")
     return parser.parse_args()
 
@@ -140,8 +130,8 @@ class Setting:
         ways = {
             "extraction": self.extraction,
             "bare forward": self.bare,
-            "plain loop": self.plain,
             "matrix products": self.products,
+            "plain loop": self.plain,
             "shuffled reads": self.reads,
         }
         try:
@@ -152,7 +142,7 @@ class Setting:
         originals = {"original's way": partial(self.original, ORIGINAL)}
         if self.longest < ORIGINAL:
             originals[PADDED_LESS] = partial(self.original, self.longest)
-        return {**ways, **originals}
+        return {**originals, **ways}
 
     def _timed(self, work: Callable[[], object], windows: Sequence[Window] | None = None) -> float:
         """Valid tokens a second."""
