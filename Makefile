@@ -23,14 +23,13 @@ check: $(STAMPS)/test $(STAMPS)/dev
 	@echo "== check: import levels"; $(BIN)/python -m pytest tests/test_levels.py
 
 bench: $(STAMPS)/bench
-	@echo "== bench: ratios of time, taken in turns; results/*.csv (about 45 minutes on a quiet machine)"
+	@echo "== bench: ratios of time, taken in turns; results/*.csv (about half an hour on a quiet machine)"
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
 	@$(BIN)/python benchmarks/extraction.py --batches 16 --rounds 9
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 20
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 2
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/extraction.py --encoder base --batches 2
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"
