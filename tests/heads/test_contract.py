@@ -10,7 +10,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from bertvision.errors import BadInput
-from bertvision.heads.base import HEADS, Body, Head, build_head, canonical_spec, head_loss, masked
+from bertvision.heads.base import HEADS, Body, Head, build_head, canonical_spec, head_loss, head_losses
 from bertvision.heads.count import every_variant, fits
 from bertvision.records import Kind, Shape
 from bertvision.registry import Spec, Value, parse_spec
@@ -316,7 +316,15 @@ def test_span_loss_is_the_mean_cross_entropy_of_start_and_end_over_real_tokens()
             wanted.append(scores.exp().sum().log() - scores[target])
     got = head_loss("span", logits, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), mask)
     torch.testing.assert_close(got, torch.stack(wanted).mean())
-    assert masked(logits, mask)[1, 2].tolist() == [float("-inf")] * 2
+
+
+@pytest.mark.parametrize("kind", list(OUTPUTS))
+def test_losses_of_several_heads_are_those_of_each(kind: Kind) -> None:
+    mask, heads = batch()[1], 3
+    size = (heads, len(SIZES), TOKENS, 2) if kind == "span" else (heads, len(SIZES), OUTPUTS[kind])
+    logits, weights = random(*size), torch.tensor([0.5, 1.0, 2.0]) if OUTPUTS[kind] == 3 else None
+    alone = [head_loss(kind, one, targets(kind), mask, weights) for one in logits]
+    assert torch.equal(head_losses(kind, logits, targets(kind), mask, weights), torch.stack(alone))
 
 
 def test_label_and_value_losses() -> None:

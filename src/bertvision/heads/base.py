@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.errors import BadInput, shorten
+from bertvision.heads.layer_rows import LayerRows
 from bertvision.records import Kind, LayerBatch, Shape
 from bertvision.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
 
@@ -71,16 +72,9 @@ class Body(nn.Module):
         """How much each layer counts (layers,), if the head learns such a thing."""
         return None
 
-    def first_rows(self) -> Tensor | None:
-        """A matrix (rows, width) that every state goes through before all else, if the body begins so.
-
-        Such heads share one product over the states, which costs hardly more for many rows than for two.
-        """
+    def layer_rows(self) -> LayerRows | None:
+        """What this body is, if it is but that: such heads share one product over the states."""
         return None
-
-    def after_rows(self, scores: Tensor) -> Tensor:
-        """What follows :meth:`first_rows`: (rows, ..., layers) -> (..., outputs)."""
-        return scores
 
     def settle(self, rate: float) -> None:
         """Called after every optimiser step with its rate: the place for a proximal step."""
@@ -161,8 +155,9 @@ class Head(nn.Module):
         """A pointwise body's outputs of spans, (real tokens, 2), where they belong: (batch, tokens, 2)."""
         if self.shape.kind != "span":
             return outputs
-        whole = outputs.new_zeros((*batch.mask.shape, outputs.shape[-1]))
-        return whole.masked_scatter(batch.mask[..., None], outputs)
+        # Tokens side by side, as the loss wants them: it goes over all tokens of a window.
+        whole = outputs.new_zeros((outputs.shape[-1], *batch.mask.shape))  # (2, batch, tokens)
+        return whole.masked_scatter(batch.mask, outputs.T).movedim(0, -1)
 
     def choose(self, hidden: Tensor) -> Tensor:
         """The layers that this head sees: (..., layers, width) -> (..., chosen, width)."""
@@ -272,18 +267,24 @@ def head_loss(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor, weights
     counts by the weight of its label, mean of w_y (-log p_y), and of any number of labels each yes does.
     It is not divided by the weights that happen to be in the batch: that would take back what they do.
     """
+    return head_losses(kind, logits[None], targets, mask, weights)[0]
+
+
+def head_losses(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The losses (heads,) of several heads' logits (heads, batch, ...) for one batch, each as if it were alone."""
+    heads = len(logits)
     if kind == "span":
-        over_tokens = masked(logits, mask).transpose(1, 2)  # (batch, 2, tokens)
-        return F.cross_entropy(over_tokens.flatten(0, 1), targets.long().flatten())
-    if kind == "multilabel":
-        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
-    if kind == "classify" and weights is not None:
-        return (weights[targets.long()] * F.cross_entropy(logits, targets.long(), reduction="none")).mean()
-    if kind == "classify":
-        return F.cross_entropy(logits, targets.long())
-    return F.mse_loss(logits.squeeze(-1), targets)
-
-
-def masked(logits: Tensor, mask: Tensor) -> Tensor:
-    """Span logits with padding at minus infinity."""
-    return logits.masked_fill(~mask[..., None], float("-inf"))
+        over_tokens = logits.movedim(-1, 1).masked_fill(~mask, float("-inf"))  # (heads, 2, batch, tokens)
+        wanted = targets.long().T.flatten().repeat(heads)  # (heads x 2 x batch,)
+        each = F.cross_entropy(over_tokens.flatten(0, 2), wanted, reduction="none")
+    elif kind == "multilabel":
+        marks = targets.expand_as(logits)
+        each = F.binary_cross_entropy_with_logits(logits, marks, pos_weight=weights, reduction="none")
+    elif kind == "classify":
+        labels = targets.long()
+        each = F.cross_entropy(logits.flatten(0, 1), labels.repeat(heads), reduction="none")  # (heads x batch,)
+        each = each if weights is None else weights[labels].repeat(heads) * each
+    else:
+        values = logits.squeeze(-1)  # (heads, batch)
+        each = F.mse_loss(values, targets.expand_as(values), reduction="none")
+    return each.reshape(heads, -1).mean(1)

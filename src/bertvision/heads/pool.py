@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from bertvision.errors import BadInput
 from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.layer_rows import LayerRows
 from bertvision.records import Shape
 
 
@@ -28,14 +29,11 @@ class LearnedPool(Body):
         self.dense = glorot(nn.Linear(shape.width, shape.outputs))
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.after_rows(rows_first(states @ self.dense.weight.T))  # (..., outputs)
+        return self.layer_rows().of(states)  # (..., outputs)
 
-    def first_rows(self) -> Tensor:
-        return self.dense.weight
-
-    def after_rows(self, scores: Tensor) -> Tensor:
+    def layer_rows(self) -> LayerRows:
         mix = self.gamma * self.weights.softmax(0)  # (layers,)
-        return (scores @ mix).movedim(0, -1) + self.dense.bias  # (..., outputs)
+        return LayerRows(self.dense.weight, mix[:, None].expand(-1, self.dense.out_features), self.dense.bias)
 
     def layer_weights(self) -> Tensor:
         return self.weights.detach().softmax(0)
@@ -49,21 +47,15 @@ class MeanPool(Body):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
+        self.layers = shape.layers
         self.dense = glorot(nn.Linear(shape.width, shape.outputs))
 
     def forward(self, states: Tensor) -> Tensor:
-        return self.after_rows(rows_first(states @ self.dense.weight.T))  # (..., outputs)
+        return self.layer_rows().of(states)  # (..., outputs)
 
-    def first_rows(self) -> Tensor:
-        return self.dense.weight
-
-    def after_rows(self, scores: Tensor) -> Tensor:
-        return scores.mean(-1).movedim(0, -1) + self.dense.bias  # (..., outputs)
-
-
-def rows_first(scores: Tensor) -> Tensor:
-    """(..., layers, rows) -> (rows, ..., layers), as pools want it: what they sum over lies side by side."""
-    return scores.movedim(-1, 0).contiguous()
+    def layer_rows(self) -> LayerRows:
+        weight = self.dense.weight
+        return LayerRows(weight, weight.new_full((self.layers, len(weight)), 1 / self.layers), self.dense.bias)
 
 
 class LayerPool(nn.Module):

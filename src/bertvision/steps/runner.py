@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertvision.config import FitConfig
-from bertvision.heads.base import Solver, build_head, head_loss
+from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.records import LayerBatch, Shape
 from bertvision.runtime import Timer, rate_at, seeded
 from bertvision.steps.calibrate import temperatures
@@ -85,7 +85,11 @@ class Runner:
         return float(loss.detach())
 
     def loss(self, logits: Tensor, batch: LayerBatch) -> Tensor:
-        return head_loss(self.shape.kind, logits, batch.targets, batch.mask, self.weights)
+        return self.losses_of(logits[None], batch)[0]
+
+    def losses_of(self, logits: Tensor, batch: LayerBatch) -> Tensor:
+        """(heads, batch, ...) -> (heads,): those of all heads that learn the same from the same."""
+        return head_losses(self.shape.kind, logits, batch.targets, batch.mask, self.weights)
 
     def update(self) -> None:
         """What follows once the gradients are there."""
