@@ -51,8 +51,10 @@ def _outputs(runners: Sequence[Runner], batch: LayerBatch) -> Tensor:
     """Every head's logits: (heads, batch, tokens, 2) or (heads, batch, outputs)."""
     rows = laid_together([_rows(runner) for runner in runners], ROWS)
     head = runners[0].head
-    outputs = rows.of(head.seen(batch))[..., : len(runners) * head.shape.outputs]  # (..., heads x outputs)
-    return head.placed(outputs, batch).unflatten(-1, (len(runners), -1)).movedim(-2, 0)
+    # Narrowed even where nothing is cut off: gradients then lie, and are summed, as they are for a head alone.
+    outputs = rows.of(head.seen(batch)).narrow(-1, 0, len(runners) * head.shape.outputs)  # (..., heads x outputs)
+    each: Tensor = head.placed(outputs, batch).unflatten(-1, (len(runners), -1))
+    return each.movedim(-2, 0)
 
 
 def blocks_of(runners: Sequence[Runner]) -> list[Block | Runner]:
