@@ -1,6 +1,6 @@
 """What fitting heads costs: ratios, taken in turns in one run, on windows as long as SQuAD's.
 
-python benchmarks/heads_cost.py [--rounds 7] [--windows 256]
+python benchmarks/heads_cost.py [--rounds 7] [--windows 256] [--only compress]
 
 `minilm` runs over windows of random tokens whose lengths are drawn as SQuAD's are (median about 150 of
 at most 384). Writes results/heads_cost.csv: what is compared, with what, and the median ratio of the
@@ -52,10 +52,13 @@ CPU = torch.device("cpu")
 def main() -> None:
     options = _options()
     setting = Setting(bv.load_encoder("minilm"), options.windows)
-    rows = Rows(Path("results/heads_cost.csv"), fresh=True)
+    rows = Rows(Path("results/heads_cost.csv"))
     for what, against, one, other in setting.comparisons():
+        if options.only not in what:
+            continue
         ratio = time_ratio(one, other, options.rounds)
         print(f"{what}: {ratio:.2f} of {against}", flush=True)
+        rows.drop(what=what)
         rows.add({"what": what, "against": against, "ratio": round(ratio, 3), "rounds": options.rounds})
 
 
@@ -63,6 +66,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--windows", type=int, default=256)
+    parser.add_argument("--only", default="", help="comparisons whose name has this in it; other rows stay")
     return parser.parse_args()
 
 
