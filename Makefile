@@ -1,4 +1,4 @@
-# make demo | test | check | bench | install: each sets itself up in .venv with only what it needs.
+# make demo | test | test-cluster | check | bench | install: each sets itself up in .venv with only what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --quiet --disable-pip-version-check -c constra
 STAMPS := $(VENV)/.stamps
 LOCK := pyproject.toml constraints.txt
 
-.PHONY: demo test check bench install clean
+.PHONY: demo test test-cluster check bench install clean
 
 demo: $(STAMPS)/core
 	@echo "== demo: generated questions, the embedded encoder, a few minutes"
@@ -15,6 +15,11 @@ demo: $(STAMPS)/core
 test: $(STAMPS)/test
 	@echo "== test: the whole suite, offline"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+test-cluster: $(STAMPS)/test-cluster
+	@echo "== test-cluster: a Ray cluster that loses a machine, and an S3 server, both on this one"
+	@BERTVISION_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/scale/test_ray_extract.py
+	@BERTVISION_S3=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/store/test_remote.py
 
 check: $(STAMPS)/test $(STAMPS)/dev
 	@echo "== check: format"; $(BIN)/ruff format --check src tests benchmarks
@@ -49,6 +54,11 @@ $(STAMPS)/core: $(LOCK) | $(BIN)/python
 $(STAMPS)/test: $(STAMPS)/core
 	@echo "== installing what the tests need"
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+$(STAMPS)/test-cluster: $(STAMPS)/test
+	@echo "== installing Ray and an S3 server (once, a few minutes)"
+	@$(PIP) -e '.[test-cluster]'
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/core
