@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertvision.analyse.ablation import by_span
 from bertvision.conclude import run_place
 from bertvision.encoder.adapters import adapters_of, switched_off
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.model import Model
-from bertvision.report.heat_map import heat_map
 from bertvision.report.line_plot import write_picture
-from bertvision.report.markup import Html
+from bertvision.report.plots import draw
 from bertvision.runtime import progress, write_json, written_whole
 from bertvision.steps.judge import judge, judge_inner
 from bertvision.tasks.base import Task, read_task
@@ -29,6 +29,9 @@ SPLIT = "dev"
 def ablate(folder: Path) -> dict[str, Any]:
     """Score of a run's adapted encoder without the adapters of each span, in ``RUN/ablation``."""
     task, encoder = read_task(run_place(folder) / "task"), _adapted(folder)
+    if encoder is None:
+        what = f"there is no encoder with adapters in {folder / 'encoder'}"
+        raise BadInput(f"{what}; make one: bertvision run ... --method adapters")
     model, threshold = _own_model(encoder, task)
     whole = _score(model, task, threshold)
     if whole <= 0:
@@ -51,19 +54,15 @@ def spans(layers: int) -> Iterator[tuple[int, int]]:
     return ((first, last) for first in range(1, layers + 1) for last in range(first, layers + 1))
 
 
-def ablation_picture(document: dict[str, Any]) -> Html:
-    cells = {(row["first"] - 1, row["last"] - 1): row["decrease"] for row in document["rows"]}
-    names = [str(layer + 1) for layer in range(document["layers"])]
-    legend = f"% of {document['metric']} {document['score']:.1f} lost"
-    return heat_map(cells, names, "last layer without adapters", "first layer without adapters", legend)
+def has_adapters(folder: Path) -> bool:
+    """Whether the run's own encoder has any."""
+    return _adapted(folder) is not None
 
 
-def _adapted(folder: Path) -> Encoder:
+def _adapted(folder: Path) -> Encoder | None:
     place = folder / "encoder"
     encoder = load_encoder(str(place)) if (place / RECORD).exists() else None
-    if encoder is None or adapters_of(encoder.model) is None:
-        raise BadInput(f"there is no encoder with adapters in {place}; make one: bertvision run ... --method adapters")
-    return encoder
+    return None if encoder is None or adapters_of(encoder.model) is None else encoder
 
 
 def _own_model(encoder: Encoder, task: Task) -> tuple[Model, float]:
@@ -87,4 +86,4 @@ def _write(document: dict[str, Any], out: Path) -> None:
         table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
         table.writeheader()
         table.writerows(document["rows"])
-    write_picture(ablation_picture(document), out / "ablation.svg")
+    write_picture(draw(by_span(document).plots[0]), out / "ablation.svg")

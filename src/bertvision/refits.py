@@ -5,10 +5,11 @@ The heads are kept in ``RUN/analysis/``, so that the same call goes on where it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.growth import Step, by_depth, by_layer, learning_curve
@@ -84,7 +85,11 @@ def layers(work: Study) -> Finding:
 
 
 def depth(work: Study) -> Finding:
-    document = depth_frontier(work.folder, _all_layers(work.chosen), work.seeds, work.config)
+    return depth_finding(work, depth_frontier(work.folder, _all_layers(work.chosen), work.seeds, work.config))
+
+
+def depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
+    """A frontier as a finding, the encoder's own score beside it."""
     steps = [
         Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from bertvision.ablation import ablate, has_adapters
+from bertvision.analyse.ablation import by_span
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.second_best import second_best
 from bertvision.conclude import run_heads
@@ -28,9 +30,9 @@ KEPT = 20
 def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
     """Make and keep findings; also why those that were asked for, but do not apply, are missing.
 
-    Without names: all that fit nothing.
+    Without names: all that neither fit heads nor run the encoder.
     """
-    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs != FITS])
+    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)])
     if "all" in wanted:
         wanted = list(ANALYSES)
     for name in wanted:
@@ -85,6 +87,10 @@ def ranked_answers(task: Task, judged: Judged) -> list[list[str]]:
     ]
 
 
+def _ablation(work: Study) -> Finding | None:
+    return by_span(ablate(work.folder)) if has_adapters(work.folder) else None
+
+
 def _cost(work: Study) -> Finding | None:
     """As from the files, and what each head takes over dev, measured."""
     lines = lines_of(work.run.board)
@@ -108,7 +114,7 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
     return seconds
 
 
-FILES, STATES, FITS = "files", "states", "fits"
+FILES, STATES, FITS, ENCODER = "files", "states", "fits", "encoder"
 ANALYSES: Mapping[str, tuple[str, str]] = {
     "answer-types": (FILES, "spans, with and without an answer, and misses by silence"),
     "second-best": (STATES, "spans and labels: where the best answer is wrong, is the second right"),
@@ -121,6 +127,7 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     "cost": (STATES, "score against parameters, training and inference seconds, with the Pareto front"),
     "layers": (FITS, "a linear head on each layer alone"),
     "depth": (FITS, "--head SPEC on the layers 0..k for every k"),
+    "ablation": (ENCODER, "adapters of every span of layers switched off"),
     "learning-curve": (FITS, "--head SPEC on --shares of the training data; --beside RUN... with limited encoders"),
 }
 """By name what an analysis needs, and what it looks at."""
@@ -130,6 +137,7 @@ MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
     "cost": _cost,
     "layers": layers,
     "depth": depth,
+    "ablation": _ablation,
     "learning-curve": curve_over_shares,
 }
 assert set(ANALYSES) == set(FROM_FILES) | set(MAKERS)

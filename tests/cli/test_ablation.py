@@ -61,8 +61,12 @@ def test_every_span_is_switched_off_once(adapted_run: Path, call: Call) -> None:
     with (out / "ablation.csv").open(newline="", encoding="utf-8") as file:
         assert [float(row["score"]) for row in csv.DictReader(file)] == [row["score"] for row in document["rows"]]
     assert "first layer without adapters" in (out / "ablation.svg").read_text(encoding="utf-8")
+    report = (adapted_run / "report.html").read_text(encoding="utf-8")
+    assert "Adapters switched off" in report
+    assert "first layer without adapters" in report
     said = call("analyse", adapted_run, "--ablation").out.splitlines()
     assert len(said) == 1 + 2 + 2
+    assert said[-1].endswith("report.html")
 
 
 def test_without_adapters_there_is_nothing_to_switch_off(call: Call, text_run: Path, tmp_path: Path) -> None:

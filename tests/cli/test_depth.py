@@ -39,7 +39,8 @@ def test_every_depth_is_scored_and_the_model_is_cut(request: pytest.FixtureReque
     assert "encoder layers used" in (run / "depth" / "depth.svg").read_text(encoding="utf-8")
     said = call(*words)
     assert "fit: done before" in said.err
-    assert len(said.out.splitlines()) == 4
+    assert len(said.out.splitlines()) == 5
+    assert "Score by depth" in (run / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_cut_model_gives_the_scores_that_it_was_chosen_by(call: Call, text_run: Path) -> None:

@@ -14,21 +14,25 @@ Cell = str | int | float | None
 Rows = tuple[Mapping[str, Cell], ...]
 Point = tuple[float, float, str]
 """Across, up, and what it is."""
-Kind = Literal["lines", "bars", "points"]
-KINDS: tuple[Kind, ...] = ("lines", "bars", "points")
+Kind = Literal["lines", "bars", "points", "heat"]
+KINDS: tuple[Kind, ...] = ("lines", "bars", "points", "heat")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture as data: named series of points; of ``bars`` the names of the groups stand in ``names``."""
+    """A picture as data: named series of points; of ``bars`` the names of the groups stand in ``names``.
+
+    Of ``heat`` a series is a row, across is the column, up the value; rows and columns have the same names.
+    """
 
     kind: Kind
     x: str
     y: str
     series: Mapping[str, Sequence[Point]]
-    names: tuple[str, ...] = ()  # bars: what stands at 0, 1, ...
+    names: tuple[str, ...] = ()  # bars, heat: what stands at 0, 1, ...
     rules: Mapping[str, float] = field(default_factory=dict)  # horizontal lines
     log: bool = False  # whether across is on a logarithmic scale
+    legend: str = ""  # heat: what the values are
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ def add_commands(commands: Any) -> None:
     analyse = commands.add_parser("analyse", help="why scores are what they are: tables and pictures of a run")
     analyse.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
     analyse.add_argument(
-        "--what", action="extend", nargs="+", metavar="NAME", help="only these, or all; default: all that fit nothing"
+        "--what", action="extend", nargs="+", metavar="NAME", help="only these, or all; default: all that are quick"
     )
     analyse.add_argument("--list", action="store_true", help="only tell which analyses there are")
     analyse.add_argument("--pair", nargs=2, metavar=("A", "B"), help="agreement: these two rows, NAME or NAME@SEED")
@@ -106,8 +106,10 @@ def _cell(value: Any) -> str:
 def _ablation(options: argparse.Namespace) -> Result:
     """Rows are the first layer without adapters, columns the last."""
     from bertvision.ablation import ablate
+    from bertvision.analyse.ablation import by_span
 
     document = ablate(Path(options.folder))
+    shown = _shown(options, lambda _: by_span(document))
     layers = range(1, document["layers"] + 1)
     lost = {(row["first"], row["last"]): row["decrease"] for row in document["rows"]}
     lines = ["first\\last" + "".join(f"{last:>8}" for last in layers)]
@@ -115,16 +117,30 @@ def _ablation(options: argparse.Namespace) -> Result:
         cells = (f"{lost[first, last]:>8.1f}" if (first, last) in lost else " " * 8 for last in layers)
         lines.append(f"{first:>10}" + "".join(cells))
     lines.append(f"% of {document['metric']} {document['score']:.2f} lost without these layers' adapters")
-    lines.append(f"picture: {Path(options.folder) / 'ablation' / 'ablation.svg'}")
+    lines.append(", ".join([f"{Path(options.folder) / 'ablation' / 'ablation.svg'}", *shown]))
     return document, "\n".join(lines)
+
+
+def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[str]:
+    """Keep a finding in the run and put it into its report, where the run has come so far as to have one."""
+    from bertvision.conclude import renew_report
+    from bertvision.findings import keep
+
+    work = _study(options)
+    if not (work.folder / "leaderboard.json").exists():
+        return []
+    keep(work.folder, work.run, [finding(work)])
+    return [str(renew_report(work.folder))]
 
 
 def _depth(options: argparse.Namespace) -> Result:
     from bertvision.config import Recipe, override
     from bertvision.depth import depth_frontier
+    from bertvision.refits import depth_finding
 
     config = override(Recipe(task="fit"), options.set).fit
     document = depth_frontier(Path(options.folder), options.depth, options.seeds, config, options.within)
+    shown = _shown(options, lambda work: depth_finding(work, document))
     metric = document["metric"]
     lines = [f"{'layers':>8}{f'dev {metric}':>14}{f'inner {metric}':>14}"]
     lines += [f"{row['depth']:>8}{row['dev']:>14.2f}{row['inner']:>14.2f}" for row in document["rows"]]
@@ -134,6 +150,7 @@ def _depth(options: argparse.Namespace) -> Result:
             f"{document['chosen']} of {cut['of']} layers are within {document['within']:g} of the best on inner: "
             f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
         )
+    lines.append(", ".join([f"{Path(options.folder) / 'depth' / 'depth.svg'}", *shown]))
     return document, "\n".join(lines)
 
 

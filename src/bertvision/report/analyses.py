@@ -21,6 +21,7 @@ ORDER = (
     "context-length",
     "layers",
     "depth",
+    "ablation",
     "learning-curve",
     "cost",
 )

@@ -25,8 +25,8 @@ STORE_SOURCE = "source.json"
 
 FINDINGS = "analysis"
 """Where a run's findings are."""
-FITTED_ANEW = ("layers", "depth", "learning-curve", "search-history", "search-importance")
-"""Findings that belong to a store; all others belong to a leaderboard."""
+OF_STORE = ("layers", "depth", "ablation", "learning-curve", "search-history", "search-importance")
+"""Findings that belong to a store, or to the encoder that made it; all others belong to a leaderboard."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def gather(folder: Path, task: Task) -> Run:
 
 def finding_origin(name: str, board: Board, manifest: Mapping[str, Any]) -> str:
     """What a finding was made from: the store, or everything that the leaderboard says of its rows."""
-    if name in FITTED_ANEW:
+    if name in OF_STORE:
         return store_origin(manifest)
     return f"board {hash_json([[row.name, row.seed, dict(row.scores)] for row in board.rows])}"
 

@@ -1,4 +1,4 @@
-"""The pictures of findings, drawn from their description: lines, bars along names, points with their front."""
+"""The pictures of findings, drawn from their description: lines, bars along names, points with their front, squares."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bertvision.analyse.finding import Plot, Point
+from bertvision.report.heat_map import heat_map
 from bertvision.report.line_plot import colour_class, line_picture
 from bertvision.report.markup import Html, cut, number, tag
 from bertvision.report.svg import Frame, dot, drawable, scale_of, tick_text
@@ -20,7 +21,13 @@ LONGEST_NAME = 48
 
 def draw(plot: Plot) -> Html:
     """A plot as a picture with an alternative text."""
-    return {"lines": _lines, "bars": _bars, "points": _points}[plot.kind](plot)
+    return {"lines": _lines, "bars": _bars, "points": _points, "heat": _heat}[plot.kind](plot)
+
+
+def _heat(plot: Plot) -> Html:
+    rows = [(plot.names.index(name), points) for name, points in plot.series.items()]
+    cells = {(row, int(x)): value for row, points in rows for x, value, _ in points}
+    return heat_map(cells, plot.names, plot.x, plot.y, plot.legend)
 
 
 def _lines(plot: Plot) -> Html:

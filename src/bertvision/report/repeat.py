@@ -7,7 +7,7 @@ import shlex
 from importlib import metadata
 
 from bertvision import __version__
-from bertvision.report.facts import FITTED_ANEW, Run
+from bertvision.report.facts import OF_STORE, Run
 from bertvision.report.markup import Html, Section, section, tag
 
 LIBRARIES = ("torch", "transformers", "numpy")
@@ -52,10 +52,10 @@ def _libraries() -> dict[str, str]:
 
 
 def _analyses(run: Run) -> list[Html]:
-    """The command behind the analyses; those that fit heads are named, because they are not made unasked."""
+    """The command behind the analyses; those that take long are named, because they are not made unasked."""
     if not run.findings:
         return []
-    named = [one.name for one in run.findings if one.name in FITTED_ANEW and not one.name.startswith("search")]
+    named = [one.name for one in run.findings if one.name in OF_STORE and not one.name.startswith("search")]
     lines = ["bertvision analyse runs/again"]
     lines += [f"bertvision analyse runs/again --what {' '.join(named)}"] if named else []
     return [tag("p", "Then, for the analyses:"), tag("pre", tag("code", "\n".join(lines)))]
