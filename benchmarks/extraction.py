@@ -3,51 +3,49 @@
 python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--rounds 5] [--out F]
 
 Windows of random tokens, 4,096 of them, lengths drawn as SQuAD's or GLUE's are. Ours runs some batches of the plan
-over all of them, the plain ways some windows as they come; all take turns in every round, and a ratio is the
-median over rounds of the quotient of their valid tokens a second within a round. `base` has BERT-base's shape with
-random weights. OMP_NUM_THREADS=1 measures one thread. The original's way needs h5py (pip install 'bertvision[bench]').
+over all of them, the plain ways some windows as they come, in a process of their own (plain_ways.py); all take turns
+in every round, and a ratio is the median over rounds of the quotient of their valid tokens a second within a round.
+`base` has BERT-base's shape with random weights. OMP_NUM_THREADS=1 measures one thread. The original's way needs h5py
+(pip install 'bertvision[bench]').
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
 
 import numpy as np
 import torch
 
-import bertvision as bv
 from bertvision.config import ExtractConfig
-from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
+from bertvision.encoder.hidden import collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.records import Window
-from bertvision.runtime import Timer, choose_device
+from bertvision.runtime import Timer
 from bertvision.steps.shard_maker import ShardMaker
 from bertvision.steps.shard_work import Job, Work, make_shards
 from bertvision.store.plan import plan_batches, reading_batches
 from bertvision.store.shards import layer_batch, read_shard
 from bertvision.store.site import Site
-from memory_settings import usual_memory
+from plain_ways import BATCH, Elsewhere, named_encoder
 from rows import Rows
 from windows import GLUE, SQUAD, drawn_lengths, random_windows
 
-POOL, BATCH, EPOCHS, ORIGINAL, MOST = 4096, 16, 5, 384, 128
+POOL, EPOCHS, ORIGINAL, MOST = 4096, 5, 384, 128
 BURST = 2.0
 """Seconds of products: as long as it takes a processor to fall to the clock it can keep."""
-CPU = choose_device("cpu")
+CPU = torch.device("cpu")
 LENGTHS = {"squad": SQUAD, "glue": GLUE}
 
 
 def main() -> None:
     options = _options()
-    setting = Setting(_encoder(options.encoder), options.lengths, options.batches)
+    setting = Setting(options.encoder, options.lengths, options.batches)
     rates: dict[str, list[float]] = {}
     for number in range(options.rounds + 1):
         found = {name: way() for name, way in setting.ways().items()}
@@ -89,16 +87,6 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _encoder(name: str) -> Encoder:
-    small = bv.load_encoder("minilm")
-    if name == "minilm":
-        return small
-    import transformers
-
-    torch.manual_seed(0)
-    return Encoder("base", transformers.BertModel(transformers.BertConfig()).eval(), small.tokenizer)
-
-
 class Given(Work):
     """Work on windows that come from no task."""
 
@@ -112,26 +100,28 @@ class Given(Work):
 class Setting:
     """Windows of one data set for every way, each of which gives the valid tokens a second of one go."""
 
-    def __init__(self, encoder: Encoder, lengths: str, batches: int) -> None:
+    def __init__(self, name: str, lengths: str, batches: int) -> None:
+        encoder = named_encoder(name)
         draw, self.longest = np.random.default_rng(0), LENGTHS[lengths][-1]
         pool = random_windows(drawn_lengths(LENGTHS[lengths], POOL, draw), draw)
         planned = plan_batches([len(window) for window in pool], ExtractConfig.batch_tokens, 0)[:batches]
         self.encoder, self.windows = encoder, [pool[int(i)] for batch in planned for i in batch]
-        self.in_order = _representative(pool, min(MOST, max(2 * BATCH, len(self.windows) // 4)), draw)
         self.work = Given(encoder, self.windows, ExtractConfig(device="cpu", shard_mb=64))
         self.plan = [batch for job in self.work.jobs for batch in job.batches]
         self.folder = Path(tempfile.mkdtemp(prefix="extraction-"))
-        self.eager = _eager(encoder)
+        as_they_come = _representative(pool, min(MOST, max(2 * BATCH, len(self.windows) // 4)), draw)
+        self.elsewhere = Elsewhere(name, as_they_come, self.folder)
 
     def close(self) -> None:
+        self.elsewhere.close()
         shutil.rmtree(self.folder)
 
     def ways(self) -> dict[str, Callable[[], float]]:
-        ways = {
+        ways: dict[str, Callable[[], float]] = {
             "extraction": self.extraction,
             "bare forward": self.bare,
             "matrix products": self.products,
-            "plain loop": self.plain,
+            "plain loop": partial(self.elsewhere.rate, "loop"),
             "shuffled reads": self.reads,
         }
         try:
@@ -139,16 +129,18 @@ class Setting:
         except ImportError:
             print("h5py is not installed: the original's way is left out", flush=True)
             return ways
-        originals = {"original's way": partial(self.original, ORIGINAL)}
+        originals: dict[str, Callable[[], float]] = {
+            "original's way": partial(self.elsewhere.rate, "original", ORIGINAL)
+        }
         if self.longest < ORIGINAL:
-            originals[PADDED_LESS] = partial(self.original, self.longest)
+            originals[PADDED_LESS] = partial(self.elsewhere.rate, "original", self.longest)
         return {**originals, **ways}
 
-    def _timed(self, work: Callable[[], object], windows: Sequence[Window] | None = None) -> float:
+    def _timed(self, work: Callable[[], object]) -> float:
         """Valid tokens a second."""
         timer = Timer()
         work()
-        return sum(len(window) for window in windows or self.windows) / timer.seconds
+        return sum(len(window) for window in self.windows) / timer.seconds
 
     def extraction(self) -> float:
         """Ours, to the last synced byte."""
@@ -165,40 +157,6 @@ class Setting:
 
         with torch.inference_mode():
             return self._timed(work)
-
-    def plain(self) -> float:
-        """Sixteen at a time as they come, padded to the longest of them, states written as f16."""
-
-        def work() -> None:
-            with (self.folder / "plain").open("wb") as file:
-                for batch in self._in_order():
-                    states = torch.stack(_all_states(self.encoder.model, batch), dim=2)
-                    file.write(states.half().numpy().tobytes())
-                _sync(file)
-
-        with torch.inference_mode(), usual_memory():
-            return self._timed(work, self.in_order)
-
-    def original(self, longest: int) -> float:
-        """Eager attention, everything padded to one length, f32 (windows, tokens, width, layers) into HDF5."""
-        import h5py
-
-        def work() -> None:
-            shape = (len(self.in_order), longest, self.encoder.width, self.encoder.layers)
-            with h5py.File(self.folder / "original.h5", "w") as file:
-                data = file.create_dataset("hidden", shape, "f4", chunks=(1, *shape[1:]))
-                for number, batch in enumerate(self._in_order(longest)):
-                    states = torch.stack(_all_states(self.eager, batch), dim=3)
-                    data[number * BATCH : number * BATCH + len(states)] = states.numpy()
-            with (self.folder / "original.h5").open("rb") as written:
-                _sync(written)
-
-        with torch.inference_mode(), usual_memory():
-            return self._timed(work, self.in_order)
-
-    def _in_order(self, pad_to: int = 0) -> list[TokenBatch]:
-        groups = [self.in_order[at : at + BATCH] for at in range(0, len(self.in_order), BATCH)]
-        return [_padded(collate(group, 0, CPU), pad_to) for group in groups]
 
     def products(self) -> float:
         """Tokens a second if nothing but the encoder's products were done, at the rate of plain ones."""
@@ -234,29 +192,6 @@ def _representative(pool: Sequence[Window], count: int, draw: np.random.Generato
     by_length = sorted(pool, key=len)
     places = ((np.arange(count) + 0.5) * len(pool) / count).astype(int)
     return [by_length[int(place)] for place in draw.permutation(places)]
-
-
-def _sync(file: IO[bytes]) -> None:
-    """What is not on the disk is not stored."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _eager(encoder: Encoder) -> Any:
-    model = encoder.copy().model
-    model.set_attn_implementation("eager")
-    return model
-
-
-def _all_states(model: Any, batch: TokenBatch) -> tuple[torch.Tensor, ...]:
-    output = model(batch.input_ids, batch.mask.long(), batch.token_types, output_hidden_states=True)
-    return tuple(output.hidden_states)
-
-
-def _padded(batch: TokenBatch, to: int) -> TokenBatch:
-    more = max(0, to - batch.mask.shape[1])
-    pad = torch.nn.functional.pad
-    return TokenBatch(pad(batch.input_ids, (0, more)), pad(batch.mask, (0, more)), pad(batch.token_types, (0, more)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,119 @@
+"""Extraction as one would write it without this project, timed in a process of its own.
+
+There it has the memory that such a process has: in one with ours it would find large blocks kept for it, and
+be faster than it is. Workers are started anew, so that nothing of the parent is in them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+import bertvision as bv
+from bertvision.encoder.hidden import TokenBatch, collate
+from bertvision.encoder.load import Encoder
+from bertvision.records import Window
+from bertvision.runtime import Timer
+
+BATCH = 16
+CPU = torch.device("cpu")
+
+
+def named_encoder(name: str) -> Encoder:
+    """``minilm``, or with ``base`` BERT-base's shape with random weights."""
+    small = bv.load_encoder("minilm")
+    if name == "minilm":
+        return small
+    import transformers
+
+    torch.manual_seed(0)
+    return Encoder("base", transformers.BertModel(transformers.BertConfig()).eval(), small.tokenizer)
+
+
+class Elsewhere:
+    """The worker: gives the valid tokens a second of one go of a way."""
+
+    def __init__(self, encoder: str, windows: Sequence[Window], folder: Path) -> None:
+        method = multiprocessing.get_context("spawn")
+        self.pool = ProcessPoolExecutor(1, method, _begin, (encoder, list(windows), folder))
+
+    def rate(self, way: str, *options: int) -> float:
+        return self.pool.submit(_rate, way, *options).result()
+
+    def close(self) -> None:
+        self.pool.shutdown()
+
+
+class PlainWays:
+    """Windows as they come, sixteen at a time, with stock transformers."""
+
+    def __init__(self, encoder: str, windows: Sequence[Window], folder: Path) -> None:
+        self.encoder, self.windows, self.folder = named_encoder(encoder), windows, folder
+        self.eager = self.encoder.copy().model
+        self.eager.set_attn_implementation("eager")
+
+    def loop(self) -> None:
+        """Padded to the longest of them, states written as f16."""
+        with (self.folder / "plain").open("wb") as file:
+            for batch in self._batches():
+                states = torch.stack(_all_states(self.encoder.model, batch), dim=2)
+                file.write(states.half().numpy().tobytes())
+            _sync(file)
+
+    def original(self, longest: int) -> None:
+        """Eager attention, everything padded to one length, f32 (windows, tokens, width, layers) into HDF5."""
+        import h5py
+
+        shape = (len(self.windows), longest, self.encoder.width, self.encoder.layers)
+        with h5py.File(self.folder / "original.h5", "w") as file:
+            data = file.create_dataset("hidden", shape, "f4", chunks=(1, *shape[1:]))
+            for number, batch in enumerate(self._batches(longest)):
+                states = torch.stack(_all_states(self.eager, batch), dim=3)
+                data[number * BATCH : number * BATCH + len(states)] = states.numpy()
+        with (self.folder / "original.h5").open("rb") as written:
+            _sync(written)
+
+    def _batches(self, pad_to: int = 0) -> Iterator[TokenBatch]:
+        for at in range(0, len(self.windows), BATCH):
+            yield _padded(collate(self.windows[at : at + BATCH], 0, CPU), pad_to)
+
+
+_ways: list[PlainWays] = []
+"""The worker's own."""
+
+
+def _begin(encoder: str, windows: Sequence[Window], folder: Path) -> None:
+    _ways.append(PlainWays(encoder, windows, folder))
+
+
+@torch.inference_mode()
+def _rate(way: str, *options: int) -> float:
+    """Valid tokens a second."""
+    (ways,) = _ways
+    work: Callable[..., None] = getattr(ways, way)
+    timer = Timer()
+    work(*options)
+    return sum(len(window) for window in ways.windows) / timer.seconds
+
+
+def _sync(file: IO[bytes]) -> None:
+    """What is not on the disk is not stored."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _all_states(model: Any, batch: TokenBatch) -> tuple[torch.Tensor, ...]:
+    output = model(batch.input_ids, batch.mask.long(), batch.token_types, output_hidden_states=True)
+    return tuple(output.hidden_states)
+
+
+def _padded(batch: TokenBatch, to: int) -> TokenBatch:
+    more = max(0, to - batch.mask.shape[1])
+    pad = torch.nn.functional.pad
+    return TokenBatch(pad(batch.input_ids, (0, more)), pad(batch.mask, (0, more)), pad(batch.token_types, (0, more)))
