@@ -34,7 +34,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/adapter_inference.py
 	@$(BIN)/python benchmarks/extraction.py --batches 16 --rounds 9
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 20
-	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 2
+	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 4
 
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"
