@@ -26,12 +26,11 @@ from bertvision.tasks.base import Task, read_task
 SPLIT = "dev"
 
 
-def ablate(folder: Path) -> dict[str, Any]:
-    """Score of a run's adapted encoder without the adapters of each span, in ``RUN/ablation``."""
+def ablate(folder: Path) -> dict[str, Any] | None:
+    """Score of a run's encoder without the adapters of each span, in ``RUN/ablation``; None where it has none."""
     task, encoder = read_task(run_place(folder) / "task"), _adapted(folder)
     if encoder is None:
-        what = f"there is no encoder with adapters in {folder / 'encoder'}"
-        raise BadInput(f"{what}; make one: bertvision run ... --method adapters")
+        return None
     model, threshold = _own_model(encoder, task)
     whole = _score(model, task, threshold)
     if whole <= 0:
@@ -52,11 +51,6 @@ def ablate(folder: Path) -> dict[str, Any]:
 def spans(layers: int) -> Iterator[tuple[int, int]]:
     """Every first and last layer, counted from 1."""
     return ((first, last) for first in range(1, layers + 1) for last in range(first, layers + 1))
-
-
-def has_adapters(folder: Path) -> bool:
-    """Whether the run's own encoder has any."""
-    return _adapted(folder) is not None
 
 
 def _adapted(folder: Path) -> Encoder | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bertvision.ablation import ablate, has_adapters
+from bertvision.ablation import ablate
 from bertvision.analyse.ablation import by_span
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.second_best import second_best
@@ -88,7 +88,8 @@ def ranked_answers(task: Task, judged: Judged) -> list[list[str]]:
 
 
 def _ablation(work: Study) -> Finding | None:
-    return by_span(ablate(work.folder)) if has_adapters(work.folder) else None
+    document = ablate(work.folder)
+    return None if document is None else by_span(document)
 
 
 def _cost(work: Study) -> Finding | None:

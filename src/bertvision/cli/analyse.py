@@ -108,7 +108,11 @@ def _ablation(options: argparse.Namespace) -> Result:
     from bertvision.ablation import ablate
     from bertvision.analyse.ablation import by_span
 
-    document = ablate(Path(options.folder))
+    folder = Path(options.folder)
+    document = ablate(folder)
+    if document is None:
+        what = f"there is no encoder with adapters in {folder / 'encoder'}"
+        raise BadInput(f"{what}; make one: bertvision run ... --method adapters")
     shown = _shown(options, lambda _: by_span(document))
     layers = range(1, document["layers"] + 1)
     lost = {(row["first"], row["last"]): row["decrease"] for row in document["rows"]}
@@ -117,7 +121,7 @@ def _ablation(options: argparse.Namespace) -> Result:
         cells = (f"{lost[first, last]:>8.1f}" if (first, last) in lost else " " * 8 for last in layers)
         lines.append(f"{first:>10}" + "".join(cells))
     lines.append(f"% of {document['metric']} {document['score']:.2f} lost without these layers' adapters")
-    lines.append(", ".join([f"{Path(options.folder) / 'ablation' / 'ablation.svg'}", *shown]))
+    lines.append(", ".join([f"{folder / 'ablation' / 'ablation.svg'}", *shown]))
     return document, "\n".join(lines)
 
 
