@@ -16,12 +16,12 @@ import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bertvision.conclude import conclude, run_states
+from bertvision.conclude import conclude
 from bertvision.config import DataConfig, FitConfig, Recipe, TuneConfig, built_in_recipe
 from bertvision.heads.base import HEADS
 from bertvision.heads.count import fitting_heads
-from bertvision.pipeline import fit_into, run
-from bertvision.records import Kind, Shape
+from bertvision.pipeline import fit_into, prepare
+from bertvision.records import CONTROL, Kind, Shape
 from bertvision.tasks.method_defaults import recipe_defaults
 from collect import keep_board
 
@@ -53,10 +53,10 @@ def main() -> None:
     for plan in _plans(options):
         folder = options.out / plan.name
         light, heavy = _split(plan)
-        run(replace(plan.recipe, heads=light), folder)
-        once = replace(plan.recipe.fit, epochs=1)
+        states, specs = prepare(replace(plan.recipe, heads=light), folder, [CONTROL, *light])
+        fit_into(folder, states, specs, plan.recipe.seeds, plan.recipe.fit)
         for spec in heavy:  # one by one: what is fitted is kept
-            fit_into(folder, run_states(folder), [spec], (0,), once)
+            fit_into(folder, states, [spec], (0,), replace(plan.recipe.fit, epochs=1))
         conclude(folder)
         keep_board(f"heads_{plan.name}", folder)
 

@@ -22,6 +22,7 @@ from bertvision.report.facts import STORE_SOURCE
 from bertvision.runtime import RunLog, Timer, folder_bytes, say, write_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
+from bertvision.steps.fit_saved import SAVED_FIT
 from bertvision.steps.fitted import FittedHead, load_fitted, save_fitted
 from bertvision.steps.inputs import check_heads, data_hash, encoder_hash
 from bertvision.steps.live import LiveStates, note_live
@@ -169,9 +170,11 @@ def _fit_missing(
 ) -> dict[tuple[str, int], FittedHead]:
     timer = Timer()
     say(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
-    fitted = fit(specs, store, seeds, config)
+    saved = folder / SAVED_FIT
+    fitted = fit(specs, store, seeds, config, saved=saved)
     for head in fitted:
         save_fitted(head, folder / "heads" / head.spec / f"seed{head.seed}", made_from)
+    saved.unlink(missing_ok=True)
     RunLog(folder).write("fit", seconds=timer.seconds, heads=list(specs), seeds=list(seeds))
     say(f"fit: {timer.seconds:.0f} s")
     return {(head.spec, head.seed): head for head in fitted}

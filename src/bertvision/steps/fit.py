@@ -7,7 +7,8 @@ a head's start; the order of batches is common to all, because all share the rea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,18 +20,23 @@ from bertvision.errors import BadInput
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.served import check_served
 from bertvision.records import LayerBatch, Shape, WindowTable
-from bertvision.runtime import choose_device, give_back_memory, progress, say
+from bertvision.runtime import Timer, choose_device, give_back_memory, progress, say
 from bertvision.steps.block import blocks_of
+from bertvision.steps.fit_saved import restore_runners, save_runners
 from bertvision.steps.fitted import FittedHead, place_outputs
 from bertvision.steps.inputs import label_weights
 from bertvision.steps.judge import judge_inner
 from bertvision.steps.live import states_task
 from bertvision.steps.runner import Runner
+from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
 
 TRIM_BATCHES = 16
 """After so many, freed memory is given back: batches of all sizes leave gaps, and new pages cost little as seldom."""
+
+SAVE_SECONDS = 30.0
+"""The state of a fit is written down after an epoch, if at least so much would be lost."""
 
 
 class Split(Protocol):
@@ -60,9 +66,14 @@ def fit(
     seeds: Sequence[int] = (0,),
     config: FitConfig | None = None,
     task: Task | None = None,
+    saved: Path | None = None,
     **settings: Any,
 ) -> list[FittedHead]:
-    """Heads by spec x seeds, fitted on ``train`` and chosen on ``inner``, in the order given."""
+    """Heads by spec x seeds, fitted on ``train`` and chosen on ``inner``, in the order given.
+
+    ``saved`` is a file to write the state to after long epochs; if it is there, made from the very same, fitting
+    goes on from it and ends as if it had never stopped.
+    """
     config = updated(config or FitConfig(), **settings)
     if not heads or not seeds:
         raise BadInput("fit needs at least one head and one seed, e.g. --head learned-pool --seeds 0,1")
@@ -81,9 +92,19 @@ def fit(
     ]
     # Weights that are computed know no rate.
     runners = [runner for runner in runners if runner.solver is None or runner.lr == config.lr]
-    for _ in fit_epochs(runners, store, task):
-        pass
+    _fit_saved(runners, store, task, saved, hash_json([_id(store), asdict(config), specs, list(seeds)]))
     return [replace(fitted, tokens=tokens) for fitted in _results(runners, tuple(store.layers))]
+
+
+def _fit_saved(runners: Sequence[Runner], store: Source, task: Task, saved: Path | None, made_from: str) -> None:
+    done = 0 if saved is None else restore_runners(runners, saved, made_from)
+    if done:
+        say(f"fit: goes on after epoch {done} of {runners[0].config.epochs} ({saved})")
+    since = Timer()
+    for epoch in fit_epochs(runners, store, task, done):
+        if saved is not None and since.seconds > SAVE_SECONDS:
+            save_runners(runners, epoch, saved, made_from)
+            since = Timer()
 
 
 def _check_tokens(specs: Sequence[str], shape: Shape, tokens: str) -> None:
@@ -100,14 +121,15 @@ def begin_fit(spec: str, seed: int, store: Source, config: FitConfig, task: Task
     return Runner(spec, seed, store.shape, config, steps, device, label_weights(task, device), config.lr)
 
 
-def fit_epochs(runners: Sequence[Runner], store: Source, task: Task) -> Iterator[int]:
-    """Epoch after epoch, from one read each; between two the caller may stop a runner, which then keeps its best.
+def fit_epochs(runners: Sequence[Runner], store: Source, task: Task, done: int = 0) -> Iterator[int]:
+    """The epochs that are not ``done``, from one read each; after any the caller may stop a runner, which then keeps
+    its best.
 
     All share the batches, and so their size and order; everything else is each runner's own.
     """
     shared = runners[0].config
     assert all((one.config.batch, one.config.order_seed) == (shared.batch, shared.order_seed) for one in runners)
-    for epoch in range(1, max(runner.config.epochs for runner in runners) + 1):
+    for epoch in range(done + 1, max(runner.config.epochs for runner in runners) + 1):
         going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
         _train_epoch(_live(going), store["train"], shared, epoch)
         _judge_epoch(_live(going), store["inner"], task, shared, epoch)
@@ -178,6 +200,10 @@ def _results(runners: Sequence[Runner], states: tuple[int, ...]) -> list[FittedH
     if not good:
         raise ArithmeticError("every head diverged: lower the learning rate, e.g. --set fit.lr=1e-4")
     return good
+
+
+def _id(store: Source) -> str:
+    return store.id if isinstance(store, States) else ""
 
 
 def _stored_task(store: Source) -> Task:

@@ -98,15 +98,23 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
 
 
 def save_outputs(outputs: Sequence[NDArray[np.float32]], path: Path) -> None:
-    """Ragged outputs as one flat tensor and the lengths."""
-    flat = torch.from_numpy(np.concatenate([np.atleast_2d(row) for row in outputs]))
-    lengths = torch.tensor([len(np.atleast_2d(row)) for row in outputs], dtype=torch.int32)
-    ragged = torch.tensor([outputs[0].ndim == 2])
-    save_file({"flat": flat, "lengths": lengths, "ragged": ragged}, path)
+    """Outputs of many windows as a file."""
+    save_file(to_flat(outputs), path)
 
 
 def load_outputs(path: Path) -> list[NDArray[np.float32]]:
     """The inverse of :func:`save_outputs`."""
-    saved = load_file(path)
+    return from_flat(load_file(path))
+
+
+def to_flat(outputs: Sequence[NDArray[np.float32]]) -> dict[str, Tensor]:
+    """Ragged outputs as one flat tensor and the lengths."""
+    flat = torch.from_numpy(np.concatenate([np.atleast_2d(row) for row in outputs]))
+    lengths = torch.tensor([len(np.atleast_2d(row)) for row in outputs], dtype=torch.int32)
+    return {"flat": flat, "lengths": lengths, "ragged": torch.tensor([outputs[0].ndim == 2])}
+
+
+def from_flat(saved: Mapping[str, Tensor]) -> list[NDArray[np.float32]]:
+    """The inverse of :func:`to_flat`."""
     rows = saved["flat"].split(saved["lengths"].tolist())
     return [row.numpy() if bool(saved["ragged"]) else row[0].numpy() for row in rows]

@@ -5,7 +5,6 @@ Not a step itself: ``tune`` runs it to its end, ``curve`` stops on the way to ke
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertvision.config import TuneConfig
@@ -25,11 +22,9 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.methods import prepare, quiet_below
 from bertvision.heads.base import Head, head_loss
 from bertvision.records import ROW_KINDS, Window
-from bertvision.runtime import Timer, rate_at, renamed_when_whole, say
+from bertvision.runtime import Timer, rate_at, say
+from bertvision.steps.noted import read_noted, write_noted
 from bertvision.steps.team import Team
-
-NOTE = "bertvision"
-"""The one key of a checkpoint's header: several would be written in any order."""
 
 RISEN = 2.0
 """A mean loss this many times what it was at the start is told."""
@@ -147,7 +142,7 @@ class Tuning:
 
     def save(self, path: Path, made_from: str) -> None:
         """Weights, moments and random state, as data; there whole or not at all."""
-        tensors = {name: parameter.detach() for name, parameter in self.named.items()}
+        tensors: dict[str, Tensor] = dict(self.named)
         for name, parameter in self.named.items():
             state = self.optimizer.state.get(parameter, {})
             tensors.update({f"{key}.{name}": state[key] for key in ("exp_avg", "exp_avg_sq", "step") if key in state})
@@ -155,19 +150,14 @@ class Tuning:
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        note = {"made_from": made_from, "step": self.step, "losses": self.losses, "seconds": self.seconds}
-        with renamed_when_whole(path) as part:
-            save_file({key: value.contiguous() for key, value in tensors.items()}, part, {NOTE: json.dumps(note)})
+        write_noted(path, tensors, made_from, step=self.step, losses=self.losses, seconds=self.seconds)
 
     def restore(self, path: Path, made_from: str) -> bool:
         """Take up what :meth:`save` wrote, if it was made from the same; False if there is nothing of the kind."""
-        if not path.exists():
+        saved = read_noted(path, made_from)
+        if saved is None:
             return False
-        with safe_open(path, "pt", device="cpu") as file:
-            note = json.loads(file.metadata()[NOTE])
-            if note["made_from"] != made_from:
-                return False
-            found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, a file is no mapping
+        found, note = saved
         self._put_back(found)
         self.step, self.losses = int(note["step"]), list(note["losses"])
         self.before, self.timer = float(note["seconds"]), Timer()
