@@ -31,7 +31,14 @@ Row = dict[str, str]
 def main() -> None:
     fill(Path("README.md"), {"results": results_table})
     fill(
-        Path("docs/heads.md"), {"heads_cost": heads_cost_table, "ranking": ranking_table, "heads_labels": labels_table}
+        Path("docs/heads.md"),
+        {
+            "heads_cost": heads_cost_table,
+            "ranking": ranking_table,
+            "heads_labels": labels_table,
+            "depth": depth_table,
+            "context_conv": context_conv_table,
+        },
     )
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
     fill(Path("docs/adapters.md"), {"adapters": adapters_table})
@@ -187,6 +194,38 @@ def _rank_correlation(one: Sequence[float | None], other: Sequence[float | None]
 
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     return f"{spearmanr(*zip(*pairs, strict=True)).statistic:+.2f} over {len(pairs)}" if len(pairs) > 2 else "no data"
+
+
+DEPTHS = {"mrpc": "MRPC", "sst2": "SST-2, 10,000 texts", "squad2": "SQuAD 2.0"}
+
+
+def depth_table() -> str:
+    """A line a depth, two columns a task; the depth that inner chose is marked."""
+    found = {title: {row["depth"]: row for row in read(f"{name}_depth")} for name, title in DEPTHS.items()}
+    found = {title: rows for title, rows in found.items() if rows}
+    head = ["layers used", *(f"{title}, {split}" for title in found for split in ("inner", "dev"))]
+    depths = sorted({int(depth) for rows in found.values() for depth in rows})
+    cells = [[cell for rows in found.values() for cell in _depth_cells(rows[str(depth)])] for depth in depths]
+    return markdown(head, [[str(depth), *line] for depth, line in zip(depths, cells, strict=True)])
+
+
+def _depth_cells(row: Row) -> list[str]:
+    inner, dev = f"{float(row['inner']):.1f}", f"{float(row['dev']):.1f}"
+    spread = f" ({float(row['low']):.1f} to {float(row['high']):.1f})"
+    return [f"**{inner}**" if row["depth"] == row["chosen"] else inner, dev + spread]
+
+
+def context_conv_table() -> str:
+    """A line a choice of options, a column a run and rate: mean over seeds of the best epoch's score on inner."""
+    cells: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in read("context_conv"):
+        cells[row["head"]][row["run"], row["lr"]].append(float(row["inner"]))
+    columns = sorted({key for found in cells.values() for key in found})
+    lines = []
+    for spec, found in cells.items():
+        means = [mean(found[key]) for key in columns if key in found]
+        lines.append([f"`{spec}`", *(_mean_and_range(found[key]) for key in columns), f"{mean(means):.2f}"])
+    return markdown(["head", *(f"{run}, rate {lr}" for run, lr in columns), "mean"], lines)
 
 
 def adapters_table() -> str:

@@ -16,6 +16,7 @@ from bertvision.scoring.classification import classification_scores
 from bertvision.scoring.multilabel import best_micro_threshold, multilabel_scores
 from bertvision.scoring.regression import regression_scores
 from bertvision.scoring.squad import best_threshold, summarise
+from bertvision.scoring.steady_threshold import steady_threshold
 from bertvision.steps.evidence import (
     ALWAYS_NULL,
     Evidence,
@@ -123,12 +124,14 @@ def _judge_sets(task: Task, examples: Sequence[Example], values: NDArray[np.floa
 
 
 def _threshold(examples: Sequence[Example], spans: SpanEvidence) -> float:
-    """The threshold that gives the best F1 on these questions."""
+    """Where answering begins to gain F1 on these questions, by a curve through all of them; else the best of them."""
+    answered, has = spans.answered[:, 1], np.array([bool(example.answers) for example in examples])
+    steady = steady_threshold(spans.no_answer, answered - ~has)
+    if steady is not None:
+        return steady
     names = [example.id for example in examples]
-    no_answer = dict(zip(names, spans.no_answer.tolist(), strict=True))
-    answered = dict(zip(names, spans.answered[:, 1].tolist(), strict=True))
-    threshold, _ = best_threshold(no_answer, answered, {e.id: bool(e.answers) for e in examples})
-    return threshold
+    by_name = [dict(zip(names, values.tolist(), strict=True)) for values in (spans.no_answer, answered, has)]
+    return best_threshold(*by_name)[0]
 
 
 def example_outputs(
