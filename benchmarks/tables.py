@@ -14,7 +14,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, pstdev
 
 from adapters_picture import by_method, key_of
 
@@ -40,6 +40,7 @@ def main() -> None:
             "context_conv": context_conv_table,
         },
     )
+    fill(Path("docs/decoding.md"), {"thresholds": thresholds_table})
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
     fill(Path("docs/adapters.md"), {"adapters": adapters_table})
     fill(
@@ -226,6 +227,18 @@ def context_conv_table() -> str:
         means = [mean(found[key]) for key in columns if key in found]
         lines.append([f"`{spec}`", *(_mean_and_range(found[key]) for key in columns), f"{mean(means):.2f}"])
     return markdown(["head", *(f"{run}, rate {lr}" for run, lr in columns), "mean"], lines)
+
+
+def thresholds_table() -> str:
+    """A line a run and rule, over heads."""
+    rows, lines = read("thresholds"), []
+    for run, rule in dict.fromkeys((row["run"], row["rule"]) for row in rows):
+        mine = [row for row in rows if (row["run"], row["rule"]) == (run, rule)]
+        found = {key: [float(row[key]) for row in mine] for key in ("threshold", "inner", "held_out")}
+        spread = f"{mean(found['threshold']):.2f} ± {pstdev(found['threshold']):.2f}"
+        scores = [f"{mean(found[key]):.1f}" for key in ("inner", "held_out")]
+        lines.append([run, str(len(mine)), rule, spread, *scores])
+    return markdown(["run", "heads", "threshold", "its mean and spread", "F1 where fitted", "F1 on the others"], lines)
 
 
 def adapters_table() -> str:

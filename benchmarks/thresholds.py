@@ -1,0 +1,84 @@
+"""Two rules for the no-answer threshold, judged on articles of inner that they were not fitted on.
+
+python benchmarks/thresholds.py RUN [RUN ...]
+
+RUN is a folder made by ``bertvision run`` on a task with unanswerable questions. Of every fitted head the outputs
+on inner are read; nothing is trained and dev is not looked at. Writes results/thresholds.csv, a row a head and
+rule: the threshold, F1 where it was fitted, and F1 of each article at the threshold of all the others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import bertvision as bv
+from bertvision.scoring.squad import best_threshold
+from bertvision.scoring.steady_threshold import steady_threshold
+from bertvision.steps.fitted import load_fitted
+from bertvision.steps.judge import judge_inner
+from bertvision.tasks.base import read_task
+from collect import write_rows
+
+Floats = NDArray[np.float64]
+
+
+def best(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
+    names = [str(i) for i in range(len(has))]
+    return best_threshold(*(dict(zip(names, v.tolist(), strict=True)) for v in (no_answer, answered, has)))[0]
+
+
+def steady(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
+    found = steady_threshold(no_answer, answered - ~has)
+    return best(no_answer, answered, has) if found is None else found
+
+
+RULES: dict[str, Callable[..., float]] = {"best on inner": best, "curve through inner": steady}
+
+
+def main() -> None:
+    rows = [row for run in map(Path, sys.argv[1:]) for row in _rows(run)]
+    write_rows(Path("results/thresholds.csv"), rows)
+    for run, rule in dict.fromkeys((row["run"], row["rule"]) for row in rows):
+        mine = [row for row in rows if (row["run"], row["rule"]) == (run, rule)]
+        told = {key: np.array([row[key] for row in mine]) for key in ("threshold", "inner", "held_out")}
+        means = ", ".join(f"{key} {values.mean():.2f}" for key, values in told.items())
+        print(f"{run}, {rule}: {len(mine)} heads, {means}, spread of thresholds {told['threshold'].std():.2f}")
+
+
+def _rows(run: Path) -> list[dict[str, object]]:
+    store = bv.Store(run / "store")
+    task, table = read_task(store.folder / "task"), store["inner"].table()
+    articles = np.array([example.group for example in task["inner"]])
+    has = np.array([bool(example.answers) for example in task["inner"]])
+    rows = []
+    for place in sorted(path.parent for path in run.glob("heads/*/*/head.json")):
+        head, _ = load_fitted(place)
+        spans = judge_inner(task, head.inner, table).evidence.spans
+        known = (spans.no_answer, spans.answered[:, 1], has)
+        for name, rule in RULES.items():
+            threshold = rule(*known)
+            facts = {"run": run.name, "head": head.spec, "seed": head.seed, "rule": name, "threshold": threshold}
+            rows.append({**facts, "inner": _f1(*known, threshold).mean(), "held_out": _held_out(known, articles, rule)})
+    return rows
+
+
+def _held_out(known: tuple[Floats, ...], articles: NDArray[np.str_], rule: Callable[..., float]) -> float:
+    found = np.zeros(len(articles))
+    for article in np.unique(articles):
+        here = articles == article
+        threshold = rule(*(values[~here] for values in known))
+        found[here] = _f1(*(values[here] for values in known), threshold)
+    return float(found.mean())
+
+
+def _f1(no_answer: Floats, answered: Floats, has: NDArray[np.bool_], threshold: float) -> Floats:
+    return 100 * np.where(no_answer <= threshold, answered, ~has)
+
+
+if __name__ == "__main__":
+    main()
