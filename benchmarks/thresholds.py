@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bertvision as bv
-from bertvision.scoring.squad import best_threshold
-from bertvision.scoring.steady_threshold import steady_threshold
+from bertvision.scoring.steady_threshold import luckiest_threshold, no_answer_threshold
 from bertvision.steps.fitted import load_fitted
 from bertvision.steps.judge import judge_inner
 from bertvision.tasks.base import read_task
@@ -27,17 +26,10 @@ from collect import write_rows
 Floats = NDArray[np.float64]
 
 
-def best(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
-    names = [str(i) for i in range(len(has))]
-    return best_threshold(*(dict(zip(names, v.tolist(), strict=True)) for v in (no_answer, answered, has)))[0]
-
-
-def steady(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
-    found = steady_threshold(no_answer, answered - ~has)
-    return best(no_answer, answered, has) if found is None else found
-
-
-RULES: dict[str, Callable[..., float]] = {"best on inner": best, "curve through inner": steady}
+RULES: dict[str, Callable[..., float]] = {
+    "best on inner": luckiest_threshold,
+    "curve through inner": no_answer_threshold,
+}
 
 
 def main() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bertvision.scoring.squad import best_threshold
-from bertvision.scoring.steady_threshold import steady_threshold
+from bertvision.scoring.steady_threshold import luckiest_threshold, steady_threshold
 
 Floats = NDArray[np.float64]
 
@@ -22,10 +21,8 @@ def drawn(seed: int, count: int, middle: float = 1.5) -> tuple[Floats, Floats]:
     return scores, np.where(good, 1.0, -1.0)
 
 
-def best(scores: Floats, gains: Floats) -> float:
-    names = [str(i) for i in range(len(scores))]
-    has = gains > 0
-    return best_threshold(*(dict(zip(names, v.tolist(), strict=True)) for v in (scores, has.astype(float), has)))[0]
+def luckiest(scores: Floats, gains: Floats) -> float:
+    return luckiest_threshold(scores, (gains > 0).astype(float), gains > 0)
 
 
 def test_it_finds_where_answering_begins_to_pay() -> None:
@@ -35,8 +32,8 @@ def test_it_finds_where_answering_begins_to_pay() -> None:
 
 def test_it_follows_luck_less_than_the_best_on_the_questions_at_hand() -> None:
     draws = [drawn(seed, 300) for seed in range(40)]
-    steady, luckiest = (np.array([how(*draw) for draw in draws], float) for how in (steady_threshold, best))
-    assert np.std(steady) < 0.5 * np.std(luckiest)
+    steady, lucky = (np.array([how(*draw) for draw in draws], float) for how in (steady_threshold, luckiest))
+    assert np.std(steady) < 0.5 * np.std(lucky)
 
 
 @given(st.integers(0, 100), st.floats(0.01, 100), st.floats(-1000, 1000))

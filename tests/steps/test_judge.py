@@ -46,7 +46,7 @@ INNER_LOGITS = [says(0, null=1.0), says(1, null=3.0), says(2, null=5.0), says(2,
 
 def test_the_threshold_is_fitted_on_inner() -> None:
     verdict = judge_inner(span_task(inner=INNER), INNER_LOGITS, span_table(range(4)))
-    assert verdict.threshold == pytest.approx(4.0, abs=0.1)
+    assert verdict.threshold == pytest.approx(4.0, abs=0.01)
     assert verdict.answers == {"a": "red", "b": "blue", "c": "", "d": ""}
     assert verdict.scores["f1"] == verdict.scores["exact"] == 100.0
 
@@ -61,7 +61,7 @@ def test_dev_is_judged_at_inners_threshold() -> None:
     logits = [says(2, null=6.0), says(0, null=9.0)]
     predictions = Predictions("x", "x", "head", "dev", logits, span_table(range(2)), inner=inner_predictions())
     judged = judge_predictions(span_task(inner=INNER, dev=dev), predictions)
-    assert judged.verdict.threshold == pytest.approx(4.0, abs=0.1)
+    assert judged.verdict.threshold == pytest.approx(4.0, abs=0.01)
     assert judged.verdict.answers == {"e": "", "f": ""}
     assert judged.verdict.scores["f1"] == 50.0
     assert judged.choice_score("f1") == 100.0  # inner's

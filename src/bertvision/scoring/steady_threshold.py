@@ -10,10 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.scoring.calibration import GRADED
+from bertvision.scoring.squad import best_threshold
 
 Floats = NDArray[np.float64]
 
 STEPS, LONGEST, RIDGE, STILL = 100, 2.0, 1e-3, 1e-9
+
+
+def no_answer_threshold(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
+    """Of questions with these no-answer scores, F1 if answered and answers: the steady threshold, else the luckiest."""
+    steady = steady_threshold(no_answer, answered - ~has)
+    return luckiest_threshold(no_answer, answered, has) if steady is None else steady
+
+
+def luckiest_threshold(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
+    """The one that is best on these very questions."""
+    names = [str(number) for number in range(len(has))]
+    by_name = [dict(zip(names, values.tolist(), strict=True)) for values in (no_answer, answered, has)]
+    return best_threshold(*by_name)[0]
 
 
 def steady_threshold(no_answer: Floats, gains: Floats) -> float | None:

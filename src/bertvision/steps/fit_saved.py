@@ -32,13 +32,10 @@ def restore_runners(runners: Sequence[Runner], path: Path, made_from: str) -> in
     saved = read_noted(path, made_from)
     if saved is None:
         return 0
-    found: list[dict[str, Tensor]] = [{} for _ in runners]
-    for key, value in saved[0].items():
-        number, _, name = key.partition(".")
-        found[int(number)][name] = value
-    note = saved[1]
-    for runner, tensors, facts in zip(runners, found, note["runners"], strict=True):
-        _put_back(runner, tensors, facts)
+    tensors, note = saved
+    found = _by_number(tensors)
+    for number, (runner, facts) in enumerate(zip(runners, note["runners"], strict=True)):
+        _put_back(runner, found[number], facts)
     return int(note["epoch"])
 
 
@@ -66,12 +63,18 @@ def _put_back(runner: Runner, tensors: dict[str, Tensor], facts: dict[str, Any])
     groups = runner.optimizer.state_dict()["param_groups"]
     for group, rate in zip(groups, runner.schedule.get_last_lr(), strict=True):
         group["lr"] = rate
-    moments: dict[int, dict[str, Tensor]] = {}
-    for key, value in _below("moments", tensors).items():
-        number, _, name = key.partition(".")
-        moments.setdefault(int(number), {})[name] = value
+    moments = _by_number(_below("moments", tensors))
     runner.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
 def _below(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(f"{part}."): value for key, value in tensors.items() if key.startswith(f"{part}.")}
+
+
+def _by_number(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """What is named NUMBER.NAME, by number and then by name."""
+    found: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        found.setdefault(int(number), {})[name] = value
+    return found

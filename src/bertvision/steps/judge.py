@@ -15,8 +15,8 @@ from bertvision.records import Example, Predictions, WindowTable
 from bertvision.scoring.classification import classification_scores
 from bertvision.scoring.multilabel import best_micro_threshold, multilabel_scores
 from bertvision.scoring.regression import regression_scores
-from bertvision.scoring.squad import best_threshold, summarise
-from bertvision.scoring.steady_threshold import steady_threshold
+from bertvision.scoring.squad import summarise
+from bertvision.scoring.steady_threshold import no_answer_threshold
 from bertvision.steps.evidence import (
     ALWAYS_NULL,
     Evidence,
@@ -124,14 +124,9 @@ def _judge_sets(task: Task, examples: Sequence[Example], values: NDArray[np.floa
 
 
 def _threshold(examples: Sequence[Example], spans: SpanEvidence) -> float:
-    """Where answering begins to gain F1 on these questions, by a curve through all of them; else the best of them."""
-    answered, has = spans.answered[:, 1], np.array([bool(example.answers) for example in examples])
-    steady = steady_threshold(spans.no_answer, answered - ~has)
-    if steady is not None:
-        return steady
-    names = [example.id for example in examples]
-    by_name = [dict(zip(names, values.tolist(), strict=True)) for values in (spans.no_answer, answered, has)]
-    return best_threshold(*by_name)[0]
+    """Where answering begins to gain F1 on these questions."""
+    has = np.array([bool(example.answers) for example in examples])
+    return no_answer_threshold(spans.no_answer, spans.answered[:, 1], has)
 
 
 def example_outputs(
