@@ -2,7 +2,7 @@
 
 python benchmarks/adapters.py --data DATA --out RUNS [--task mrpc sst2] [--seeds 0 1] [--lr adapters=1e-3]
 
-DATA holds glue/. Every method tunes `minilm` for 3 epochs (one row has the paper's 10), and heads are fitted
+DATA holds glue/. Every method tunes `minilm` for 3 epochs (one row, on MRPC, has the paper's 10), and heads are fitted
 on what it leaves, so that each stands alone and with heads on top. Rows that are in results/adapters.csv are
 not computed again; interrupted, the same command goes on. Stored states are removed once their rows are
 written; `bertvision analyse RUN --ablation` still works.
@@ -40,7 +40,7 @@ METHODS = (
     "lora:r=8",
     "bitfit",
 )
-LONG = ("adapters:size=64,share=none", 10.0)
+LONG = ("mrpc", "adapters:size=64,share=none", 10.0)
 """The paper's length, once."""
 
 HEADS = ("learned-pool", "compress:size=64,skip=true")
@@ -92,7 +92,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--method", nargs="+", default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--epochs", type=float, default=3.0)
-    parser.add_argument("--long", type=float, default=LONG[1], help="epochs of the one long row; 0 for none")
+    parser.add_argument("--long", type=float, default=LONG[2], help="epochs of the one long row; 0 for none")
     parser.add_argument("--lr", action="append", default=[], metavar="NAME=X", help="a rate of all methods so named")
     parser.add_argument("--limit", type=int, default=None, help="fewer examples, to try it out")
     return parser.parse_args()
@@ -102,8 +102,8 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     rates = {name: float(rate) for name, _, rate in (one.partition("=") for one in options.lr)}
     for task in options.task:
         wanted = [(method, options.epochs, seed) for seed in options.seeds for method in options.method]
-        if options.long and LONG[0] in options.method:
-            wanted.append((LONG[0], options.long, options.seeds[0]))
+        if options.long and task == LONG[0] and LONG[1] in options.method:
+            wanted.append((LONG[1], options.long, options.seeds[0]))
         for method, epochs, seed in wanted:
             yield Case(task, method, epochs, seed, rates.get(method.partition(":")[0]))
 
