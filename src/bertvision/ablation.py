@@ -20,10 +20,11 @@ from bertvision.model import Model
 from bertvision.report.line_plot import write_picture
 from bertvision.report.plots import draw
 from bertvision.runtime import progress, write_json, written_whole
-from bertvision.steps.judge import judge, judge_inner
+from bertvision.steps.judge import Verdict, judge, judge_inner
 from bertvision.tasks.base import Task, read_task
 
 SPLIT = "dev"
+NONE = (0, 0)
 
 
 def ablate(folder: Path) -> dict[str, Any] | None:
@@ -31,21 +32,30 @@ def ablate(folder: Path) -> dict[str, Any] | None:
     task, encoder = read_task(run_place(folder) / "task"), _adapted(folder)
     if encoder is None:
         return None
-    model, threshold = _own_model(encoder, task)
-    whole = _score(model, task, threshold)
+    verdicts = without_spans(encoder, task)
+    whole = verdicts.pop(NONE).scores[task.metric]
     if whole <= 0:
         raise BadInput(f"the encoder of {folder} has {task.metric} {whole:g} on {SPLIT}: there is nothing to lose")
-    layers = encoder.layers - 1
     rows = []
-    for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
-        with switched_off(encoder.model, first, last):
-            score = _score(model, task, threshold)
+    for (first, last), verdict in verdicts.items():
+        score = float(verdict.scores[task.metric])
         rows.append({"first": first, "last": last, "score": score, "decrease": 100 * (whole - score) / whole})
     method = encoder.record["tune"]["method"]
-    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "method": method, "layers": layers}
+    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "method": method, "layers": encoder.layers - 1}
     document: dict[str, Any] = {**facts, "score": whole, "rows": rows}
     _write(document, folder / "ablation")
     return document
+
+
+def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], Verdict]:
+    """The encoder's own head on dev without the adapters from one layer to another; NONE is with all of them."""
+    model, threshold = _own_model(encoder, task)
+    layers = encoder.layers - 1
+    found = {NONE: judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
+    for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
+        with switched_off(encoder.model, first, last):
+            found[first, last] = judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
+    return found
 
 
 def spans(layers: int) -> Iterator[tuple[int, int]]:
@@ -63,15 +73,7 @@ def _own_model(encoder: Encoder, task: Task) -> tuple[Model, float]:
     """The encoder with its own head, and the threshold that inner gives it with all adapters at work."""
     needs_one = task.no_answer or task.kind == "multilabel"
     model = Model(encoder, "encoder", task, threshold=0.0 if needs_one else None)
-    if not needs_one:
-        return model, 0.0
-    logits, table = model.outputs(task["inner"])
-    return model, float(judge_inner(task, logits, table).threshold or 0.0)
-
-
-def _score(model: Model, task: Task, threshold: float) -> float:
-    logits, table = model.outputs(task[SPLIT])
-    return float(judge(task, SPLIT, logits, table, threshold).scores[task.metric])
+    return model, float(judge_inner(task, *model.outputs(task["inner"])).threshold or 0.0) if needs_one else 0.0
 
 
 def _write(document: dict[str, Any], out: Path) -> None:

@@ -6,7 +6,6 @@ a curve is not comparable with a whole run of that length, whose rate has fallen
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.report.line_plot import line_picture, write_picture
 from bertvision.report.markup import Html
-from bertvision.runtime import choose_device, say, seeded, write_json
+from bertvision.runtime import choose_device, known_json, say, seeded, write_json
 from bertvision.steps.inputs import split_windows
 from bertvision.steps.tune_loop import SAVED, resume, run_to, steps_of
 from bertvision.steps.tune_setup import begin, finished, settled, tune_hash
@@ -49,8 +48,7 @@ def place_of(folder: Path, epochs: float) -> Path:
 
 def _known(folder: Path, made_from: str) -> list[dict[str, Any]]:
     """Points of an earlier call with the same settings whose encoders are still there."""
-    path = folder / "curve.json"
-    document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    document = known_json(folder / "curve.json")
     if document.get("made_from") != made_from:
         return []
     return [row for row in document["rows"] if (place_of(folder, row["epochs"]) / RECORD).exists()]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from bertvision.errors import BadInput
 
@@ -244,6 +244,11 @@ def write_json(path: Path, content: object) -> None:
     with written_whole(path) as file:
         json.dump(content, file, indent=1)
         file.write("\n")
+
+
+def known_json(path: Path) -> dict[str, Any]:
+    """A document that was written before, or nothing where there is none."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def folder_bytes(folder: Path) -> int:

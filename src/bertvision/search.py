@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from bertvision.heads.base import canonical_spec
 from bertvision.records import Compared, Predictions
 from bertvision.registry import write_value
 from bertvision.report.facts import store_origin, store_place
-from bertvision.runtime import say, write_json
+from bertvision.runtime import known_json, say, write_json
 from bertvision.spaces import Space, space_of
 from bertvision.steps.evaluate import compare
 from bertvision.steps.fit import begin_fit, fit_epochs
@@ -89,14 +88,9 @@ def run_trials(path: Path, states: States, task: Task, space: Space, config: Fit
 
 def _known(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] | None:
     """The outcome of the same trials and seeds: dev is not looked at again."""
-    before = _read(folder)
+    before = known_json(folder / PLACE / RESULT)
     same = (before.get("study"), before.get("trials"), before.get("seeds"))
     return before if same == (trials.name, trials.done, list(plan.seeds)) else None
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / PLACE / RESULT
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
@@ -123,7 +117,7 @@ def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
         "defaults": [_row(one, told[one.attempt], task, plain) for one in usual],
         "difference": None if best is None or best is winner else _difference(winner, best, told, task),
         "finalists": [_told(finals[one], plain) for one in finalists if one in finals],
-        "dev_looks": _read(folder).get("dev_looks", 0) + 1,
+        "dev_looks": known_json(folder / PLACE / RESULT).get("dev_looks", 0) + 1,
         "command": _command(folder, winner.attempt, plain, plan.seeds),
     }
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertvision.registry import parse_spec
 from bertvision.reproduce.published import RULES
 from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, together, verdict, wilson
 from bertvision.reproduce.workshop import scaled_method
@@ -82,15 +83,18 @@ def test_an_interval_of_a_share_holds_the_share(total: int, part: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("method", "layers", "expected"),
+    ("method", "layers", "width", "expected"),
     [
-        ("freeze:k=6,norms=true", 12, "freeze:k=6,norms=true"),
-        ("freeze:k=6,norms=true", 6, "freeze:k=3,norms=true"),
-        ("freeze:k=9,norms=true", 6, "freeze:k=4,norms=true"),
-        ("freeze:k=11,norms=true", 6, "freeze:k=5,norms=true"),
-        ("freeze:k=12,norms=true", 6, "freeze:k=6,norms=true"),
-        ("adapters:size=64", 6, "adapters:size=64"),
+        ("freeze:k=6,norms=true", 12, 768, "freeze:k=6,norms=true"),
+        ("freeze:k=6,norms=true", 6, 384, "freeze:k=3,norms=true"),
+        ("freeze:k=9,norms=true", 6, 384, "freeze:k=4,norms=true"),
+        ("freeze:k=11,norms=true", 6, 384, "freeze:k=5,norms=true"),
+        ("freeze:k=12,norms=true", 6, 384, "freeze:k=6,norms=true"),
+        ("adapters:size=768", 12, 768, "adapters:size=768"),
+        ("adapters:size=768", 6, 384, "adapters:size=384"),
+        ("adapters:share=3,norms=false", 6, 384, "adapters:norms=false,share=3,size=32"),
+        ("full", 6, 384, "full"),
     ],
 )
-def test_the_same_share_of_the_layers_is_trained(method: str, layers: int, expected: str) -> None:
-    assert scaled_method(method, layers) == expected
+def test_the_same_share_of_the_encoder_is_trained(method: str, layers: int, width: int, expected: str) -> None:
+    assert parse_spec(scaled_method(method, layers, width)) == parse_spec(expected)

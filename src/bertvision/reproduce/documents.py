@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.errors import BadInput
-from bertvision.reproduce.entries import Entry, heads_by_run
+from bertvision.reproduce.entries import Entry, heads_by_run, run_label
 from bertvision.reproduce.published import Check, claims, claims_of, published_of
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.rows import entries_of
-from bertvision.reproduce.verdicts import OPEN, together, verdict
+from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
 from bertvision.reproduce.weigh import STAR, metric_of, weigh
 from bertvision.reproduce.workshop import Workshop
 from bertvision.runtime import say, write_json
@@ -31,7 +31,7 @@ def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
     for item in items:
         try:
             documents.append(_reproduced(item, shop))
-        except BadInput as error:
+        except (BadInput, ArithmeticError, MemoryError) as error:
             if len(items) == 1:
                 raise
             say(f"reproduce: {item.name} failed: {error}")
@@ -56,8 +56,8 @@ def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
         "note": item.note,
         "metrics": list(item.metrics),
         "rows": _rows(item, entries),
-        "rank_correlation": rank_correlation(item, entries),
-        "tests": _tests(item.name, entries),
+        "rank_correlations": rank_correlations(item, entries),
+        "tests": _tests(item.name, entries, shop.shared.scale),
     }
     write_json(shop.out / "items" / f"{item.name}.json", document)
     return document
@@ -88,35 +88,41 @@ def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [*rows, *rest]
 
 
-def rank_correlation(item: Item, entries: Sequence[Entry]) -> dict[str, Any] | None:
-    """Spearman's correlation of our scores with the published ones over the rows of a leaderboard."""
+def rank_correlations(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Spearman's correlation of our scores with the published ones over a leaderboard's rows, by run.
+
+    Between runs it would only tell that more tuning, or an easier task, gives a higher score.
+    """
     if item.kind != "leaderboard":
-        return None
+        return []
     printed = published_of(item.name)
     metric = next((key for key in item.metrics if key in ("f1", "accuracy")), item.metrics[0])
-    pairs = [
-        (printed[one.row][metric], one.values[metric])
-        for one in entries
-        if metric in one.values and metric in printed.get(one.row, {})
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for line, one in zip(item.lines, entries, strict=True):
+        if metric in one.values and metric in printed.get(one.row, {}):
+            pairs.setdefault(run_label(line), []).append((printed[one.row][metric], one.values[metric]))
+    return [
+        {"run": run.rstrip("/"), "metric": metric, "rows": len(some), "spearmanr": spearmanr(*zip(*some, strict=True))}
+        for run, some in pairs.items()
+        if len(some) >= ENOUGH
     ]
-    if len(pairs) < ENOUGH:
-        return None
-    return {"metric": metric, "rows": len(pairs), "spearmanr": spearmanr(*zip(*pairs, strict=True))}
 
 
-def _tests(item: str, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def _tests(item: str, entries: Sequence[Entry], scale: str) -> list[dict[str, Any]]:
     by_row = {one.row: one for one in entries}
     tests = [(claim.id, test) for claim in claims_of(item) for test in claim.tests if test.item == item]
-    return [_tested(number, test, by_row) for number, test in tests]
+    return [_tested(number, test, by_row, scale) for number, test in tests]
 
 
-def _tested(claim: int, test: Check, entries: Mapping[str, Entry]) -> dict[str, Any]:
-    found = weigh(test, entries)
-    ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")} | {"why": found.why}
+def _tested(claim: int, test: Check, entries: Mapping[str, Entry], scale: str) -> dict[str, Any]:
+    found = Found(why=test.because) if test.not_at == scale else weigh(test, entries)
+    ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")}
+    told = {"why": found.why, "note": found.note}
     asked = {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
     first = entries.get(test.a)
-    asked["metric"] = "each task's metric" if STAR in test.a else metric_of(test, first.task if first else None)
-    return {"claim": claim, **asked, **ends, "verdict": verdict(found, test.says, test.margin)}
+    own = "each task's metric" if STAR in test.a else "the task's metric"
+    asked["metric"] = metric_of(test, first.task if first else None) or own
+    return {"claim": claim, **asked, **ends, **told, "verdict": verdict(found, test.says, test.margin)}
 
 
 def known(value: float | None) -> float | None:

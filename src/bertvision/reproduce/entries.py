@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +19,10 @@ from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
 from bertvision.reproduce.recipes import Line
 from bertvision.reproduce.workshop import NoData, Workshop, scaled_method
-from bertvision.runtime import write_json
+from bertvision.runtime import known_json, write_json
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.fitted import load_fitted
-from bertvision.steps.judge import Judged, judge_predictions
+from bertvision.steps.judge import Judged, judge, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.split import States
 from bertvision.tasks.base import Task, read_task
@@ -82,6 +81,7 @@ def board_entry(shop: Workshop, line: Line, heads: Sequence[str]) -> Entry:
     ends = {run.board.metric: intervals[0]} if intervals else {}
     answers = tuple(run.answers[row.name, row.seed] for row in rows if (row.name, row.seed) in run.answers)
     values |= {"parameters": float(rows[0].parameters), "fit_seconds": rows[0].seconds}
+    values |= {"inner": fmean(row.inner[run.board.metric] for row in rows)} if rows[0].inner else {}
     return Entry(line.row, values, ends, answers, run.task, str(place))
 
 
@@ -98,15 +98,16 @@ def _mixed(line: Line, run: Run, place: Path, states: States) -> Entry:
     seeds = sorted(row.seed for row in run.board.rows if row.name == spec and row.seed is not None)
     if not seeds:
         raise NoData(f"{spec} is not on the leaderboard of {place}: its loss was no number")
-    found = [_cached(place, str(spec), seed, states, run.task) for seed in seeds]
+    found = [_mixed_seed(place, str(spec), seed, states, run.task) for seed in seeds]
     values = {key: fmean(one["scores"][key] for one in found) for key in found[0]["scores"]}
     return Entry(line.row, values, {}, tuple(one["answers"] for one in found), run.task, str(place))
 
 
-def _cached(place: Path, spec: str, seed: int, states: States, task: Task) -> dict[str, Any]:
+def _mixed_seed(place: Path, spec: str, seed: int, states: States, task: Task) -> dict[str, Any]:
+    """Kept in the run, for as long as the head is that."""
     fitted, origin = load_fitted(place / "heads" / spec / f"seed{seed}")
     path = place / "mixed" / spec / f"{seed}.json"
-    known = read_json(path)
+    known = known_json(path)
     if known.get("made_from") == origin:
         return known
     both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
@@ -115,14 +116,18 @@ def _cached(place: Path, spec: str, seed: int, states: States, task: Task) -> di
     return document
 
 
+def at_threshold(line: Line, run: Run, place: Path, states: States) -> tuple[Mapping[str, Any], ...]:
+    """Answers of a row's predictor, a mapping a seed, at the row's threshold instead of the one fitted on inner."""
+    spec = head_of(line.who)
+    seeds = [row.seed for row in run.board.rows if row.name == spec and row.seed is not None]
+    heads = [load_fitted(place / "heads" / str(spec) / f"seed{seed}")[0] for seed in seeds]
+    found = predict(heads, states["dev"]) if spec else [predict_own(states["dev"])]
+    return tuple(judge(run.task, "dev", one.logits, one.table, line.threshold).answers for one in found)
+
+
 def told(judged: Judged) -> dict[str, Any]:
     """A verdict as plain data."""
     return {"scores": judged.verdict.scores, "answers": judged.verdict.answers}
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A document, or nothing where there is none."""
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def curve_entry(shop: Workshop, line: Line) -> Entry:
@@ -138,7 +143,7 @@ def curve_entry(shop: Workshop, line: Line) -> Entry:
 def tune_entry(shop: Workshop, line: Line) -> Entry:
     """An encoder tuned by a method, with its own head."""
     place = tuned_place(shop, line)
-    own = read_json(place / "own.json")
+    own = known_json(place / "own.json")
     task = read_task(place / "store" / "task")
     values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
     worth = efficiency(own["scores"][task.metric], own["trained"])
@@ -150,9 +155,10 @@ def tuned_place(shop: Workshop, line: Line) -> Path:
     """The folder of a row's tuned encoder, made if it is not there."""
     source = shop.source("tune", str(line.tune))
     method = line.method
-    if method.startswith("freeze"):
+    if method != "full":
         shop.paths(shop.dataset(line.data or source.data))  # without data no encoder has to be looked at
-        method = scaled_method(method, load_encoder(shop.encoder_of(source.encoder)).layers - 1)
+        encoder = load_encoder(shop.encoder_of(source.encoder))
+        method = scaled_method(method, encoder.layers - 1, encoder.width)
     return shop.tuned(str(line.tune), line.data, method, line.head)
 
 

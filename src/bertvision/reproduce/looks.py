@@ -2,53 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from bertvision.ablation import without_spans
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.context_length import context_length
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.said import Said, context_words, hear
 from bertvision.config import read_recipe
-from bertvision.encoder.adapters import switched_off
-from bertvision.encoder.load import RECORD, Encoder, load_encoder
-from bertvision.model import Model
+from bertvision.encoder.load import RECORD, load_encoder
+from bertvision.heads.base import canonical_spec
 from bertvision.pipeline import fit_into
-from bertvision.refits import Study, drawn
+from bertvision.refits import drawn
 from bertvision.report.facts import FINDINGS, Run
-from bertvision.reproduce.entries import Entry, board_entry, head_of, read_json, told, tune_entry
+from bertvision.reproduce.drawing import point, side_of
+from bertvision.reproduce.entries import Entry, at_threshold, board_entry, head_of, told, tune_entry
 from bertvision.reproduce.recipes import Line
 from bertvision.reproduce.verdicts import wilson
 from bertvision.reproduce.workshop import Workshop
-from bertvision.runtime import write_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import judge, judge_inner, judge_predictions
+from bertvision.steps.judge import judge_predictions
 from bertvision.steps.predict import predict
+from bertvision.steps.trust import Court
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
 from bertvision.store.fingerprint import hash_json
 from bertvision.store.portion import Portion
 from bertvision.store.split import States
-from bertvision.study import study
 from bertvision.tasks.base import Task
 
 ALL = "all"
+SURE = 0.95
+"""Share of draws in which the last layer must be better than the first before it is told how early that comes."""
 
 
 def looked_at(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     """A row of an analysis, with the answers that it is about."""
     board = board_entry(shop, line, heads)
-    place, _, run = shop.run(str(line.run), line.data, heads)
+    place, states, run = shop.run(str(line.run), line.data, heads)
     name = head_of(line.who) or "encoder"
     if line.study == "layer-weights":
         return replace(board, **_weights(run, name))
     if line.study == "layers":
-        return replace(board, **_by_layer(shop, place))
-    finding = _finding(line, run, place, name)
+        return replace(board, **_by_layer(shop, place, states, run.task))
+    if line.threshold is not None:
+        board = replace(board, answers=at_threshold(line, run, place, states))
+    finding = _finding(shop, line, run, board)
     row = next((row for row in finding.rows if _is_about(row, name, line.against)), {})
     values = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
     ends = {"share": wilson(values["second_right"], values["wrong"])} if values.get("wrong") and "share" in row else {}
@@ -64,22 +70,23 @@ def _without_seed(title: Any) -> str | None:
     return None if title is None else str(title).rpartition("@")[0] or str(title)
 
 
-def _finding(line: Line, run: Run, place: Path, name: str) -> Finding:
+def _finding(shop: Workshop, line: Line, run: Run, board: Entry) -> Finding:
     """Analyses of answers are asked of the rows that matter here, all others of the whole run."""
-    others = [] if line.against is None else [head_of(line.against) or "encoder"]
-    examples = run.task[run.board.split]
+    examples, name = run.task[run.board.split], head_of(line.who) or "encoder"
+    said = [_said(run, name, board.answers[0])]
     if line.study == "context-length":
-        return context_length(context_words(examples), [_said(run, one) for one in [name, *others]])
+        others = [] if line.against is None else [_said(run, head_of(line.against) or "encoder")]
+        return context_length(context_words(examples), [*said, *others])
     if line.study == "answer-types":
-        return answer_types(examples, [_said(run, name)])
-    return study(Study(place), [str(line.study)])[0][0]
+        return answer_types(examples, said)
+    return shop.finding(str(line.study), Path(board.made))
 
 
-def _said(run: Run, name: str) -> Said:
-    """The best seed on inner, which is the first of its name on the board."""
+def _said(run: Run, name: str, answers: Mapping[str, Any] | None = None) -> Said:
+    """The best seed on inner, which is the first of its name on the board; or what it says otherwise."""
     row = next(row for row in run.board.rows if row.name == name)
     title = row.name if row.seed is None else f"{row.name}@{row.seed}"
-    return hear(run.task, run.board.split, title, row.kind, run.answers[row.name, row.seed])
+    return hear(run.task, run.board.split, title, row.kind, answers or run.answers[row.name, row.seed])
 
 
 def _weights(run: Run, name: str) -> dict[str, Any]:
@@ -100,22 +107,32 @@ def _range(key: str, values: Sequence[float]) -> dict[str, tuple[float, float]]:
     return {key: (min(values), max(values))} if len(values) > 1 else {}
 
 
-def _by_layer(shop: Workshop, place: Path) -> dict[str, Any]:
-    """Score of a linear head on every state, and how early it rises: the mean of (s_k - s_0) / (s_last - s_0)."""
+def _by_layer(shop: Workshop, place: Path, states: States, task: Task) -> dict[str, Any]:
+    """Score of a linear head on the mean of every state's tokens, and how early it rises, drawn from dev."""
+    specs = [canonical_spec(f"probe:layers={state},read=mean") for state in range(len(states.layers))]
     config = read_recipe(place / "recipe.toml").fit
-    series = []
-    for seed in shop.shared.seeds:
-        rows = study(Study(place, seeds=(seed,), config=config), ["layers"])[0][0].rows
-        series.append([float(str(row["dev"])) for row in rows])
-    means = [fmean(column) for column in zip(*series, strict=True)]
-    early = [rise for scores in series if (rise := early_rise(scores)) is not None]
-    values = {f"state {state}": score for state, score in enumerate(means)}
-    told = {**values, "early": fmean(early)} if early else values
-    return {"values": told, "ends": _range("early", early)}
+    fitted = fit_into(place / FINDINGS / "by-layer", states, specs, shop.shared.seeds, config)
+    answers: dict[str, list[Mapping[str, Any]]] = {spec: [] for spec in specs}
+    for head, one in zip(fitted, predict(fitted, states["dev"]), strict=True):
+        answers[head.spec].append(judge_predictions(task, one).verdict.answers)
+    court = Court(task, "dev")
+    sides = [side for some in answers.values() if (side := side_of(court, some)) is not None]
+    scores = [point(court, side) for side in sides]
+    values = {f"state {state}": score for state, score in enumerate(scores)}
+    rise = early_rise(scores)
+    drawn = [early_rise(column) for column in np.stack([side.drawn.mean(0) for side in sides]).T.tolist()]
+    known = [one for one in drawn if one is not None]
+    if rise is None or len(known) < SURE * len(drawn):
+        return {"values": values, "ends": {}}
+    ends = court.ends(rise, np.array(known))
+    return {"values": {**values, "early": rise}, "ends": {} if ends is None else {"early": ends}}
 
 
 def early_rise(scores: Sequence[float]) -> float | None:
-    """1/2 for a straight line up, near 0 where only the last layers gain; not known where nothing is gained."""
+    """Mean over k of (s_k - s_0) / (s_last - s_0); not known where nothing is gained.
+
+    1/2 for a straight line up, near 0 where only the last layers gain.
+    """
     gain = scores[-1] - scores[0]
     if gain <= 0:
         return None
@@ -131,14 +148,16 @@ def history(shop: Workshop, line: Line, heads: list[str]) -> Entry:
 
 
 def on_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
-    """A head on a share of the training data, a draw a seed; where the learning curve of the run keeps it."""
+    """A head on a share of the training data, a draw a seed; on all of it, as on the run's leaderboard."""
+    if line.share == 1.0:
+        return board_entry(shop, line, heads)
     place, states, run = shop.run(str(line.run), line.data, heads)
     share, spec = float(line.share or 1.0), str(head_of(line.who))
     config = read_recipe(place / "recipe.toml").fit
     fitted = []
-    for seed in shop.shared.seeds:
+    for seed in shop.seeds_of(spec):
         count = max(1, round(share * len(run.task["train"])))
-        shown = states if share == 1.0 else Portion(states, drawn(run.task, count, seed))
+        shown = Portion(states, drawn(run.task, count, seed))
         folder = place / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}"
         fitted += fit_into(folder, shown, [spec], [seed], config)
     return _of_fitted(line, fitted, states, run.task, place)
@@ -166,34 +185,32 @@ def limited_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
         tune(load_encoder(recipe.encoder), less, recipe.tune, place / SAVED).save_pretrained(target)
     states = extract(load_encoder(str(target)), less, place / "store", recipe.extract)
     config = shop.recipe(source).fit
-    fitted = fit_into(place, states, [str(head_of(line.who))], shop.shared.seeds, config)
+    spec = str(head_of(line.who))
+    fitted = fit_into(place, states, [spec], shop.seeds_of(spec), config)
     return _of_fitted(line, fitted, states, less, place)
 
 
 def ablated(shop: Workshop, line: Line) -> Entry:
-    """An adapted encoder without some of its adapters: all of them, or the one layer that is missed most."""
+    """An adapted encoder without some of its adapters: all of them, or the one layer that is missed most.
+
+    The row without any tells the share of the score that is lost for every span of layers.
+    """
     whole = tune_entry(shop, line)
     place, task = Path(whole.made), whole.task
     assert task is not None
-    path = place / "ablated.json"
-    known = read_json(path) or _switched(load_encoder(str(place / "encoder")), task)
-    write_json(path, known)
-    metric, score = task.metric, whole.values[task.metric]
-    spans = {key: one for key, one in known.items() if (key == ALL) == (line.without == ALL)}
-    worst = min(spans.values(), key=lambda one: float(one["scores"][metric]))
-    lost = {"decrease": 100 * (score - worst["scores"][metric]) / score} if score > 0 else {}
-    return Entry(line.row, {**worst["scores"], **lost}, {}, (worst["answers"],), task, str(place))
+    known = shop.kept(place / "ablated.json", place / "own.json", lambda: _switched(place, task))["spans"]
+    score = whole.values[task.metric]
+    lost = {key: 100 * (score - one["scores"][task.metric]) / score for key, one in known.items()} if score > 0 else {}
+    widest = f"1-{load_encoder(str(place / 'encoder')).layers - 1}"
+    asked = [widest] if line.without == ALL else [key for key in known if len(set(key.split("-"))) == 1]
+    worst = min(asked, key=lambda key: float(known[key]["scores"][task.metric]))
+    values = {**known[worst]["scores"], **({"decrease": lost[worst]} if lost else {})}
+    values |= {f"decrease {key}": one for key, one in lost.items()} if line.without == ALL else {}
+    return Entry(line.row, values, {}, (known[worst]["answers"],), task, str(place))
 
 
-def _switched(encoder: Encoder, task: Task) -> dict[str, Any]:
-    """Scores and answers without the adapters of each layer and without all."""
-    layers = encoder.layers - 1
-    needs_one = task.no_answer or task.kind == "multilabel"
-    model = Model(encoder, "encoder", task, threshold=0.0 if needs_one else None)
-    threshold = judge_inner(task, *model.outputs(task["inner"])).threshold
-    found = {}
-    for name, first, last in [*((str(k), k, k) for k in range(1, layers + 1)), (ALL, 1, layers)]:
-        with switched_off(encoder.model, first, last):
-            verdict = judge(task, "dev", *model.outputs(task["dev"]), threshold)
-        found[name] = {"scores": verdict.scores, "answers": verdict.answers}
-    return found
+def _switched(place: Path, task: Task) -> dict[str, Any]:
+    """Scores and answers without the adapters of every span of layers, by "first-last"."""
+    found = without_spans(load_encoder(str(place / "encoder")), task)
+    told = {f"{first}-{last}": {"scores": v.scores, "answers": v.answers} for (first, last), v in found.items()}
+    return {"spans": {key: one for key, one in told.items() if key != "0-0"}}

@@ -8,7 +8,7 @@ from typing import Any
 from bertvision.reproduce.documents import claim_verdicts
 from bertvision.reproduce.published import published
 from bertvision.reproduce.recipes import Item, all_items
-from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines
+from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
 
 HEAD = """\
 # The papers' tables and figures
@@ -70,10 +70,6 @@ def _section(item: Item, document: Mapping[str, Any] | None) -> str:
     if document is None:
         return f"{title} Not run yet: `bertvision reproduce {item.name}`.\n"
     told = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
-    order = document["rank_correlation"]
-    if order is not None:
-        told += (
-            f" Rank correlation with the published {order['metric']}: {order['spearmanr']:.2f} ({order['rows']} rows)."
-        )
+    told += "".join(f" {order_words(order).capitalize()}." for order in document["rank_correlations"])
     lines = [told, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
     return "\n".join([*lines, document["note"]]).rstrip() + "\n"

@@ -47,10 +47,13 @@ class Check:
     says: str
     b: str | None = None
     number: float | None = None
-    metric: str = "f1"
+    metric: str = ""  # empty: the task's own
     margin: float = 0.0
     of: str = "score"  # of paired answers; value: as in the table; efficiency; length: of contexts only one gets right
     among: str = "all"  # answerable or unanswerable questions
+    silence: bool = False  # that nothing was learned is what it is about
+    not_at: str = ""  # a scale that cannot decide it,
+    because: str = ""  # and why
 
     def __post_init__(self) -> None:
         asked = (("rule", self.says, RULES), ("quantity", self.of, QUANTITIES), ("choice", self.among, AMONG))

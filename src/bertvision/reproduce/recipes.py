@@ -41,6 +41,7 @@ class Line:
     against: str | None = None  # the analysis' row of who and not of this one
     share: float | None = None  # who fitted on this share of the training data
     limited: bool = False  # the encoder was tuned on that share too
+    threshold: float | None = None  # of no answer; else the one that inner gives
     epoch: int | None = None  # who after so many epochs of its fit, on inner
     at: float | None = None
     method: str = "full"
@@ -114,8 +115,7 @@ class Shared:
     shapes: Mapping[str, tuple[int, int]]  # layers and width
     rates: Mapping[str, float]  # tokens tuned a second; an assumption, for plans
     seeds: tuple[int, ...]
-    once: tuple[str, ...]  # heads that begin so are fitted with the first seed only,
-    once_epochs: int  # and for so many epochs at most
+    once: tuple[str, ...]  # heads that begin so are fitted with the first seed only
     data: Mapping[str, DataSet]
     sources: Mapping[str, Source]  # by "run:squad-1" and the like
 
@@ -163,7 +163,7 @@ def shared_at(scale: str) -> Shared:
     shapes = {name: (int(pair[0]), int(pair[1])) for name, pair in own["shapes"].items()}
     rates = {name: float(rate) for name, rate in own["rates"].items()}
     seeds, once = tuple(map(int, own["seeds"])), tuple(map(str, own["once"]))
-    return Shared(scale, own["encoders"], shapes, rates, seeds, once, int(own["once_epochs"]), data, sources)
+    return Shared(scale, own["encoders"], shapes, rates, seeds, once, data, sources)
 
 
 def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:

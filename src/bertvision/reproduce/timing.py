@@ -9,10 +9,10 @@ from statistics import median
 
 from bertvision.encoder.load import load_encoder
 from bertvision.model import Model
-from bertvision.reproduce.entries import Entry, read_json
+from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.workshop import Workshop
-from bertvision.runtime import Timer, write_json
+from bertvision.runtime import Timer, known_json, write_json
 from bertvision.store.fingerprint import hash_json
 
 EXAMPLES, ROUNDS = 64, 5
@@ -37,9 +37,10 @@ def _timed(one: Entry, seconds: dict[str, list[float]], first: str) -> Entry:
 
 
 def _seconds(shop: Workshop, places: Sequence[str], entries: Sequence[Entry]) -> dict[str, list[float]]:
-    """Measured once for the same encoders."""
-    path = shop.out / "times" / f"{hash_json(list(places))}.json"
-    known = read_json(path)
+    """Measured once for the same encoders, as they were tuned."""
+    made_from = hash_json([known_json(Path(place) / "own.json") for place in places])
+    path = shop.out / "times" / f"{made_from}.json"
+    known = known_json(path)
     if known:
         return {place: list(map(float, known[place])) for place in places}
     task = next(one.task for one in entries if one.made == places[0])

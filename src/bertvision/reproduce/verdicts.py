@@ -17,6 +17,7 @@ class Found:
     low: float | None = None
     high: float | None = None
     why: str = ""  # there is no interval
+    note: str = ""  # what it is the mean of
 
     @property
     def decided(self) -> bool:

@@ -12,28 +12,35 @@ from numpy.typing import NDArray
 
 from bertvision.analyse.cost import efficiency
 from bertvision.analyse.said import context_words, hear
+from bertvision.reproduce.drawing import has_learned, point, side_of
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.published import Check
 from bertvision.reproduce.verdicts import Found, mean_of
 from bertvision.scoring.intervals import percentile_interval
 from bertvision.scoring.resample import draw_rows
-from bertvision.steps.evidence import evidence_of_answers
-from bertvision.steps.trust import Court, Side, Witness
+from bertvision.steps.trust import Court, Side
 from bertvision.tasks.base import Task
 
 DRAWS = 2000
 STAR = "*"
+NOTHING = "neither is better than one answer to everything"
 
 
 def weigh(test: Check, entries: Mapping[str, Entry]) -> Found:
-    """What a test finds; rows with a star are averaged over all that have a partner."""
+    """What a test finds; rows with a star are averaged over all that have a partner and have learned something."""
     if STAR not in test.a:
         return _pair(test, entries.get(test.a), None if test.b is None else entries.get(test.b))
     begin, end = test.a.split(STAR, 1)
     names = [row[len(begin) : len(row) - len(end)] for row in entries if fnmatchcase(row, test.a)]
-    pairs = [(entries[begin + name + end], entries.get(str(test.b).replace(STAR, name))) for name in names]
-    there = [(a, b) for a, b in pairs if b is not None and a.answers and b.answers]
-    return mean_of([_pair(test, a, b) for a, b in there]) if there else Found(why="no data")
+    pairs = {name: (entries[begin + name + end], entries.get(str(test.b).replace(STAR, name))) for name in names}
+    there = {name: (a, b) for name, (a, b) in pairs.items() if b is not None and a.answers and b.answers}
+    found = {name: _pair(test, a, b) for name, (a, b) in there.items()}
+    used = {name: one for name, one in found.items() if one.why != NOTHING}
+    if not used:
+        return Found(why=NOTHING if found else "no data")
+    left_out = [name for name in found if name not in used]
+    note = f"mean of {', '.join(used)}" + (f"; nothing learned: {', '.join(left_out)}" if left_out else "")
+    return replace(mean_of(list(used.values())), note=note)
 
 
 def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
@@ -46,6 +53,8 @@ def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
         return _values(test, a, b)
     if b is None or not a.answers or not b.answers or a.task is None:
         return Found(why="there are no answers to compare")
+    if not test.silence and not any(has_learned(one, _asked(replace(test, among="all"), a.task)) for one in (a, b)):
+        return Found(why=NOTHING)
     return {"score": _scores, "efficiency": _efficiencies, "length": _lengths}[test.of](test, a, b)
 
 
@@ -75,8 +84,8 @@ def _ends(one: Entry, metric: str) -> tuple[float, float]:
 
 
 def metric_of(test: Check, task: Task | None) -> str:
-    """What is really compared: of spans what the test names, else the task's own metric."""
-    return test.metric if task is None or test.of == "value" or task.kind == "span" else task.metric
+    """What is compared: what the test names, else the task's own metric."""
+    return test.metric or ("" if task is None else task.metric)
 
 
 def _asked(test: Check, task: Task) -> Task:
@@ -91,17 +100,8 @@ def _sides(test: Check, a: Entry, b: Entry) -> tuple[Court, Side, Side] | None:
     if not task["dev"]:
         return None
     court = Court(task, "dev")
-    made = [court.sides(_witnesses(task, one)) for one in (a, b)]
-    return (court, made[0][0], made[1][0]) if all(made) else None
-
-
-def _witnesses(task: Task, one: Entry) -> list[Witness]:
-    """One a seed; the score is computed by the court, from the same answers."""
-    found = []
-    for seed, answers in enumerate(one.answers):
-        evidence = evidence_of_answers(task, "dev", answers)
-        found.append(Witness(one.row, "head", seed, math.nan, evidence))
-    return found
+    made = [side_of(court, one.answers) for one in (a, b)]
+    return None if made[0] is None or made[1] is None else (court, made[0], made[1])
 
 
 def _scores(test: Check, a: Entry, b: Entry) -> Found:
@@ -111,13 +111,7 @@ def _scores(test: Check, a: Entry, b: Entry) -> Found:
         return Found(why="nothing to draw from")
     court, one, other = sides
     drawn = one.drawn.mean(0) - other.drawn.mean(0)
-    return _interval(_point(court, one) - _point(court, other), drawn, court)
-
-
-def _point(court: Court, side: Side) -> float:
-    """The score on the examples themselves, each drawn once, in points."""
-    once = np.ones((1, court.units))
-    return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
+    return _interval(point(court, one) - point(court, other), drawn, court)
 
 
 def _interval(difference: float, drawn: NDArray[np.float64], court: Court) -> Found:
@@ -133,7 +127,7 @@ def _efficiencies(test: Check, a: Entry, b: Entry) -> Found:
     court, one, other = sides
     logs = [math.log10(entry.values["trained"]) for entry in (a, b)]
     drawn = (one.drawn.mean(0) - 50) / logs[0] - (other.drawn.mean(0) - 50) / logs[1]
-    points = [efficiency(_point(court, side), entry.values["trained"]) or 0.0 for side, entry in ((one, a), (other, b))]
+    points = [efficiency(point(court, side), entry.values["trained"]) or 0.0 for side, entry in ((one, a), (other, b))]
     return _interval(points[0] - points[1], drawn, court)
 
 

@@ -14,14 +14,16 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     """Ours beside published, then a line for every claim that the table has a say in."""
     head = f"{document['item']}: {document['title']} [{document['scale']}, {document['encoder']}; {document['status']}]"
     lines = [head, *aligned(item_cells(document)), *missing_lines(document)]
-    order = document["rank_correlation"]
-    if order is not None:
-        lines.append(
-            f"rank correlation with the published {order['metric']} over {order['rows']} rows: {order['spearmanr']:.2f}"
-        )
+    lines += [order_words(order) for order in document["rank_correlations"]]
     lines += [f"note: {document['note']}"] if document["note"] else []
     concerned = {test["claim"] for test in document["tests"]}
     return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
+
+
+def order_words(order: Mapping[str, Any]) -> str:
+    """How far our order of the rows is the published one."""
+    rows = f"{order['rows']} rows of {order['run']}"
+    return f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}"
 
 
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
@@ -83,6 +85,7 @@ def check_words(test: Mapping[str, Any]) -> str:
     else:
         sure = "" if test["of"] == "value" else "95 % "
         told = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
+        told += f" ({test['note']})" if test["note"] else ""
     return f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}: {told}: {test['verdict']}"
 
 

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bertvision.analyse.finding import Finding
 from bertvision.conclude import conclude
-from bertvision.config import FitConfig, Recipe, built_in_recipe, override, read_recipe
+from bertvision.config import Recipe, built_in_recipe, override, read_recipe
 from bertvision.costs import judge_own
 from bertvision.curve import place_of, tune_curve
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import BadInput
 from bertvision.pipeline import fit_into, load_recipe_task, prepare
 from bertvision.records import CONTROL
+from bertvision.refits import Study
 from bertvision.registry import Spec, parse_spec, unknown
 from bertvision.report.facts import Run, gather
 from bertvision.reproduce.recipes import DataSet, Shared, Source
-from bertvision.runtime import write_json
+from bertvision.runtime import known_json, write_json
 from bertvision.steps.live import states_task
+from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
+from bertvision.study import study
 from bertvision.tasks.base import Task
 from bertvision.tasks.method_defaults import recipe_defaults
 
-OF_LAYERS = 12
-"""Layers of the encoder that methods in recipes are written for."""
+OF_LAYERS, OF_WIDTH = 12, 768
+"""Shape of the encoder that methods in recipes are written for."""
+ADAPTER_SIZE = 64
+"""Of adapters that do not tell."""
+CONCLUDED = "concluded.json"
+"""Which heads the leaderboard of a run was made for; one that diverged is not on it."""
 
 
 class NoData(Exception):
@@ -42,8 +50,9 @@ class Workshop:
     encoder: str | None = None  # in place of every encoder of the scale
     settings: Sequence[str] = ()
     wanted: Mapping[str, Iterable[str]] = field(default_factory=dict)  # heads by run, fitted when it is first needed
-    _runs: dict[str, tuple[States, Run]] = field(default_factory=dict, init=False)
+    _runs: dict[str, tuple[tuple[str, ...], tuple[States, Run]]] = field(default_factory=dict, init=False)
     _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _findings: dict[tuple[str, Path], Finding] = field(default_factory=dict, init=False)
 
     def source(self, kind: str, name: str) -> Source:
         key = f"{kind}:{name}"
@@ -127,46 +136,61 @@ class Workshop:
         """A run with these heads on its leaderboard; heads that are there already stay."""
         place, label = self.run_place(name, data), f"{name}/{data or ''}"
         specs = list(dict.fromkeys([*self.wanted.get(label, ()), *heads]))
-        known = self._runs.get(label)
-        if known is None or not _has(known[1], specs):
-            self._runs[label] = known = self._made_run(place, self.recipe(self.source("run", name), data), specs)
+        asked, known = self._runs.get(label, ((), None))
+        if known is None or not set(specs) <= set(asked):
+            known = self._made_run(place, self.recipe(self.source("run", name), data), specs)
+            self._runs[label] = (*asked, *specs), known
         return place, *known
 
     def _made_run(self, place: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
         states, specs = prepare(recipe, place, [CONTROL, *heads])
         task = states_task(states)
-        for seeds, some, config in self.by_cost(specs, recipe):
-            fit_into(place, states, some, seeds, config)
-        board = place / "leaderboard.json"
-        if not board.exists() or not _has(gather(place, task), specs):
+        for seeds in dict.fromkeys(map(self.seeds_of, specs)):
+            fit_into(place, states, [spec for spec in specs if self.seeds_of(spec) == seeds], seeds, recipe.fit)
+        made_from, path = hash_json([states.id, asdict(recipe.fit)]), place / CONCLUDED
+        before = known_json(path)
+        known = before["heads"] if before.get("made_from") == made_from else []
+        if not set(specs) <= set(known):
             conclude(place)
+            write_json(path, {"made_from": made_from, "heads": sorted({*known, *specs})})
         return states, gather(place, task)
 
-    def by_cost(self, specs: Sequence[str], recipe: Recipe) -> list[tuple[tuple[int, ...], list[str], FitConfig]]:
-        """Heads that are fitted with all seeds; and the costly ones, with the first alone and not for long."""
-        once = [spec for spec in specs if spec.startswith(self.shared.once)]
-        rest = [spec for spec in specs if spec not in once]
-        short = replace(recipe.fit, epochs=min(recipe.fit.epochs, self.shared.once_epochs))
-        return [one for one in ((recipe.seeds, rest, recipe.fit), (recipe.seeds[:1], once, short)) if one[1]]
+    def seeds_of(self, spec: str) -> tuple[int, ...]:
+        """Of a costly head only the first."""
+        return self.shared.seeds[:1] if spec.startswith(self.shared.once) else self.shared.seeds
+
+    def finding(self, name: str, place: Path) -> Finding:
+        """An analysis of a whole run, made once for all rows that ask for it."""
+        if (name, place) not in self._findings:
+            self._findings[name, place] = study(Study(place), [name])[0][0]
+        return self._findings[name, place]
+
+    def kept(self, path: Path, source: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A document that is made from a file and kept for as long as that file is what it was."""
+        made_from = hash_json(known_json(source))
+        known = known_json(path)
+        if known.get("made_from") != made_from:
+            known = {"made_from": made_from, **make()}
+            write_json(path, known)
+        return known
 
     def task(self, name: str, data: str | None = None) -> Task:
         """The task of a run, loaded as the run loads it."""
         return load_recipe_task(self.recipe(self.source("run", name), data))
 
 
-def _has(run: Run, specs: Sequence[str]) -> bool:
-    names = {row.name for row in run.board.rows}
-    return all(spec in names for spec in specs)
+def scaled_method(method: str, layers: int, width: int) -> str:
+    """A method written for BERT-base, for an encoder of another shape: the same share of it is trained.
 
-
-def scaled_method(method: str, layers: int) -> str:
-    """A method written for 12 layers, for an encoder of another number: the same share of the layers is trained.
-
-    One layer at least where there was one: of six, L6 trains three, L3 two, L1 one and L0 none.
+    One layer at least where there was one: of six, L6 trains three, L3 two, L1 one and L0 none. Adapters
+    of size 768 are as wide as the states; of another width they would cost another share of the time.
     """
     spec = parse_spec(method)
-    if spec.name != "freeze":
-        return method
-    trained = OF_LAYERS - int(spec.options.get("k", 0))
-    now = max(1, int(trained * layers / OF_LAYERS + 0.5)) if trained else 0
-    return str(Spec(spec.name, {**spec.options, "k": layers - now}))
+    if spec.name == "freeze":
+        trained = OF_LAYERS - int(spec.options.get("k", 0))
+        now = max(1, int(trained * layers / OF_LAYERS + 0.5)) if trained else 0
+        return str(Spec(spec.name, {**spec.options, "k": layers - now}))
+    if spec.name == "adapters":
+        size = int(spec.options.get("size", ADAPTER_SIZE))
+        return str(Spec(spec.name, {**spec.options, "size": max(1, round(size * width / OF_WIDTH))}))
+    return method

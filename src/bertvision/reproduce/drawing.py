@@ -1,0 +1,52 @@
+"""Answers to dev under resampling: what a score would be on other examples, and whether anything was learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertvision.reproduce.entries import Entry
+from bertvision.steps.evidence import evidence_of_answers
+from bertvision.steps.trust import Court, Side, Witness
+from bertvision.tasks.base import Task
+
+Answers = Mapping[str, Any]
+
+
+def side_of(court: Court, answers: Sequence[Answers]) -> Side | None:
+    """Answers, a mapping a seed, as something to be drawn from; None if the metric cannot be."""
+    evidence = [evidence_of_answers(court.task, "dev", one) for one in answers]
+    # The court computes the scores, from the same answers.
+    sides = court.sides([Witness("", "head", seed, math.nan, one) for seed, one in enumerate(evidence)])
+    return sides[0] if sides else None
+
+
+def point(court: Court, side: Side) -> float:
+    """The score on the examples themselves, each drawn once, in points."""
+    once = np.ones((1, court.units))
+    return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
+
+
+def has_learned(one: Entry, task: Task) -> bool:
+    """Its score is above that of every answer that is the same to all, by the whole 95 % interval.
+
+    Two that have learned nothing are equal to the last digit: no claim is shown by that.
+    """
+    court = Court(task, "dev")
+    mine = side_of(court, one.answers)
+    if mine is None:
+        return False
+    others = [side for answers in constants(task) if (side := side_of(court, [answers])) is not None]
+    best = max(others, key=lambda side: point(court, side), default=None)
+    floor, drawn = (0.0, 0.0) if best is None else (point(court, best), best.drawn.mean(0))
+    ends = court.ends(point(court, mine) - floor, mine.drawn.mean(0) - drawn)
+    return ends is not None and ends[0] > 0
+
+
+def constants(task: Task) -> list[Answers]:
+    """Saying the same to everything: nothing of spans, each of the labels; a constant value correlates with none."""
+    said = {"span": [""], "classify": list(task.labels)}.get(task.kind, [])
+    return [{example.id: answer for example in task["dev"]} for answer in said]
