@@ -198,7 +198,7 @@ def _rank_correlation(one: Sequence[float | None], other: Sequence[float | None]
     return f"{spearmanr(*zip(*pairs, strict=True)).statistic:+.2f} over {len(pairs)}" if len(pairs) > 2 else "no data"
 
 
-DEPTHS = {"mrpc": "MRPC", "sst2": "SST-2, 10,000 texts", "squad2": "SQuAD 2.0"}
+DEPTHS = {"mrpc": "MRPC", "sst2": "SST-2", "sst2_cls": "SST-2 by `[CLS]`", "squad2": "SQuAD 2.0"}
 
 
 def depth_table() -> str:

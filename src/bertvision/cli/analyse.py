@@ -138,6 +138,7 @@ def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[s
 
 
 def _depth(options: argparse.Namespace) -> Result:
+    from bertvision.board_text import aligned
     from bertvision.config import Recipe, override
     from bertvision.depth import depth_frontier
     from bertvision.refits import depth_finding
@@ -146,8 +147,8 @@ def _depth(options: argparse.Namespace) -> Result:
     document = depth_frontier(Path(options.folder), options.depth, options.seeds, config, options.within)
     shown = _shown(options, lambda work: depth_finding(work, document))
     metric = document["metric"]
-    lines = [f"{'layers':>8}{f'dev {metric}':>14}{f'inner {metric}':>14}"]
-    lines += [f"{row['depth']:>8}{row['dev']:>14.2f}{row['inner']:>14.2f}" for row in document["rows"]]
+    cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]
+    lines = aligned([["layers", f"dev {metric}", f"inner {metric}"], *cells])
     if document["chosen"] is not None:
         cut = document["cut"]
         lines.append(
