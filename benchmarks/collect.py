@@ -4,7 +4,8 @@ python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
 
 From RUN/leaderboard.json results/NAME.csv, a row a predictor; from RUN/depth/depth.json
 results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint, and
-its picture; each where it is there.
+its picture; from RUN/analysis/learning-curve.json results/NAME_learning.csv, a row a share of the data,
+and its picture; each where it is there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def main() -> None:
         keep_board(name, folder)
         keep_depth(name, folder / "depth" / "depth.json")
         keep_curve(name, folder / "curve.json")
+        keep_learning(name, folder / "analysis" / "learning-curve.json")
 
 
 def keep_board(name: str, folder: Path) -> None:
@@ -59,6 +61,12 @@ def keep_curve(name: str, path: Path) -> None:
             rows.append({**known, **{key: row[key] for key in ("epochs", "steps", "seconds")}, **scores})
         write_rows(Path("results") / f"{name}_curve.csv", rows)
         shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_curve.svg")
+
+
+def keep_learning(name: str, path: Path) -> None:
+    if path.exists():
+        write_rows(Path("results") / f"{name}_learning.csv", read(path)["rows"])
+        shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_learning.svg")
 
 
 def read(path: Path) -> dict[str, Any]:
