@@ -29,6 +29,7 @@ from bertvision.steps.live import LiveStates, note_live
 from bertvision.steps.team import team_size
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
+from bertvision.steps.tune_setup import check_tuning
 from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.store.store import MANIFEST, Store
@@ -54,6 +55,7 @@ def prepare(recipe: Recipe, folder: Path, heads: Sequence[str]) -> tuple[States,
     task = load_recipe_task(recipe)
     base = load_encoder(recipe.encoder)
     specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
+    check_tuning(base, task, recipe.tune, folder / "encoder")
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, task, base, folder, log)

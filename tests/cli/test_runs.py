@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,28 @@ def test_another_recipe_in_the_same_folder_is_refused(
     line = call(*samples.squad_words(squad_run.parent, tiny_encoder_folder), *more, "--out", squad_run).refused()
     assert f"{squad_run} holds another run: {reason}; choose another --out" in line
     assert {path: path.stat().st_mtime_ns for path in squad_run.rglob("*")} == before
+
+
+def test_a_method_that_cannot_be_claims_no_folder(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    samples.write_csv(tmp_path / "my.csv")
+    words, out = samples.text_words(tmp_path, tiny_encoder_folder), tmp_path / "run"
+    line = call(*words, "--method", "adapters:share=0+0+1", "--out", out).refused()
+    assert "it is for 3 layers, this encoder has 2" in line
+    assert not out.exists()
+
+
+def test_a_base_is_not_tuned_onto_itself(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+    """That is told before an hour of tuning, and not after it."""
+    samples.write_csv(tmp_path / "my.csv")
+    base = tmp_path / "run" / "encoder"
+    shutil.copytree(tiny_encoder_folder, base)
+    words = samples.text_words(tmp_path, base)
+    words = ["tune", *words[1 : words.index("--heads")]]
+    said = call(*words, "--method", "bitfit", "--out", tmp_path / "run")
+    assert "holds the base of this encoder, which must stay" in said.refused()
+    assert "steps" not in said.err
 
 
 def test_a_folder_with_something_else_is_refused(

@@ -54,9 +54,11 @@ def test_any_map_can_be_written_and_read_and_cut(pairs: list[tuple[int, int]], d
     assert [a == b for a in flat for b in flat] == [a == b for a in told for b in told]
     assert set(told) == set(range(len(set(flat))))
     depth = min(depth, len(pairs))
-    if depth > 1:
-        lower = {place: group for place, group in found.items() if place[0] < depth}
-        assert sharing(cut_share(text, depth), depth) == lower
+    lower = {place: group for place, group in found.items() if place[0] < depth}
+    assert sharing(cut_share(text, depth), depth) == lower
+    plain = "+".join(str(a) for a, _ in pairs)  # one group a layer, written short
+    lowest = {place: group for place, group in sharing(plain, len(pairs)).items() if place[0] < depth}
+    assert sharing(cut_share(plain, depth), depth) == lowest
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from bertvision.encoder.cut import cut_encoder
 from bertvision.encoder.load import Encoder, load_encoder
@@ -157,6 +158,31 @@ def test_lora_gives_what_peft_gives(tiny_encoder: Encoder, label_task: Task, sta
     assert torch.equal(states(load_encoder(str(tmp_path / "whole"))), states(read))
     store = extract(read, label_task, tmp_path / "store")
     assert store.shape.layers == 3
+
+
+@pytest.mark.parametrize("kind", ["BertForSequenceClassification", "BertForQuestionAnswering"])
+def test_a_peft_folder_of_a_task_model_is_read(
+    kind: str, tiny_encoder: Encoder, states: States, tmp_path: Path
+) -> None:
+    """Its weights are named after the task model, whose head stays behind; another depth is refused."""
+    peft = pytest.importorskip("peft", reason="LoRA needs the extra peft")
+    model = getattr(transformers, kind)(tiny_encoder.model.config)
+    missing = model.bert.load_state_dict(tiny_encoder.model.state_dict(), strict=False)
+    assert not missing.missing_keys
+    config = peft.LoraConfig(r=2, task_type="SEQ_CLS" if "Sequence" in kind else "QUESTION_ANS")
+    theirs = peft.get_peft_model(model, config)
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            if ".lora_B" in name:
+                parameter.add_(torch.arange(parameter.numel()).reshape(parameter.shape) / parameter.numel())
+    theirs.peft_config["default"].base_model_name_or_path = tiny_encoder.source
+    theirs.save_pretrained(tmp_path / "peft")
+    read = load_encoder(str(tmp_path / "peft"))
+    adapted = replace(tiny_encoder, model=theirs.merge_and_unload().bert.eval())
+    assert not torch.allclose(states(read), states(tiny_encoder), atol=1e-3)
+    torch.testing.assert_close(states(read), states(adapted), atol=1e-5, rtol=1e-5)
+    with pytest.raises(BadInput, match="do not fit BertModel"):
+        load_encoder(str(tmp_path / "peft"), base=cut_encoder(tiny_encoder, 1))
 
 
 def test_without_peft_the_extra_is_named(

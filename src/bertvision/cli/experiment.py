@@ -132,10 +132,12 @@ def _tune(options: argparse.Namespace) -> Result:
     from bertvision.steps.team import leads
     from bertvision.steps.tune import tune
     from bertvision.steps.tune_loop import SAVED
+    from bertvision.steps.tune_setup import check_tuning
 
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     folder, encoder = Path(options.out), load_encoder(recipe.encoder)
+    check_tuning(encoder, task, recipe.tune, folder / "encoder")
     if options.curve:
         return _curve(encoder, task, recipe.tune, options.curve, folder)
     if options.from_store is not None:

@@ -112,7 +112,7 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     if "small" in saved:
         return _load_small(folder, saved, base)
     if local and (folder / PEFT_CONFIG).exists():
-        under = _base(base, base_of(folder), folder)
+        under = _base(base, "" if base is not None else base_of(folder), folder)
         return Encoder(name, merged(under.copy().model, folder).eval(), under.tokenizer, source=source)
     if base is not None:
         raise BadInput(f"encoder {name} is whole and takes no base; a base is for what adapters, lora or bitfit tuned")

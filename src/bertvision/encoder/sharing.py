@@ -58,7 +58,10 @@ def _written(share: str, layers: int) -> list[tuple[int, int]]:
 
 def cut_share(share: Value, depth: int) -> Value:
     """The same sharing for the lowest layers only."""
-    return "+".join(share.split("+")[:depth]) if isinstance(share, str) and "+" in share else share
+    if not (isinstance(share, str) and "+" in share):
+        return share
+    first, *rest = share.split("+")[:depth]
+    return "+".join([first if rest or "-" in first else f"{first}-{first}", *rest])  # a number alone is something else
 
 
 def written(groups: Mapping[Place, int]) -> str:

@@ -63,18 +63,23 @@ def model_hash(model: Any) -> str:
 
 def save_small(model: Any, small: Small, folder: Path) -> dict[str, Any]:
     """Write the weights; what is needed to read them again is given back, for the record."""
-    if small.base.source is None:
-        raise BadInput(
-            f"the base of this encoder ({small.base.name}) was tuned and is nowhere saved; save it with "
-            "save_pretrained(FOLDER), load it from there, and tune that"
-        )
-    if Path(small.base.source).resolve() == folder.resolve():
-        raise BadInput(f"{folder} holds the base of this encoder, which must stay; choose another folder")
+    check_place(small.base, folder)
     there = dict(model.named_parameters())
     tensors = {name: there[name].detach().cpu().contiguous() for name in small.names}
     with renamed_when_whole(folder / WEIGHTS) as part:
         save_file(tensors, part)
     return {"base": asdict(small.base), "put_in": inside(model)}
+
+
+def check_place(base: Base, folder: Path) -> None:
+    """A small encoder is worth nothing without its base, which must be somewhere, and somewhere else."""
+    if base.source is None:
+        raise BadInput(
+            f"the base of this encoder ({base.name}) was tuned and is nowhere saved; save it with "
+            "save_pretrained(FOLDER), load it from there, and tune that"
+        )
+    if Path(base.source).resolve() == folder.resolve():
+        raise BadInput(f"{folder} holds the base of this encoder, which must stay; choose another folder")
 
 
 def restored(base_model: Any, saved: Mapping[str, Any], folder: Path) -> tuple[Any, Small]:
@@ -102,6 +107,14 @@ def with_same_weights(model: Any) -> Any:
     """Modules of its own, but the very same weights."""
     kept = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in kept})
+
+
+def without_weights(model: Any) -> Any:
+    """Modules of its own whose weights have a shape and no content: what is tried on it costs nothing."""
+    empty = {
+        id(one): nn.Parameter(one.detach().to("meta"), requires_grad=one.requires_grad) for one in model.parameters()
+    }
+    return copy.deepcopy(model, empty)
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import torch
 
 from bertvision.config import TuneConfig, updated
 from bertvision.encoder.load import Encoder, OwnHead
-from bertvision.encoder.methods import added_names, head_of, is_small, read_method
-from bertvision.encoder.small import Base, Small, model_hash
+from bertvision.encoder.methods import added_names, head_of, is_small, prepare, read_method
+from bertvision.encoder.small import Base, Small, check_place, model_hash, without_weights
 from bertvision.heads.base import Head, build_head
-from bertvision.runtime import peak_bytes
+from bertvision.runtime import peak_bytes, seeded
 from bertvision.steps.inputs import data_hash, encoder_hash, label_weights, plain_head, task_shape, window_settings
 from bertvision.steps.team import Team
 from bertvision.steps.tuning import WATCHED, Tuning
@@ -70,6 +71,17 @@ def new_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
     return head
 
 
+def check_tuning(encoder: Encoder, task: Task, config: TuneConfig, target: Path) -> None:
+    """What is wrong with the method, the head or the place is told before anything is done, and not after."""
+    config = settled(config, encoder, task)
+    small = _small(encoder, config.method)
+    if small is not None:
+        check_place(small.base, target)
+    with seeded(config.seed):
+        head = new_head(encoder, task, config)
+        prepare(without_weights(encoder.model), config.method, head.needs_pooled)
+
+
 def begin(
     encoder: Encoder, task: Task, config: TuneConfig, steps: int, device: torch.device, team: Team | None = None
 ) -> Tuning:
@@ -96,6 +108,8 @@ def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> E
     small = _grown(tuning)
     encoder = replace(tuning.encoder.copy() if copy else tuning.encoder, small=small, source=None)
     encoder.model.requires_grad_(True).eval().cpu()
+    if encoder.model.is_gradient_checkpointing:
+        encoder.model.gradient_checkpointing_disable()  # another tuning may want dropout's masks drawn by numpy
     record = {**asdict(config), "head": head.spec, "schedule": schedule, "steps": tuning.step, "task": task.name}
     record["labels"] = list(task.labels)
     return replace(encoder, own=own, record={**encoder.record, "tune": record, "cost": _cost(tuning)})
