@@ -12,6 +12,17 @@ from bertvision.report.svg import Scale, scale_of, tick_text
 
 Row = dict[str, str]
 LEFT, RIGHT, STRIP, TOP, WIDTH = 360, 24, 30, 24, 860
+FROM_STORE = " from store"
+METHODS = (
+    "full",
+    "freeze:k=3",
+    f"freeze:k=5{FROM_STORE}",
+    "adapters:size=64,share=none",
+    "adapters:size=64,share=layer,norms=false",
+    "adapters:size=64,share=3,norms=false",
+    "lora:r=8",
+    "bitfit",
+)
 ALONE, ON_TOP = COLOURS[0], COLOURS[1]
 
 
@@ -22,14 +33,19 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def by_method(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """(method, epochs) -> scores by seed of the encoder alone, of its best head, of its best ensemble."""
+    """(method, epochs) -> scores by seed of the encoder alone, its best head, its best ensemble; as METHODS are."""
     tuned: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in rows:
         tuned.setdefault(key_of(row), {}).setdefault(row["seed"], []).append(row)
     return {
         key: {kind: [_chosen(one, kind) for one in seeds.values()] for kind in ("encoder", "head", "ensemble")}
-        for key, seeds in tuned.items()
+        for key, seeds in sorted(tuned.items(), key=lambda one: _place(one[0]))
     }
+
+
+def _place(key: tuple[str, str]) -> tuple[int, float]:
+    method = key[0].split(" at ")[0]
+    return METHODS.index(method) if method in METHODS else len(METHODS), float(key[1])
 
 
 def key_of(row: Row) -> tuple[str, str]:
@@ -59,10 +75,6 @@ def picture(rows: Sequence[Row]) -> Html:
     return tag("svg", *parts, viewBox=box, style=f"max-width:{WIDTH}px", role="img", aria_label=f"{metric}. {told}.")
 
 
-def _told(method: str, epochs: str, group: dict[str, list[float]]) -> str:
-    return f"{method}, {epochs} epochs: alone {mean(group['encoder']):.1f}, with a head {mean(group['head']):.1f}"
-
-
 def _x(scale: Scale, value: float) -> float:
     return LEFT + scale.share(value) * (WIDTH - LEFT - RIGHT)
 
@@ -79,8 +91,9 @@ def _axis(scale: Scale, floor: float, name: str) -> Html:
 
 def _strip(key: tuple[str, str], trained: int, group: dict[str, list[float]], y: float, scale: Scale) -> Html:
     method, epochs = key
-    named = tag("text", f"{method}, epochs: {epochs}", x=10, y=y)
-    counted = tag("text", f"{trained:,} trained", x=10, y=y + 12, style="fill:#777;font-size:10px")
+    named = tag("text", method, x=10, y=y)
+    told = f"{epochs} epochs, {trained:,} trained"
+    counted = tag("text", told, x=10, y=y + 12, style="fill:#777;font-size:10px")
     thin = [
         tag("line", x1=_x(scale, s), x2=_x(scale, s), y1=y - 8, y2=y + 8, stroke=colour, stroke_width=1.5, opacity=0.5)
         for kind, colour in (("encoder", ALONE), ("head", ON_TOP))

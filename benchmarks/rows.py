@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,16 +36,17 @@ class Rows:
                 writer.writeheader()
                 writer.writerows(kept)
 
-    def add(self, row: Mapping[str, object]) -> None:
-        """Append a row; the machine's kind is part of it."""
-        full = {**row, "machine": platform.machine(), "python": platform.python_version()}
+    def add(self, *rows: Mapping[str, object]) -> None:
+        """Append rows that belong together, all at once; the machine's kind is part of them."""
+        here = {"machine": platform.machine(), "python": platform.python_version()}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = not self.path.exists()
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [*rows[0], *here])
+        if not self.path.exists():
+            writer.writeheader()
+        writer.writerows({**row, **here} for row in rows)
         with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(full))
-            if new:
-                writer.writeheader()
-            writer.writerow(full)
+            file.write(text.getvalue())
 
 
 def _agrees(row: Mapping[str, str], settings: Mapping[str, object]) -> bool:

@@ -251,8 +251,10 @@ def adapters_table() -> str:
         trained = {key_of(row): f"{int(row['trained']):,}" for row in mine}
         for (method, epochs), group in by_method(mine).items():
             scores = [_mean_and_range(group[kind]) for kind in ("encoder", "head", "ensemble")]
-            lines.append([task, f"`{method}`", epochs, trained[method, epochs], mine[0]["metric"], *scores])
-    head = ["task", "method", "epochs", "trained", "metric", "alone", "with the best head", "with the best ensemble"]
+            facts = [epochs, trained[method, epochs], str(len(group["encoder"])), mine[0]["metric"]]
+            lines.append([task, f"`{method}`", *facts, *scores])
+    of = ("alone", "with the best head", "with the best ensemble")
+    head = ["task", "method", "epochs", "trained", "seeds", "metric", *of]
     return markdown(head, lines)
 
 
