@@ -15,6 +15,7 @@ from bertvision.analyse.ablation import by_span
 from bertvision.conclude import run_place
 from bertvision.encoder.adapters import adapters_of, switched_off
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
+from bertvision.encoder.methods import inside
 from bertvision.errors import BadInput
 from bertvision.model import Model
 from bertvision.report.line_plot import write_picture
@@ -40,8 +41,8 @@ def ablate(folder: Path) -> dict[str, Any] | None:
     for (first, last), verdict in verdicts.items():
         score = float(verdict.scores[task.metric])
         rows.append({"first": first, "last": last, "score": score, "decrease": 100 * (whole - score) / whole})
-    method = encoder.record["tune"]["method"]
-    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "method": method, "layers": encoder.layers - 1}
+    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "layers": encoder.layers - 1}
+    facts["method"] = inside(encoder.model)  # an encoder may have been tuned in another way since
     document: dict[str, Any] = {**facts, "score": whole, "rows": rows}
     _write(document, folder / "ablation")
     return document

