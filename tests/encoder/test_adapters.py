@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from bertvision.config import TuneConfig
 from bertvision.encoder.adapters import adapters_of, switched_off
 from bertvision.encoder.families import FAMILIES
 from bertvision.encoder.load import Encoder, load_encoder
@@ -17,6 +18,7 @@ from bertvision.encoder.methods import prepare, put_in
 from bertvision.errors import BadInput
 from bertvision.steps.inputs import encoder_hash
 from bertvision.steps.tune import tune
+from bertvision.steps.tune_setup import settled
 from bertvision.tasks.base import Task
 from bertvision.tasks.method_defaults import recipe_defaults
 
@@ -209,6 +211,8 @@ def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, lab
     assert (told["lr"], told["epochs"], told["warmup"], told["decay"]) == (1e-4, 50.0, 0.1, "linear")
     assert tune(tiny_encoder, few, method="adapters:size=2", epochs=1, lr=0.5).record["tune"]["lr"] == 0.5
     assert tune(tiny_encoder, few, method="bitfit").record["tune"]["lr"] == 1e-3
+    glue = replace(label_task, name="mrpc")
+    assert settled(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, "also where a whole config is given"
 
 
 def test_what_is_switched_off_adds_nothing(tiny_encoder: Encoder, label_task: Task, states: States) -> None:

@@ -24,8 +24,8 @@ from bertvision.tasks.method_defaults import method_defaults
 
 BERT_WIDTH = 768
 
-SMALL_RATES = {"adapters": 1e-4, "bitfit": 1e-3, "lora": 5e-4}
-"""Where little is trained rates are higher: of the papers, Mohebbi & Rajaei's, Ben Zaken's and Hu's."""
+SMALL_RATES = {"bitfit": 1e-3, "lora": 5e-4}
+"""Where little is trained rates are higher: Ben Zaken's and Hu's. Those of adapters depend on the task."""
 
 
 def rate_of(config: TuneConfig, width: int) -> float:
@@ -45,10 +45,10 @@ def default_rate(width: int) -> float:
 def settled(config: TuneConfig | None, encoder: Encoder, task: Task, **settings: Any) -> TuneConfig:
     """The settings with the learning rate decided; without a config, what the method brings lies beneath them."""
     if config is None:
-        brought = method_defaults(task.name, settings.get("method") or "full")
-        config = updated(TuneConfig(), **brought)
+        config = updated(TuneConfig(), **method_defaults(task.name, settings.get("method") or "full"))
     config = updated(config, **settings)
-    return updated(config, lr=rate_of(config, encoder.width))
+    brought = method_defaults(task.name, config.method).get("lr")
+    return updated(config, lr=config.lr or brought or rate_of(config, encoder.width))
 
 
 def tune_hash(encoder: Encoder, task: Task, config: TuneConfig) -> str:
