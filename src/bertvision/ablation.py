@@ -17,7 +17,7 @@ from bertvision.encoder.adapters import adapters_of, switched_off
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.encoder.methods import inside
 from bertvision.errors import BadInput
-from bertvision.model import Model
+from bertvision.model import Model, own_model
 from bertvision.report.line_plot import write_picture
 from bertvision.report.plots import draw
 from bertvision.runtime import progress, write_json, written_whole
@@ -50,7 +50,7 @@ def ablate(folder: Path) -> dict[str, Any] | None:
 
 def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], Verdict]:
     """The encoder's own head on dev without the adapters from one layer to another; NONE is with all of them."""
-    model, threshold = _own_model(encoder, task)
+    model, threshold = _with_threshold(encoder, task)
     layers = encoder.layers - 1
     found = {NONE: judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
     for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
@@ -70,11 +70,12 @@ def _adapted(folder: Path) -> Encoder | None:
     return None if encoder is None or adapters_of(encoder.model) is None else encoder
 
 
-def _own_model(encoder: Encoder, task: Task) -> tuple[Model, float]:
+def _with_threshold(encoder: Encoder, task: Task) -> tuple[Model, float]:
     """The encoder with its own head, and the threshold that inner gives it with all adapters at work."""
-    needs_one = task.no_answer or task.kind == "multilabel"
-    model = Model(encoder, "encoder", task, threshold=0.0 if needs_one else None)
-    return model, float(judge_inner(task, *model.outputs(task["inner"])).threshold or 0.0) if needs_one else 0.0
+    model = own_model(encoder, task)
+    if model.threshold is None:
+        return model, 0.0
+    return model, float(judge_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
 
 
 def _write(document: dict[str, Any], out: Path) -> None:

@@ -145,6 +145,12 @@ class Model:
         return [row[places] if self.task.kind == "span" else row for row, places in zip(rows, kept, strict=True)]
 
 
+def own_model(encoder: Encoder, task: Task) -> Model:
+    """An encoder with its own head, for its outputs: where the task needs a threshold it is 0, and none is fitted."""
+    needs_one = task.no_answer or task.kind == "multilabel"
+    return Model(encoder, "encoder", task, threshold=0.0 if needs_one else None)
+
+
 def _gathered(states: torch.Tensor, kept: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
     """Chosen tokens (batch, chosen, layers, width) of (batch, tokens, layers, width), and where they are real."""
     rows = [row[torch.from_numpy(places).to(row.device)] for row, places in zip(states, kept, strict=True)]

@@ -153,17 +153,16 @@ def _tune(options: argparse.Namespace) -> Result:
 
 
 def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) -> Result:
+    from bertvision.board_text import aligned
     from bertvision.curve import tune_curve
 
     document = tune_curve(encoder, task, config, at, folder)
     metric = document["metric"]
-    head = f"{'epochs':>8}{'steps':>8}{'seconds':>10}{f'dev {metric}':>14}{f'inner {metric}':>14}"
-    lines = [
-        f"{row['epochs']:>8g}{row['steps']:>8}{row['seconds']:>10.0f}{row['scores'][metric]:>14.2f}"
-        f"{row['inner'][metric]:>14.2f}"
-        for row in document["rows"]
-    ]
-    return document, "\n".join([head, *lines, f"picture: {folder / 'curve.svg'}"])
+    cells = [["epochs", "steps", "seconds", f"dev {metric}", f"inner {metric}"]]
+    for row in document["rows"]:
+        told = [f"{row['epochs']:g}", str(row["steps"]), f"{row['seconds']:.0f}"]
+        cells.append([*told, f"{row['scores'][metric]:.2f}", f"{row['inner'][metric]:.2f}"])
+    return document, "\n".join([*aligned(cells), f"picture: {folder / 'curve.svg'}"])
 
 
 def _costs(options: argparse.Namespace) -> Result:

@@ -18,11 +18,11 @@ from bertvision.records import Kind, Shape
 from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
 from bertvision.reproduce.recipes import Line
-from bertvision.reproduce.workshop import NoData, Workshop, scaled_method
-from bertvision.runtime import known_json, write_json
+from bertvision.reproduce.workshop import NoData, Workshop, kept, scaled_method
+from bertvision.runtime import known_json
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.fitted import load_fitted
-from bertvision.steps.judge import Judged, judge, judge_predictions
+from bertvision.steps.judge import Verdict, judge, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.split import States
 from bertvision.tasks.base import Task, read_task
@@ -60,8 +60,8 @@ def heads_by_run(lines: Sequence[Line]) -> dict[str, list[str]]:
     for line in lines:
         if line.run is not None:
             named = [head_of(one) for one in (line.who, line.against) if one is not None]
-            kept = found.setdefault(run_label(line), [])
-            kept += [spec for spec in named if spec is not None and spec not in kept]
+            mine = found.setdefault(run_label(line), [])
+            mine += [spec for spec in named if spec is not None and spec not in mine]
     return found
 
 
@@ -106,14 +106,12 @@ def _mixed(line: Line, run: Run, place: Path, states: States) -> Entry:
 def _mixed_seed(place: Path, spec: str, seed: int, states: States, task: Task) -> dict[str, Any]:
     """Kept in the run, for as long as the head is that."""
     fitted, origin = load_fitted(place / "heads" / spec / f"seed{seed}")
-    path = place / "mixed" / spec / f"{seed}.json"
-    known = known_json(path)
-    if known.get("made_from") == origin:
-        return known
-    both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
-    document = {"made_from": origin, **told(judge_predictions(task, both))}
-    write_json(path, document)
-    return document
+
+    def mixed() -> dict[str, Any]:
+        both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
+        return told(judge_predictions(task, both).verdict)
+
+    return kept(place / "mixed" / spec / f"{seed}.json", origin, mixed)
 
 
 def at_threshold(line: Line, run: Run, place: Path, states: States) -> tuple[Mapping[str, Any], ...]:
@@ -125,9 +123,9 @@ def at_threshold(line: Line, run: Run, place: Path, states: States) -> tuple[Map
     return tuple(judge(run.task, "dev", one.logits, one.table, line.threshold).answers for one in found)
 
 
-def told(judged: Judged) -> dict[str, Any]:
+def told(verdict: Verdict) -> dict[str, Any]:
     """A verdict as plain data."""
-    return {"scores": judged.verdict.scores, "answers": judged.verdict.answers}
+    return {"scores": verdict.scores, "answers": verdict.answers}
 
 
 def curve_entry(shop: Workshop, line: Line) -> Entry:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.ablation import without_spans
+from bertvision.ablation import NONE, without_spans
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.context_length import context_length
 from bertvision.analyse.finding import Finding
@@ -25,7 +25,8 @@ from bertvision.reproduce.drawing import point, side_of
 from bertvision.reproduce.entries import Entry, at_threshold, board_entry, head_of, told, tune_entry
 from bertvision.reproduce.recipes import Line
 from bertvision.reproduce.verdicts import wilson
-from bertvision.reproduce.workshop import Workshop
+from bertvision.reproduce.workshop import Workshop, kept
+from bertvision.runtime import known_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import judge_predictions
@@ -164,7 +165,7 @@ def on_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
 
 
 def _of_fitted(line: Line, fitted: Sequence[FittedHead], states: States, task: Task, place: Path) -> Entry:
-    judged = [told(judge_predictions(task, one)) for one in predict(fitted, states["dev"])]
+    judged = [told(judge_predictions(task, one).verdict) for one in predict(fitted, states["dev"])]
     values = {key: fmean(one["scores"][key] for one in judged) for key in judged[0]["scores"]}
     return Entry(line.row, values, {}, tuple(one["answers"] for one in judged), task, str(place))
 
@@ -198,11 +199,12 @@ def ablated(shop: Workshop, line: Line) -> Entry:
     whole = tune_entry(shop, line)
     place, task = Path(whole.made), whole.task
     assert task is not None
-    known = shop.kept(place / "ablated.json", place / "own.json", lambda: _switched(place, task))["spans"]
+    made_from = hash_json(known_json(place / "own.json"))
+    known = kept(place / "ablated.json", made_from, lambda: _switched(place, task))["spans"]
     score = whole.values[task.metric]
     lost = {key: 100 * (score - one["scores"][task.metric]) / score for key, one in known.items()} if score > 0 else {}
-    widest = f"1-{load_encoder(str(place / 'encoder')).layers - 1}"
-    asked = [widest] if line.without == ALL else [key for key in known if len(set(key.split("-"))) == 1]
+    singles = [key for key in known if len(set(key.split("-"))) == 1]
+    asked = [f"1-{len(singles)}"] if line.without == ALL else singles
     worst = min(asked, key=lambda key: float(known[key]["scores"][task.metric]))
     values = {**known[worst]["scores"], **({"decrease": lost[worst]} if lost else {})}
     values |= {f"decrease {key}": one for key, one in lost.items()} if line.without == ALL else {}
@@ -212,5 +214,4 @@ def ablated(shop: Workshop, line: Line) -> Entry:
 def _switched(place: Path, task: Task) -> dict[str, Any]:
     """Scores and answers without the adapters of every span of layers, by "first-last"."""
     found = without_spans(load_encoder(str(place / "encoder")), task)
-    told = {f"{first}-{last}": {"scores": v.scores, "answers": v.answers} for (first, last), v in found.items()}
-    return {"spans": {key: one for key, one in told.items() if key != "0-0"}}
+    return {"spans": {f"{first}-{last}": told(one) for (first, last), one in found.items() if (first, last) != NONE}}

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from bertvision.encoder.load import load_encoder
-from bertvision.model import Model
+from bertvision.model import own_model
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.workshop import Workshop
@@ -45,9 +45,7 @@ def _seconds(shop: Workshop, places: Sequence[str], entries: Sequence[Entry]) ->
         return {place: list(map(float, known[place])) for place in places}
     task = next(one.task for one in entries if one.made == places[0])
     assert task is not None
-    needs_one = task.no_answer or task.kind == "multilabel"
-    threshold = 0.0 if needs_one else None
-    models = {p: Model(load_encoder(str(Path(p) / "encoder")), "encoder", task, threshold=threshold) for p in places}
+    models = {place: own_model(load_encoder(str(Path(place) / "encoder")), task) for place in places}
     found: dict[str, list[float]] = {place: [] for place in places}
     for _ in range(ROUNDS):
         for place, model in models.items():

@@ -165,18 +165,18 @@ class Workshop:
             self._findings[name, place] = study(Study(place), [name])[0][0]
         return self._findings[name, place]
 
-    def kept(self, path: Path, source: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A document that is made from a file and kept for as long as that file is what it was."""
-        made_from = hash_json(known_json(source))
-        known = known_json(path)
-        if known.get("made_from") != made_from:
-            known = {"made_from": made_from, **make()}
-            write_json(path, known)
-        return known
-
     def task(self, name: str, data: str | None = None) -> Task:
         """The task of a run, loaded as the run loads it."""
         return load_recipe_task(self.recipe(self.source("run", name), data))
+
+
+def kept(path: Path, made_from: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A document that is made once, and again when what it was made from has changed."""
+    known = known_json(path)
+    if known.get("made_from") != made_from:
+        known = {"made_from": made_from, **make()}
+        write_json(path, known)
+    return known
 
 
 def scaled_method(method: str, layers: int, width: int) -> str:
