@@ -117,7 +117,7 @@ def _recipe(case: Case, options: argparse.Namespace) -> Recipe:
     data = {"data": str(options.data / "glue" / FOLDERS[case.task]), "limit": options.limit or LIMITS.get(case.task)}
     method = case.method.removesuffix(FROM_STORE)
     given = {"method": method, "epochs": case.epochs, "seed": case.seed, **({} if case.lr is None else {"lr": case.lr})}
-    values = {"data": data, "tune": given, "heads": HEADS, "seeds": [case.seed]}
+    values = {"data": data, "tune": given, "extract": {"tokens": "cls"}, "heads": HEADS, "seeds": [case.seed]}
     return built_in_recipe(case.task, recipe_defaults, **values)
 
 

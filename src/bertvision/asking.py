@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.model import Model, read_config
 from bertvision.records import Example
@@ -102,10 +103,12 @@ class TextClassifier(Model):
         return {"label": self.task.labels[best], "score": float(scores[best]), "scores": named}
 
 
-def load_model(folder: str | Path, device: str = "auto") -> QuestionAnswerer | TextClassifier:
-    """A saved model as what it is for."""
+def load_model(
+    folder: str | Path, device: str = "auto", base: Encoder | str | None = None
+) -> QuestionAnswerer | TextClassifier:
+    """A saved model as what it is for; models on one ``base`` share its weights."""
     kind = read_config(Path(folder))["task"]["kind"]
-    return (QuestionAnswerer if kind == "span" else TextClassifier).from_pretrained(folder, device)
+    return (QuestionAnswerer if kind == "span" else TextClassifier).from_pretrained(folder, device, base)
 
 
 def _question(number: int, question: str, context: str) -> Example:

@@ -1,13 +1,31 @@
-"""Weights as one number that changes when any of them does."""
+"""Weights and plain data as one number that changes when any of them does."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+def hash_json(content: Any) -> str:
+    """sha256 of plain data, independent of the order of keys."""
+    return hashlib.sha256(_text(content)).hexdigest()
+
+
+def hash_lines(lines: Iterable[Any]) -> str:
+    """sha256 over many records without holding their text."""
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(_text(line) + b"\n")
+    return digest.hexdigest()
+
+
+def _text(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, ensure_ascii=True).encode()
 
 
 def hash_tensors(named: Iterable[tuple[str, Tensor]]) -> str:

@@ -93,15 +93,15 @@ class Model:
         write_json(folder / "config.json", config)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, device: str = "auto") -> Self:
-        """Load what :meth:`save_pretrained` wrote."""
+    def from_pretrained(cls, folder: str | Path, device: str = "auto", base: Encoder | str | None = None) -> Self:
+        """Load what :meth:`save_pretrained` wrote; ``base`` is for an adapted encoder whose base has moved."""
         folder = Path(folder)
         config = read_config(folder)
         task = Task(**{**config["task"], "labels": tuple(config["task"]["labels"]), "splits": {}})
         cls._check_kind(task.kind)
         tensors = _read_heads(folder / HEADS_FILE)
         parts = [load_part(i, member, tensors) for i, member in enumerate(config["members"])]
-        encoder = load_encoder(str(folder / "encoder"))
+        encoder = load_encoder(str(folder / "encoder"), base)
         fitted = config["weights"], config["threshold"], config.get("temperatures", {})
         return cls(encoder, parts, task, config["combine"], *fitted, device)
 

@@ -16,6 +16,7 @@ from bertvision.config import ExtractConfig, FitConfig, Recipe, read_recipe, wri
 from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
+from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.records import CONTROL
 from bertvision.report.facts import STORE_SOURCE
@@ -30,7 +31,6 @@ from bertvision.steps.team import team_size
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
 from bertvision.steps.tune_setup import check_tuning
-from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.balance import imbalance

@@ -9,6 +9,7 @@ from typing import Any
 from bertvision.board_text import aligned
 from bertvision.conclude import judge_all, run_heads, run_place, run_states
 from bertvision.encoder.load import RECORD, load_encoder
+from bertvision.encoder.tokens import tokenizer_hash
 from bertvision.errors import BadInput
 from bertvision.findings import row_title
 from bertvision.records import Compared, Row
@@ -16,7 +17,6 @@ from bertvision.registry import unknown
 from bertvision.report.facts import Run, gather
 from bertvision.scoring.legacy import legacy_scores
 from bertvision.steps.evidence import evidence_of_answers
-from bertvision.steps.inputs import tokenizer_hash
 from bertvision.steps.judge import Judged
 from bertvision.steps.live import states_task
 from bertvision.steps.trust import Court, Side, Witness
@@ -89,7 +89,7 @@ def _golds(folder: Path, states: States, task: Task) -> Golds:
     place = folder / "encoder"
     if (place / RECORD).exists():
         encoder = load_encoder(str(place))
-        if tokenizer_hash(encoder) == states.manifest["fingerprint"]["tokenizer"]:
+        if tokenizer_hash(encoder.tokenizer) == states.manifest["fingerprint"]["tokenizer"]:
             return golds_by_text(task["dev"], encoder.tokenizer)
     return golds_by_window(task["dev"], states["dev"].table())
 

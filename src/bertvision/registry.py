@@ -108,7 +108,7 @@ def read_value(text: str) -> Value:
     """An int, a float, true/false, or else the word itself."""
     if text in ("true", "false"):
         return text == "true"
-    for read in (int, float):
+    for read in (int, float) if "_" not in text else ():  # Python reads 1_0 as ten
         try:
             return read(text)
         except ValueError:

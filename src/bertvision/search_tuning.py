@@ -10,12 +10,12 @@ from typing import Any
 
 from bertvision.config import Recipe, TuneConfig
 from bertvision.errors import BadInput
+from bertvision.hashing import hash_json
 from bertvision.pipeline import prepare
 from bertvision.runtime import say, write_json
 from bertvision.search import PLACE, RESULT, Plan, run_trials, search, states_space
 from bertvision.spaces import Space, tune_space
 from bertvision.steps.live import states_task
-from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.trying import draw, opened_study, quiet
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from bertvision.analyse.trials import Tried
 from bertvision.config import FitConfig
 from bertvision.errors import BadInput, missing_extra
+from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec, head_options
 from bertvision.registry import Spec, parse_spec
 from bertvision.runtime import say
 from bertvision.spaces import Choice, Domain, Space
 from bertvision.steps.fit import begin_fit, fit_epochs
-from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
 

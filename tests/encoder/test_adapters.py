@@ -82,6 +82,9 @@ def test_albert_takes_one_adapter_for_all(families: Families, label_task: Task, 
         pass
     with pytest.raises(BadInput, match="ALBERT has one layer"):
         tune(base, label_task, method="adapters:share=all,unfreeze=1", **SETTINGS)
+    base.model.config.num_hidden_groups = 2
+    with pytest.raises(BadInput, match=r"this ALBERT has 2 layers that take turns, expected one; give full or lora"):
+        tune(base, label_task, method="adapters:share=all", **SETTINGS)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -167,6 +170,8 @@ def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label
     assert biases.small is not None
     assert one.small is not None
     assert set(biases.small.names) > set(one.small.names)
+    layered = tune(tiny_encoder, label_task, method="adapters:size=4,share=layer", **SETTINGS)
+    assert tune(layered, label_task, method="adapters:size=4,share=1", **SETTINGS).small == layered.small, "the same"
     with pytest.raises(BadInput, match="has adapters:size=4,share=none inside and cannot take adapters:size=8"):
         tune(one, label_task, method="adapters:size=8", **SETTINGS)
 
@@ -181,7 +186,8 @@ def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label
         ("adapters:share=some", "expected none, layer, all"),
         ("adapters:siz=3", "Did you mean 'size'"),
         ("lora:r=0", "r=0, expected int of at least 1"),
-        ("lora:dropout=1.5", "dropout=1.5, expected float of at least 0 and at most 1"),
+        ("lora:dropout=1", "dropout=1, expected float of at least 0 and at most 0.9"),
+        ("adapters:unfreeze=1_0", "unfreeze='1_0', expected int of at least 0 or all"),
         ("bitfit:k=1", "no option named 'k'"),
     ],
 )

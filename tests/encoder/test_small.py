@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers
 
+from bertvision.cli.main import main
 from bertvision.encoder.cut import cut_encoder
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
@@ -35,6 +36,10 @@ def test_another_base_is_refused(
     tuned.save_pretrained(tmp_path / "small")
     with pytest.raises(BadInput, match=r"belongs to another base: .*give the encoder that it was tuned from"):
         load_encoder(str(tmp_path / "small"), base=label_encoder)
+    cased = load_encoder(str(tiny_encoder.source))
+    cased.tokenizer.backend_tokenizer.normalizer = None  # the same weights, but text is cut in another way
+    with pytest.raises(BadInput, match=r"belongs to another base: .* with tokenizer .*give the encoder"):
+        load_encoder(str(tmp_path / "small"), base=cased)
     given_ = load_encoder(str(tmp_path / "small"), base=tiny_encoder)
     assert torch.equal(states(given_), states(tuned))
     with pytest.raises(BadInput, match="takes no base"):
@@ -53,9 +58,33 @@ def test_a_base_that_is_gone_or_was_never_saved_is_named(
     with pytest.raises(BadInput, match=r"base holds the base of this encoder, which must stay; choose another"):
         tuned.save_pretrained(tmp_path / "base")
     (tmp_path / "base").rename(tmp_path / "moved")
-    with pytest.raises(BadInput, match=r"small lies on a base that is not there: no encoder folder"):
+    gone = r"small lies on a base that is not there: no encoder folder.*or say where it is: base=, --base"
+    with pytest.raises(BadInput, match=gone):
         load_encoder(str(tmp_path / "small"))
     load_encoder(str(tmp_path / "small"), base=str(tmp_path / "moved"))
+
+
+def test_a_model_whose_base_has_moved_is_asked_with_the_base_named(
+    label_encoder: Encoder, label_task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label_encoder.save_pretrained(tmp_path / "base")
+    tuned = tune(load_encoder(str(tmp_path / "base")), label_task, method="adapters:size=4", **SETTINGS)
+    Model(tuned, "encoder", label_task).save_pretrained(tmp_path / "model")
+    (tmp_path / "base").rename(tmp_path / "moved")
+    asked = ["predict", str(tmp_path / "model"), "--text", label_task["dev"][0].text, "--json"]
+    assert main(asked) == 2
+    assert "lies on a base that is not there" in capsys.readouterr().err
+    assert main([*asked, "--base", str(tmp_path / "moved")]) == 0
+    assert "label" in capsys.readouterr().out
+
+
+def test_lora_leaves_a_base_that_others_use_trainable(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="LoRA needs the extra peft")
+    tune(tiny_encoder, label_task, method="lora:r=2", **SETTINGS).save_pretrained(tmp_path)
+    before = [parameter.requires_grad for parameter in tiny_encoder.model.parameters()]
+    load_encoder(str(tmp_path), base=tiny_encoder)
+    assert [parameter.requires_grad for parameter in tiny_encoder.model.parameters()] == before
+    assert any(before)
 
 
 def test_a_folder_holds_one_encoder(

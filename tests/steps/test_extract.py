@@ -11,11 +11,12 @@ import torch
 import transformers
 
 from bertvision.encoder.load import Encoder, load_encoder
+from bertvision.encoder.tokens import tokenizer_hash
 from bertvision.errors import BadInput
 from bertvision.records import SPLITS
 from bertvision.steps import extract as extracting
 from bertvision.steps.extract import STARTED, extract
-from bertvision.steps.inputs import encoder_hash, split_windows, tokenizer_hash
+from bertvision.steps.inputs import encoder_hash, split_windows
 from bertvision.store import site
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.base import Task, read_task
@@ -211,6 +212,6 @@ def test_extraction_changes_neither_the_encoder_nor_the_random_state(
 
 def test_hashes_do_not_depend_on_use(tiny_encoder: Encoder, span_task: Task) -> None:
     """A tokenizer remembers how it last cut; that is not what it is."""
-    before = tokenizer_hash(tiny_encoder)
+    before = tokenizer_hash(tiny_encoder.tokenizer)
     split_windows(span_task, "dev", tiny_encoder)
-    assert tokenizer_hash(tiny_encoder) == before
+    assert tokenizer_hash(tiny_encoder.tokenizer) == before

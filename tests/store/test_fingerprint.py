@@ -6,8 +6,8 @@ import json
 
 import torch
 
-from bertvision.hashing import hash_tensors
-from bertvision.store.fingerprint import differences, hash_json, hash_lines
+from bertvision.hashing import hash_json, hash_lines, hash_tensors
+from bertvision.store.fingerprint import differences
 
 
 def test_hashes_see_names_types_shapes_and_values() -> None:

@@ -24,6 +24,7 @@ def add_commands(commands: Any) -> None:
     predict.add_argument("--file", metavar="in.jsonl", help='JSON lines {"question", "context"} or {"text", "pair"}')
     predict.add_argument("--glue-submission", metavar="DIR", help="write files for the GLUE server; needs --data")
     predict.add_argument("--data", metavar="FOLDER", help="GLUE's official files, with the test files")
+    predict.add_argument("--base", metavar="ENCODER", help="what an adapted model lies on, where that has moved")
     predict.add_argument("--top-k", type=at_least_one, default=1, metavar="N", help="that many answers; default 1")
     predict.set_defaults(run=_predict)
 
@@ -52,7 +53,7 @@ def _predict(options: argparse.Namespace) -> Result:
         return _submit(options)
     if options.data is not None:
         raise BadInput("--data is for --glue-submission DIR; leave it out")
-    model = load_model(options.model)
+    model = load_model(options.model, base=options.base)
     spans = isinstance(model, QuestionAnswerer)
     keys = ("question", "context") if spans else ("text", "pair")
     from_file = options.file is not None
@@ -70,7 +71,7 @@ def _submit(options: argparse.Namespace) -> Result:
 
     if options.data is None:
         raise BadInput("--glue-submission needs --data FOLDER, where GLUE's test files are")
-    model = TextClassifier.from_pretrained(options.model)
+    model = TextClassifier.from_pretrained(options.model, base=options.base)
     out = Path(options.glue_submission)
     written = write_submission(model.task.name, model.labels, Path(options.data), out)
     text = "\n".join(f"{out / name}: {rows:,} predictions" for name, rows in written.items())

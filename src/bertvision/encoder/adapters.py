@@ -78,6 +78,9 @@ def _physical(model: Any, groups: dict[Place, int], share: Value) -> dict[Place,
     """The places that there really are: all layers', or those of the one that is used for all."""
     if not one_for_all(model):
         return groups
+    physical = model.config.num_hidden_groups * model.config.inner_group_num
+    if physical > 1:
+        raise BadInput(f"adapters: this ALBERT has {physical} layers that take turns, expected one; give full or lora")
     if any(groups[layer, site] != groups[0, site] for layer, site in groups):
         raise BadInput(
             f"adapters:share={write_value(share)}: ALBERT has one layer that is used again and again, so its adapters "

@@ -18,7 +18,10 @@ from bertvision.errors import BadInput
 def train_above(model: Any, k: int, what: str) -> None:
     """Embeddings and the lowest ``k`` layers stay as they are; ``what`` the user wrote is for the message."""
     if one_for_all(model):
-        raise BadInput(f"{what}: ALBERT has one layer that is used again and again; some of them cannot be frozen")
+        raise BadInput(
+            f"{what}: ALBERT has one layer that is used again and again, so that some cannot be frozen; "
+            "give full, bitfit, lora or adapters:share=all"
+        )
     layers = layer_list(model)
     if not 0 <= k <= len(layers):
         raise BadInput(f"{what}: this encoder has {len(layers)} layers; expected 0 to {len(layers)}")

@@ -127,7 +127,7 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
 
 def _load_small(folder: Path, saved: Mapping[str, Any], base: Encoder | str | None) -> Encoder:
     under = _base(base, str(saved["small"]["base"]["source"]), folder)
-    model, small = restored(under.model, saved["small"], folder)
+    model, small = restored(under.model, under.tokenizer, saved["small"], folder)
     own = _read_own(folder, saved) if saved.get("own") else None
     return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], str(folder.resolve()), small)
 
@@ -138,7 +138,9 @@ def _base(given: Encoder | str | None, known: str, folder: Path) -> Encoder:
     try:
         return load_encoder(given or known)
     except BadInput as error:
-        raise BadInput(f"{folder} lies on a base that is not there: {error}") from error
+        raise BadInput(
+            f"{folder} lies on a base that is not there: {error}; or say where it is: base=, --base"
+        ) from error
 
 
 def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:

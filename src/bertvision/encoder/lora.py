@@ -27,7 +27,10 @@ def insert_lora(model: Any, r: int, alpha: int, dropout: float) -> None:
     peft = _peft()
     targets = list(FAMILIES[model.config.model_type].lora)
     config = peft.LoraConfig(r=r, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets)
+    trained = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     peft.inject_adapter_in_model(config, model)
+    for parameter, was in trained:  # peft freezes them, and they may be those of a base that others use
+        parameter.requires_grad_(was)
 
 
 def base_of(folder: Path) -> str:

@@ -33,11 +33,10 @@ class Choice:
 
     def check(self, what: str, value: Value) -> None:
         if not self._fits(value):
-            expected = [self.kind.__name__] if self.kind is not str else []
             least = "" if self.least is None else f" of at least {self.least:g}"
             most = f" and at most {self.most:g}" if self.most < math.inf else ""
-            words = " or ".join([*expected, *self.words])
-            raise BadInput(f"tune method {what}={shorten(value)}, expected {words}{least}{most}")
+            number = [f"{self.kind.__name__}{least}{most}"] if self.kind is not str else []
+            raise BadInput(f"tune method {what}={shorten(value)}, expected {' or '.join([*number, *self.words])}")
 
     def _fits(self, value: Value) -> bool:
         if isinstance(value, str):
@@ -60,7 +59,7 @@ METHODS: dict[str, dict[str, Choice]] = {
     "lora": {
         "r": Choice(8, int, least=1),
         "alpha": Choice(16, int, least=1),
-        "dropout": Choice(0.0, float, least=0, most=1),
+        "dropout": Choice(0.0, float, least=0, most=0.9),
     },
 }
 """Ways to tune, and their options."""
@@ -172,7 +171,10 @@ def what_is_put_in(method: str) -> str | None:
     spec = read_method(method)
     if spec.name not in PUT_IN:
         return None
-    return str(Spec(spec.name, {key: spec.options[key] for key in PUT_IN[spec.name]}))
+    options = {key: spec.options[key] for key in PUT_IN[spec.name]}
+    if options.get("share") == 1 and type(options["share"]) is int:
+        options["share"] = "layer"  # the same by another name
+    return str(Spec(spec.name, options))
 
 
 def inside(model: Any) -> str | None:

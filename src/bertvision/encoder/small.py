@@ -8,7 +8,6 @@ copied: any number of small encoders on one base cost the base once.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,8 +20,9 @@ from torch import Tensor, nn
 
 from bertvision.encoder.layers import cut_layers
 from bertvision.encoder.methods import added_names, inside, put_in
+from bertvision.encoder.tokens import tokenizer_hash
 from bertvision.errors import BadInput, shorten
-from bertvision.hashing import hash_tensors
+from bertvision.hashing import hash_json, hash_tensors
 from bertvision.runtime import renamed_when_whole
 
 WEIGHTS = "small.safetensors"
@@ -39,6 +39,7 @@ class Base:
     hash: str
     source: str | None = None  # what it was loaded by; none if it was changed since
     cut: int | None = None  # layers that are left of it
+    tokenizer: str | None = None  # its hash: weights mean nothing to text that is cut in another way
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,7 @@ def used_settings(model: Any) -> dict[str, Any]:
 
 def model_hash(model: Any) -> str:
     """Weights by name and the settings that they are used with."""
-    content = [hash_tensors(model.state_dict().items()), used_settings(model)]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hash_json([hash_tensors(model.state_dict().items()), used_settings(model)])
 
 
 def save_small(model: Any, small: Small, folder: Path) -> dict[str, Any]:
@@ -82,15 +82,10 @@ def check_place(base: Base, folder: Path) -> None:
         raise BadInput(f"{folder} holds the base of this encoder, which must stay; choose another folder")
 
 
-def restored(base_model: Any, saved: Mapping[str, Any], folder: Path) -> tuple[Any, Small]:
+def restored(base_model: Any, tokenizer: Any, saved: Mapping[str, Any], folder: Path) -> tuple[Any, Small]:
     """A model on the base's weights with those of the folder; the base's model is left as it is."""
     base = Base(**saved["base"])
-    found = model_hash(base_model)
-    if found != base.hash:
-        raise BadInput(
-            f"{folder} belongs to another base: {base.name} with hash {base.hash[:12]}..., got {found[:12]}...; "
-            "give the encoder that it was tuned from"
-        )
+    _check_base(base, model_hash(base_model), tokenizer_hash(tokenizer), folder)
     model = with_same_weights(base_model)
     if base.cut is not None:
         cut_layers(model, base.cut)
@@ -101,6 +96,16 @@ def restored(base_model: Any, saved: Mapping[str, Any], folder: Path) -> tuple[A
         place, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(place), leaf, nn.Parameter(tensor))
     return model.eval(), Small(base, tuple(sorted(tensors)))
+
+
+def _check_base(base: Base, model: str, tokenizer: str, folder: Path) -> None:
+    pairs = {"hash": (base.hash, model), "tokenizer": (base.tokenizer or tokenizer, tokenizer)}
+    for what, (expected, found) in pairs.items():
+        if expected != found:
+            raise BadInput(
+                f"{folder} belongs to another base: {base.name} with {what} {expected[:12]}..., got {found[:12]}...; "
+                "give the encoder that it was tuned from"
+            )
 
 
 def with_same_weights(model: Any) -> Any:

@@ -15,9 +15,9 @@ from typing import Any
 
 from bertvision.analyse.finding import KINDS, Finding, Plot
 from bertvision.errors import BadInput, shorten
+from bertvision.hashing import hash_json
 from bertvision.records import Board, Compared, Reliability, Row, Standing
 from bertvision.runtime import RunLog, folder_bytes
-from bertvision.store.fingerprint import hash_json
 from bertvision.tasks.base import Task
 
 STORE_SOURCE = "source.json"

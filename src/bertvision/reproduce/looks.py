@@ -17,6 +17,7 @@ from bertvision.analyse.finding import Finding
 from bertvision.analyse.said import Said, context_words, hear
 from bertvision.config import read_recipe
 from bertvision.encoder.load import RECORD, load_encoder
+from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.pipeline import fit_into
 from bertvision.refits import drawn
@@ -34,7 +35,6 @@ from bertvision.steps.predict import predict
 from bertvision.steps.trust import Court
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
-from bertvision.store.fingerprint import hash_json
 from bertvision.store.portion import Portion
 from bertvision.store.split import States
 from bertvision.tasks.base import Task

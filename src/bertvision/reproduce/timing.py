@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import median
 
 from bertvision.encoder.load import load_encoder
+from bertvision.hashing import hash_json
 from bertvision.model import own_model
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.workshop import Workshop
 from bertvision.runtime import Timer, known_json, write_json
-from bertvision.store.fingerprint import hash_json
 
 EXAMPLES, ROUNDS = 64, 5
 

@@ -14,6 +14,7 @@ from bertvision.costs import judge_own
 from bertvision.curve import place_of, tune_curve
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import BadInput
+from bertvision.hashing import hash_json
 from bertvision.pipeline import fit_into, load_recipe_task, prepare
 from bertvision.records import CONTROL
 from bertvision.refits import Study
@@ -22,7 +23,6 @@ from bertvision.report.facts import Run, gather
 from bertvision.reproduce.recipes import DataSet, Shared, Source
 from bertvision.runtime import known_json, write_json
 from bertvision.steps.live import states_task
-from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.study import study
 from bertvision.tasks.base import Task

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bertvision.config import FitConfig, updated
 from bertvision.errors import BadInput
+from bertvision.hashing import hash_json
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.served import check_served
 from bertvision.records import LayerBatch, Shape, WindowTable
@@ -28,7 +29,6 @@ from bertvision.steps.inputs import label_weights
 from bertvision.steps.judge import judge_inner
 from bertvision.steps.live import states_task
 from bertvision.steps.runner import Runner
-from bertvision.store.fingerprint import hash_json
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
 

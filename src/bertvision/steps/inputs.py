@@ -15,18 +15,15 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.methods import inside
 from bertvision.encoder.small import used_settings
 from bertvision.errors import BadInput
-from bertvision.hashing import hash_tensors
+from bertvision.hashing import hash_json, hash_lines, hash_tensors
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.count import fitting_heads
 from bertvision.heads.served import check_served
 from bertvision.records import Example, Shape, Window
 from bertvision.registry import choose_layers
 from bertvision.runtime import say
-from bertvision.store.fingerprint import hash_json, hash_lines
 from bertvision.tasks.base import BadRows, Task
 from bertvision.tasks.windows import make_windows
-
-PROBE = ("Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 [MASK]", "\tSECOND text \U0001f44d")
 
 
 def task_shape(task: Task, layers: int, width: int) -> Shape:
@@ -105,15 +102,6 @@ def encoder_hash(encoder: Encoder) -> str:
     weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
     put_in = [what] if (what := inside(encoder.model)) else []  # LoRA's scale is in no tensor
     return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *put_in])
-
-
-def tokenizer_hash(encoder: Encoder) -> str:
-    """The vocabulary, and what it makes of a line that shows case, accents, signs, blanks and the order of a pair.
-
-    A tokenizer's own description is no better: it changes when it is saved and loaded.
-    """
-    shown = encoder.tokenizer(*PROBE)
-    return hash_json([encoder.tokenizer.backend_tokenizer.get_vocab(), dict(shown)])
 
 
 def data_hash(task: Task) -> str:

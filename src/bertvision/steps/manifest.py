@@ -8,10 +8,12 @@ from typing import Any
 
 from bertvision.config import ExtractConfig
 from bertvision.encoder.load import Encoder
+from bertvision.encoder.tokens import tokenizer_hash
+from bertvision.hashing import hash_json
 from bertvision.registry import choose_layers
-from bertvision.steps.inputs import data_hash, encoder_hash, task_shape, tokenizer_hash, window_settings
+from bertvision.steps.inputs import data_hash, encoder_hash, task_shape, window_settings
 from bertvision.store.codec import codec_dtype
-from bertvision.store.fingerprint import FORMAT, hash_json
+from bertvision.store.fingerprint import FORMAT
 from bertvision.store.tokens import check_tokens
 from bertvision.tasks.base import Task
 
@@ -59,7 +61,7 @@ def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> di
     plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
     return {
         "encoder": encoder_hash(encoder),
-        "tokenizer": tokenizer_hash(encoder),
+        "tokenizer": tokenizer_hash(encoder.tokenizer),
         "data": data_hash(task),
         "windows": window_settings(task),
         "dtype": config.dtype,

@@ -13,12 +13,13 @@ from bertvision.config import TuneConfig, updated
 from bertvision.encoder.load import Encoder, OwnHead
 from bertvision.encoder.methods import added_names, head_of, is_small, prepare, read_method
 from bertvision.encoder.small import Base, Small, check_place, model_hash, without_weights
+from bertvision.encoder.tokens import tokenizer_hash
+from bertvision.hashing import hash_json
 from bertvision.heads.base import Head, build_head
 from bertvision.runtime import peak_bytes, seeded
 from bertvision.steps.inputs import data_hash, encoder_hash, label_weights, plain_head, task_shape, window_settings
 from bertvision.steps.team import Team
 from bertvision.steps.tuning import WATCHED, Tuning
-from bertvision.store.fingerprint import hash_json
 from bertvision.tasks.base import Task
 from bertvision.tasks.method_defaults import method_defaults
 
@@ -98,7 +99,8 @@ def _small(encoder: Encoder, method: str) -> Small | None:
     """What an encoder will differ from, if that will be little; one that lies on a base stays on it."""
     if encoder.small is not None or not is_small(method):
         return encoder.small
-    return Small(Base(encoder.name, model_hash(encoder.model), encoder.source))
+    cuts_text = tokenizer_hash(encoder.tokenizer)
+    return Small(Base(encoder.name, model_hash(encoder.model), encoder.source, tokenizer=cuts_text))
 
 
 def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> Encoder:

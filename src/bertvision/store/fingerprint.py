@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 FORMAT = 1
-
-
-def hash_json(content: Any) -> str:
-    """sha256 of plain data, independent of the order of keys."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
-
-
-def hash_lines(lines: Iterable[Any]) -> str:
-    """sha256 over many records without holding their text."""
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(json.dumps(line, sort_keys=True, ensure_ascii=True).encode() + b"\n")
-    return digest.hexdigest()
 
 
 def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
