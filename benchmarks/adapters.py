@@ -7,7 +7,8 @@ on what it leaves, so that each stands alone and with heads on top. Rows that ar
 not computed again; interrupted, the same command goes on. Stored states are removed once their rows are
 written; `bertvision analyse RUN --ablation` still works.
 Draws results/adapters_TASK.svg. Lora needs the extra peft.
-Rates of what trains little were chosen on inner of MRPC, seed 0: `--trial --method ... --lr NAME=X`.
+Rates of what trains little were chosen on inner of MRPC, seed 0: `--trial --method ... --lr NAME=X`
+(results/adapter_rates.csv). A trial that is a row of the comparison is taken over. The long row has the paper's rate.
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ class Case:
 
 def main() -> None:
     options = _options()
-    rows = Rows(options.results / ("adapter_rates.csv" if options.trial else "adapters.csv"))
+    trials = Rows(options.results / "adapter_rates.csv")
+    rows = trials if options.trial else Rows(options.results / "adapters.csv")
     for case in _cases(options):
+        if not rows.has(**case.key):
+            rows.take(trials, **case.key)
         if not rows.has(**case.key):
             place = options.out / case.folder
             rows.add(*_measured(case, place, options))
@@ -97,7 +101,8 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
         if options.long and task == LONG[0] and LONG[1] in options.method:
             wanted.append((LONG[1], options.long, options.seeds[0]))
         for method, epochs, seed in wanted:
-            yield Case(task, method, epochs, seed, rates.get(method.partition(":")[0]))
+            asked = None if epochs == options.long else rates.get(method.partition(":")[0])
+            yield Case(task, method, epochs, seed, asked)
 
 
 def _measured(case: Case, place: Path, options: argparse.Namespace) -> list[dict[str, object]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
+from bertvision.records import CONTROL
 from bertvision.report.line_plot import COLOURS, write_picture
 from bertvision.report.markup import Html, join, tag
 from bertvision.report.svg import Scale, scale_of, tick_text
@@ -23,6 +24,8 @@ METHODS = (
     "lora:r=8",
     "bitfit",
 )
+KINDS = ("encoder", "control", "head", "ensemble")
+"""The encoder alone, its last layer's linear head fitted anew, the best head on all layers, the best ensemble."""
 ALONE, ON_TOP = COLOURS[0], COLOURS[1]
 
 
@@ -33,12 +36,12 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def by_method(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """(method, epochs) -> scores by seed of the encoder alone, its best head, its best ensemble; as METHODS are."""
+    """(method, epochs) -> scores by seed of every kind; in the order of METHODS."""
     tuned: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in rows:
         tuned.setdefault(key_of(row), {}).setdefault(row["seed"], []).append(row)
     return {
-        key: {kind: [_chosen(one, kind) for one in seeds.values()] for kind in ("encoder", "head", "ensemble")}
+        key: {kind: [_chosen(one, kind) for one in seeds.values()] for kind in KINDS}
         for key, seeds in sorted(tuned.items(), key=lambda one: _place(one[0]))
     }
 
@@ -56,7 +59,8 @@ def key_of(row: Row) -> tuple[str, str]:
 
 def _chosen(rows: Sequence[Row], kind: str) -> float:
     """The score of what inner chose among the predictors of a kind."""
-    return float(max((row for row in rows if row["kind"] == kind), key=lambda row: float(row["inner"]))["score"])
+    mine = [row for row in rows if kind == ("control" if row["predictor"] == CONTROL else row["kind"])]
+    return float(max(mine, key=lambda row: float(row["inner"]))["score"])
 
 
 def picture(rows: Sequence[Row]) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
@@ -39,12 +39,21 @@ class Rows:
     def add(self, *rows: Mapping[str, object]) -> None:
         """Append rows that belong together, all at once; the machine's kind is part of them."""
         here = {"machine": platform.machine(), "python": platform.python_version()}
+        self._append([{**here, **row} for row in rows], [*rows[0], *here])
+
+    def take(self, other: Rows, **settings: object) -> None:
+        """Append the rows of another file that have these values, if it has any, as they are."""
+        found = [row for row in other.read() if _agrees(row, settings)]
+        if found:
+            self._append(found, list(found[0]))
+
+    def _append(self, rows: Sequence[Mapping[str, object]], names: list[str]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = io.StringIO()
-        writer = csv.DictWriter(text, [*rows[0], *here])
+        writer = csv.DictWriter(text, names)
         if not self.path.exists():
             writer.writeheader()
-        writer.writerows({**row, **here} for row in rows)
+        writer.writerows(rows)
         with self.path.open("a", newline="", encoding="utf-8") as file:
             file.write(text.getvalue())
 

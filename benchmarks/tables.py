@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, pstdev
 
-from adapters_picture import by_method, key_of
+from adapters_picture import KINDS, by_method, key_of
 
 RESULTS = Path("results")
 RUNS = {
@@ -42,7 +42,7 @@ def main() -> None:
     )
     fill(Path("docs/decoding.md"), {"thresholds": thresholds_table})
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
-    fill(Path("docs/adapters.md"), {"adapters": adapters_table})
+    fill(Path("docs/adapters.md"), {"adapters": adapters_table, "adapter_rates": adapter_rates_table})
     fill(
         Path("docs/stores.md"), {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table}
     )
@@ -242,20 +242,44 @@ def thresholds_table() -> str:
     return markdown(["run", "heads", "threshold", "its mean and spread", "F1 where fitted", "F1 on the others"], lines)
 
 
+IN_THE_PAPER = {
+    "full": "full fine-tuning",
+    "adapters:size=64,share=layer,norms=false": "Houlsby",
+    "adapters:size=64,share=none": "not shared",
+    "adapters:size=64,share=3,norms=false": "three-shared",
+}
+"""What Mohebbi & Rajaei call a method."""
+
+
 def adapters_table() -> str:
-    """A line a task and method: what is trained, and the means over seeds of what inner chose."""
+    """A line a task and method: what is trained, the means over seeds of what inner chose, and what the paper has."""
     rows = read("adapters")
+    printed = {
+        row["row"]: row["value"]
+        for row in read_csv(Path("recipes/published.csv"))
+        if row["item"] == "mohebbi-table-2" and row["metric"] in ("accuracy", "f1")
+    }
     lines = []
     for task in dict.fromkeys(row["task"] for row in rows):
         mine = [row for row in rows if row["task"] == task]
         trained = {key_of(row): f"{int(row['trained']):,}" for row in mine}
         for (method, epochs), group in by_method(mine).items():
-            scores = [_mean_and_range(group[kind]) for kind in ("encoder", "head", "ensemble")]
-            facts = [epochs, trained[method, epochs], str(len(group["encoder"])), mine[0]["metric"]]
-            lines.append([task, f"`{method}`", *facts, *scores])
-    of = ("alone", "with the best head", "with the best ensemble")
-    head = ["task", "method", "epochs", "trained", "seeds", "metric", *of]
-    return markdown(head, lines)
+            scores = [_mean_and_range(group[kind]) for kind in KINDS]
+            facts = [epochs, trained[method, epochs], str(len(group["encoder"]))]
+            named = IN_THE_PAPER.get(method.split(" at ")[0])
+            lines.append([task, f"`{method}`", *facts, *scores, printed.get(f"{task} / {named}", "")])
+    of = ("alone", "last layer refitted", "best head", "best ensemble", "paper")
+    return markdown(["task", "method", "epochs", "trained", "seeds", *of], lines)
+
+
+def adapter_rates_table() -> str:
+    """A line a trial: the encoder alone on inner."""
+    alone = [row for row in read("adapter_rates") if row["kind"] == "encoder"]
+    lines = [
+        [row["task"], f"`{row['method']}`", row["lr"], f"{float(row['inner']):.1f}"]
+        for row in sorted(alone, key=lambda row: (row["method"], float(row["lr"])))
+    ]
+    return markdown(["task", "method", "rate", "F1 on inner"], lines)
 
 
 def heads_cost_table() -> str:
