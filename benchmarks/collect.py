@@ -5,7 +5,8 @@ python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
 From RUN/leaderboard.json results/NAME.csv, a row a predictor; from RUN/depth/depth.json
 results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint, and
 its picture; from RUN/analysis/learning-curve.json results/NAME_learning.csv, a row a share of the data,
-and its picture; each where it is there.
+and its picture; from RUN/search/result.json results/NAME_search.csv, the winner, the defaults and every trial;
+each where it is there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def main() -> None:
         keep_depth(name, folder / "depth" / "depth.json")
         keep_curve(name, folder / "curve.json")
         keep_learning(name, folder / "analysis" / "learning-curve.json")
+        keep_search(name, folder / "search" / "result.json", folder / "analysis" / "search-history.json")
 
 
 def keep_board(name: str, folder: Path) -> None:
@@ -67,6 +69,28 @@ def keep_learning(name: str, path: Path) -> None:
     if path.exists():
         write_rows(Path("results") / f"{name}_learning.csv", read(path)["rows"])
         shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_learning.svg")
+
+
+def keep_search(name: str, path: Path, history: Path) -> None:
+    """Winner and defaults have a dev score, trials only one on inner."""
+    if path.exists():
+        found = read(path)
+        gain = found["difference"] or {}
+        told = [("winner", found["winner"]), *(("default", one) for one in found["defaults"])]
+        rows = [
+            {"what": what, "trial": "", "head": one["spec"], "settings": _settings(one["fit"]), "state": "complete"}
+            | {"inner": one["inner"], "dev": one["dev"], "seeds": len(found["seeds"])}
+            | {f"gain_{key}": gain.get(key, "") if what == "winner" else "" for key in ("difference", "low", "high")}
+            for what, one in told
+        ]
+        empty = dict.fromkeys(rows[0], "")
+        trials = [{key: row[key] for key in row if key in empty} for row in read(history)["rows"]]
+        rows += [{**empty, **row, "what": "trial", "seeds": 1} for row in trials]
+        write_rows(Path("results") / f"{name}_search.csv", rows)
+
+
+def _settings(fit: dict[str, Any]) -> str:
+    return ", ".join(f"fit.{key}={value:g}" for key, value in fit.items())
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 python benchmarks/reproduction.py [RUNS/laptop]
 
-Copies RUNS/laptop/items/*.json to results/reproduce/; without a folder only the page is written anew.
+Copies RUNS/laptop/items/, documents and pictures, to results/reproduce/; without a folder only the page is
+written anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KEPT = Path("results/reproduce")
 def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     for folder in sys.argv[1:]:
-        for path in sorted((Path(folder) / "items").glob("*.json")):
+        for path in sorted((Path(folder) / "items").iterdir()):
             shutil.copyfile(path, KEPT / path.name)
     documents = read_documents(KEPT)
     Path("docs/reproduction.md").write_text(page(documents), encoding="utf-8")

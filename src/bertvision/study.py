@@ -17,7 +17,7 @@ from bertvision.registry import unknown
 from bertvision.report.lines import lines_of
 from bertvision.runtime import Timer
 from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import Judged, example_outputs, judge_predictions
+from bertvision.steps.judge import example_outputs, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
@@ -64,7 +64,7 @@ def _second_best(work: Study) -> Finding | None:
     heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
     said = predict(heads, work.states["dev"])
     said += [] if work.states.manifest["own"] is None else [predict_own(work.states["dev"])]
-    ranked = {_title(one): ranked_answers(task, judge_predictions(task, one)) for one in said}
+    ranked = {_title(one): ranked_answers(task, one, judge_predictions(task, one).verdict.threshold) for one in said}
     return second_best(task, "dev", ranked)
 
 
@@ -72,17 +72,16 @@ def _title(one: Predictions) -> str:
     return one.name if one.seed is None else f"{one.name}@{one.seed}"
 
 
-def ranked_answers(task: Task, judged: Judged) -> list[list[str]]:
+def ranked_answers(task: Task, one: Predictions, threshold: float | None) -> list[list[str]]:
     """For every example of the split its answers, the likeliest first, no answer among them where it may be given."""
-    one = judged.predictions
     examples = task[one.split]
     if task.kind == "classify":
         values = example_outputs(one.logits, one.table, len(examples), task.merge_label)  # (examples, labels)
         return [[task.labels[place] for place in row] for row in (-values).argsort(1, kind="stable").tolist()]
     decoded = decode(one.logits, one.table, len(examples))
-    threshold = judged.verdict.threshold if task.no_answer else None
+    limit = threshold if task.no_answer else None
     return [
-        [str(entry["answer"]) for entry in n_best(found, example.pair or "", threshold, KEPT)]
+        [str(entry["answer"]) for entry in n_best(found, example.pair or "", limit, KEPT)]
         for found, example in zip(decoded, examples, strict=True)
     ]
 

@@ -97,7 +97,12 @@ def test_an_ablation(named: Named) -> None:
 
 @pytest.mark.parametrize(
     ("name", "metric"),
-    [("bv-figure-4", "no_answer_right"), ("bv-second-best", "wrong"), ("bv-layer-weights", "centre")],
+    [
+        ("bv-figure-4", "no_answer_right"),
+        ("bv-second-best", "wrong"),
+        ("bv-layer-weights", "centre"),
+        ("bv-layer-weights", "rises_after"),
+    ],
 )
 def test_analyses(named: Named, name: str, metric: str) -> None:
     document = named(name)
@@ -116,11 +121,15 @@ def test_epochs_of_a_fit(named: Named) -> None:
     assert {"inner", "accuracy"} <= set(found["BERT 2/10e"])
 
 
-def test_a_learning_curve(named: Named) -> None:
+def test_a_learning_curve(named: Named, shop: Workshop) -> None:
     document = named("bv-figure-2")
     found = ours(document)
-    assert len(found) == 26
+    assert len(found) == 30
     assert all("f1" in row for row in found.values())
+    assert document["pictures"] == ["bv-figure-2.svg", "bv-figure-2-published.svg"]
+    drawn = (shop.out / "items" / "bv-figure-2.svg").read_text(encoding="utf-8")
+    assert "encoder limited too: its own head" in drawn, "a line of its own"
+    assert drawn.count("<polyline") == 9, "seven series and two level lines"
     assert all(decided(document))
 
 

@@ -56,18 +56,18 @@ def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
 
 @EVERY
 def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
-    kinds: dict[str, Kind] = {"span": "span", "classify": "classify"}
-    wanted = {(head_of(line.who), line.shape) for line in item.lines if line.run is not None}
-    for spec, kind in wanted:
+    kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
+    wanted = {(head_of(line.who), line.shape, line.outputs) for line in item.lines if line.run is not None}
+    for spec, kind, outputs in wanted:
         for layers, width in ((25, 1024), (7, 384)):
-            assert spec is None or fits(spec, Shape(layers, width, 384, 2, kinds[kind])), spec
+            assert spec is None or fits(spec, Shape(layers, width, 384, outputs, kinds[kind])), spec
 
 
 @EVERY
 def test_rows_differ_and_published_ones_have_a_counterpart(item: Item) -> None:
     rows = [line.row for line in item.lines]
     assert len(set(rows)) == len(rows)
-    lost = {"right at first"} | {row for row in published_of(item.name) if _elsewhere(row)}
+    lost = {row for row in published_of(item.name) if _elsewhere(row)}
     missing = set(published_of(item.name)) - set(rows) - lost
     assert not missing
 
@@ -94,7 +94,7 @@ def test_published_shares_of_parameters_are_those_of_our_heads() -> None:
         spec = None if line is None or line.run is None else head_of(line.who)
         if line is not None and spec is not None:
             kind: Kind = "classify" if line.shape == "classify" else "span"
-            told = count_head(spec, Shape(line.layers + 1, line.width, line.tokens, 2, kind))
+            told = count_head(spec, Shape(line.layers + 1, line.width, line.tokens, line.outputs, kind))
             assert float(str(told["percent"])) == pytest.approx(one.value, rel=0.04, abs=0.0006), one
 
 

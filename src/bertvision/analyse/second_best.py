@@ -21,6 +21,7 @@ COLUMNS = {
     "has_answer_share": "with answer, %",
     "no_answer_share": "without answer, %",
     "rescued_has_answer": "rescued that have an answer, %",
+    "right_has_answer": "right at once that have an answer, %",
 }
 LABEL_COLUMNS = {key: COLUMNS[key] for key in ("name", "wrong", "second_right", "share")}
 
@@ -46,12 +47,15 @@ def _row(task: Task, name: str, examples: Sequence[Example], ranked: Ranked) -> 
     row["share"] = share(len(rescued), len(wrong))
     if task.kind != "span":
         return row
+    answerable = sum(bool(example.answers) for example in examples)
+    right, missed = len(examples) - len(wrong), sum(bool(example.answers) for example, _ in wrong)
     sides = {has: [sum(bool(e.answers) == has for e, _ in some) for some in (rescued, wrong)] for has in (True, False)}
     return {
         **row,
         "has_answer_share": share(*sides[True]),
         "no_answer_share": share(*sides[False]),
         "rescued_has_answer": share(sides[True][0], len(rescued)),
+        "right_has_answer": share(answerable - missed, right),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from bertvision.errors import BadInput
 from bertvision.reproduce.entries import Entry, heads_by_run, run_label
+from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import Check, claims, claims_of, published_of
 from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.rows import entries_of
@@ -45,6 +46,7 @@ def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
 def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
     say(f"reproduce: {item.name} ({item.title})")
     entries = entries_of(shop, item)
+    rows = _rows(item, entries)
     document = {
         "item": item.name,
         "title": item.title,
@@ -55,7 +57,8 @@ def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
         "status": _status(entries),
         "note": item.note,
         "metrics": list(item.metrics),
-        "rows": _rows(item, entries),
+        "rows": rows,
+        "pictures": write_pictures(item, rows, shop.out / "items"),
         "rank_correlations": rank_correlations(item, entries),
         "tests": _tests(item.name, entries, shop.shared.scale),
     }

@@ -14,7 +14,7 @@ from bertvision.encoder.load import load_encoder
 from bertvision.encoder.methods import METHODS
 from bertvision.heads.base import canonical_spec
 from bertvision.heads.count import count_head
-from bertvision.records import Kind, Shape
+from bertvision.records import Kind, Predictions, Shape
 from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
 from bertvision.reproduce.recipes import Line
@@ -114,13 +114,17 @@ def _mixed_seed(place: Path, spec: str, seed: int, states: States, task: Task) -
     return kept(place / "mixed" / spec / f"{seed}.json", origin, mixed)
 
 
-def at_threshold(line: Line, run: Run, place: Path, states: States) -> tuple[Mapping[str, Any], ...]:
-    """Answers of a row's predictor, a mapping a seed, at the row's threshold instead of the one fitted on inner."""
-    spec = head_of(line.who)
+def predicted(who: str, run: Run, place: Path, states: States) -> list[Predictions]:
+    """What a predictor says of dev, by seed; the one that is best on inner first."""
+    spec = head_of(who)
     seeds = [row.seed for row in run.board.rows if row.name == spec and row.seed is not None]
     heads = [load_fitted(place / "heads" / str(spec) / f"seed{seed}")[0] for seed in seeds]
-    found = predict(heads, states["dev"]) if spec else [predict_own(states["dev"])]
-    return tuple(judge(run.task, "dev", one.logits, one.table, line.threshold).answers for one in found)
+    return predict(heads, states["dev"]) if spec else [predict_own(states["dev"])]
+
+
+def at_threshold(task: Task, found: Sequence[Predictions], threshold: float) -> tuple[Mapping[str, Any], ...]:
+    """Answers, a mapping a seed, at a threshold instead of the one fitted on inner."""
+    return tuple(judge(task, "dev", one.logits, one.table, threshold).answers for one in found)
 
 
 def told(verdict: Verdict) -> dict[str, Any]:
@@ -171,6 +175,6 @@ def count_entry(line: Line) -> Entry:
 
 def counted(line: Line, spec: str) -> dict[str, float]:
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
-    shape = Shape(line.layers + 1, line.width, line.tokens, 2, kinds[line.shape])
+    shape = Shape(line.layers + 1, line.width, line.tokens, line.outputs, kinds[line.shape])
     found = count_head(spec, shape)
     return {key: float(str(found[key])) for key in ("parameters", "percent")}

@@ -15,28 +15,30 @@ from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.context_length import context_length
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.said import Said, context_words, hear
+from bertvision.analyse.second_best import second_best
 from bertvision.config import read_recipe
 from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.pipeline import fit_into
+from bertvision.records import Predictions
 from bertvision.refits import drawn
 from bertvision.report.facts import FINDINGS, Run
 from bertvision.reproduce.drawing import point, side_of
-from bertvision.reproduce.entries import Entry, at_threshold, board_entry, head_of, told, tune_entry
+from bertvision.reproduce.entries import Entry, at_threshold, board_entry, head_of, predicted, told, tune_entry
 from bertvision.reproduce.recipes import Line
 from bertvision.reproduce.verdicts import wilson
 from bertvision.reproduce.workshop import Workshop, kept
 from bertvision.runtime import known_json
 from bertvision.steps.extract import extract
-from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import judge_predictions
-from bertvision.steps.predict import predict
+from bertvision.steps.predict import predict, predict_own
 from bertvision.steps.trust import Court
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
 from bertvision.store.portion import Portion
 from bertvision.store.split import States
+from bertvision.study import ranked_answers
 from bertvision.tasks.base import Task
 
 ALL = "all"
@@ -54,8 +56,8 @@ def looked_at(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     if line.study == "layers":
         return replace(board, **_by_layer(shop, place, states, run.task))
     if line.threshold is not None:
-        board = replace(board, answers=at_threshold(line, run, place, states))
-    finding = _finding(shop, line, run, board)
+        board = replace(board, answers=_answers_at(line, line.who, run, place, states))
+    finding = _finding(shop, line, run, board, states)
     row = next((row for row in finding.rows if _is_about(row, name, line.against)), {})
     values = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
     ends = {"share": wilson(values["second_right"], values["wrong"])} if values.get("wrong") and "share" in row else {}
@@ -71,16 +73,31 @@ def _without_seed(title: Any) -> str | None:
     return None if title is None else str(title).rpartition("@")[0] or str(title)
 
 
-def _finding(shop: Workshop, line: Line, run: Run, board: Entry) -> Finding:
+def _answers_at(line: Line, who: str, run: Run, place: Path, states: States) -> tuple[Mapping[str, Any], ...]:
+    assert line.threshold is not None
+    return at_threshold(run.task, predicted(who, run, place, states), line.threshold)
+
+
+def _finding(shop: Workshop, line: Line, run: Run, board: Entry, states: States) -> Finding:
     """Analyses of answers are asked of the rows that matter here, all others of the whole run."""
-    examples, name = run.task[run.board.split], head_of(line.who) or "encoder"
+    examples, name, place = run.task[run.board.split], head_of(line.who) or "encoder", Path(board.made)
     said = [_said(run, name, board.answers[0])]
     if line.study == "context-length":
-        others = [] if line.against is None else [_said(run, head_of(line.against) or "encoder")]
-        return context_length(context_words(examples), [*said, *others])
+        return context_length(context_words(examples), [*said, *_rival(line, run, place, states)])
     if line.study == "answer-types":
         return answer_types(examples, said)
-    return shop.finding(str(line.study), Path(board.made))
+    if line.study == "second-best" and line.threshold is not None:
+        best = predicted(line.who, run, place, states)[0]
+        return second_best(run.task, "dev", {name: ranked_answers(run.task, best, line.threshold)})
+    return shop.finding(str(line.study), place)
+
+
+def _rival(line: Line, run: Run, place: Path, states: States) -> list[Said]:
+    """Whom a row is compared with, at the same threshold."""
+    if line.against is None:
+        return []
+    answers = None if line.threshold is None else _answers_at(line, line.against, run, place, states)[0]
+    return [_said(run, head_of(line.against) or "encoder", answers)]
 
 
 def _said(run: Run, name: str, answers: Mapping[str, Any] | None = None) -> Said:
@@ -96,7 +113,16 @@ def _weights(run: Run, name: str) -> dict[str, Any]:
     means = [fmean(column) for column in zip(*(head.weights for head in heads), strict=True)]
     centres = [_centre(head.weights) for head in heads]
     values = {f"state {state}": weight for state, weight in zip(heads[0].states, means, strict=True)}
-    return {"values": {**values, "centre": fmean(centres)}, "ends": _range("centre", centres)}
+    values |= {"centre": fmean(centres), "rises_after": float(heads[0].states[rising_from(means)])}
+    return {"values": values, "ends": _range("centre", centres)}
+
+
+def rising_from(weights: Sequence[float]) -> int:
+    """The place from which on every weight is above the one before; the last one if the end falls."""
+    place = len(weights) - 1
+    while place > 0 and weights[place - 1] < weights[place]:
+        place -= 1
+    return place
 
 
 def _centre(weights: Sequence[float]) -> float:
@@ -161,22 +187,25 @@ def on_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
         shown = Portion(states, drawn(run.task, count, seed))
         folder = place / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}"
         fitted += fit_into(folder, shown, [spec], [seed], config)
-    return _of_fitted(line, fitted, states, run.task, place)
+    return _of_said(line, predict(fitted, states["dev"]), run.task, place)
 
 
-def _of_fitted(line: Line, fitted: Sequence[FittedHead], states: States, task: Task, place: Path) -> Entry:
-    judged = [told(judge_predictions(task, one).verdict) for one in predict(fitted, states["dev"])]
+def _of_said(line: Line, said: Sequence[Predictions], task: Task, place: Path) -> Entry:
+    judged = [told(judge_predictions(task, one).verdict) for one in said]
     values = {key: fmean(one["scores"][key] for one in judged) for key in judged[0]["scores"]}
     return Entry(line.row, values, {}, tuple(one["answers"] for one in judged), task, str(place))
 
 
 def limited_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     """The same share for the encoder too: tuned on the draw of the first seed alone, as long as the curve was there."""
-    source = shop.source("run", str(line.run))
-    curve, _, epochs = source.encoder.partition("@")
-    recipe = shop.recipe(shop.source("curve", curve), epochs=float(epochs), decay="constant")
+    source, share = shop.source("run", str(line.run)), float(line.share or 1.0)
+    name, _, at = source.encoder.partition("@")
+    curve, epochs = shop.source("curve", name), float(at)
+    # As many steps of warm-up as the whole curve has: the same share of so few steps would be none.
+    warmup = min(1.0, curve.tune.get("warmup", 0.0) * max(curve.at) / (epochs * share))
+    recipe = shop.recipe(curve, epochs=epochs, decay="constant", warmup=warmup)
     task, seed = shop.task(str(line.run), line.data), shop.shared.seeds[0]
-    count = max(1, round(float(line.share or 1.0) * len(task["train"])))
+    count = max(1, round(share * len(task["train"])))
     chosen = drawn(task, count, seed)
     less = replace(task, splits={**task.splits, "train": tuple(task["train"][i] for i in sorted(chosen))})
     made_from = hash_json([recipe.encoder, asdict(recipe.data), asdict(recipe.tune)])
@@ -185,10 +214,11 @@ def limited_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     if not (target / RECORD).exists():
         tune(load_encoder(recipe.encoder), less, recipe.tune, place / SAVED).save_pretrained(target)
     states = extract(load_encoder(str(target)), less, place / "store", recipe.extract)
-    config = shop.recipe(source).fit
-    spec = str(head_of(line.who))
-    fitted = fit_into(place, states, [spec], shop.seeds_of(spec), config)
-    return _of_fitted(line, fitted, states, less, place)
+    spec = head_of(line.who)
+    if spec is None:
+        return _of_said(line, [predict_own(states["dev"])], less, place)
+    fitted = fit_into(place, states, [spec], shop.seeds_of(spec), shop.recipe(source).fit)
+    return _of_said(line, predict(fitted, states["dev"]), less, place)
 
 
 def ablated(shop: Workshop, line: Line) -> Entry:

@@ -10,6 +10,9 @@ from bertvision.reproduce.published import published
 from bertvision.reproduce.recipes import Item, all_items
 from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
 
+PICTURES = "../results/reproduce"
+"""Where they are, seen from the page."""
+
 HEAD = """\
 # The papers' tables and figures
 
@@ -72,4 +75,5 @@ def _section(item: Item, document: Mapping[str, Any] | None) -> str:
     told = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
     told += "".join(f" {order_words(order).capitalize()}." for order in document["rank_correlations"])
     lines = [told, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
+    lines += [f"![{item.title}]({PICTURES}/{name})\n" for name in document["pictures"]]
     return "\n".join([*lines, document["note"]]).rstrip() + "\n"

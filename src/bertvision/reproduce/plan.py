@@ -66,6 +66,20 @@ def jobs_of(line: Line, shared: Shared) -> Iterator[Job]:
         return
     for source in sources_of(line, shared):
         yield from _source_jobs(shared, source, line.data, line.method, line.head)
+        if line.limited:
+            yield _limited_job(line, source, shared)
+
+
+def _limited_job(line: Line, source: Source, shared: Shared) -> Job:
+    """The encoder tuned on a share, and its states."""
+    chosen, share = shared.data[line.data or str(source.data)], float(line.share or 1.0)
+    others, (layers, width) = chosen.windows - chosen.learned, shared.shapes[base_of(shared, source)]
+    learned, epochs = share * chosen.learned, float(source.encoder.partition("@")[2])
+    work = learned * epochs + PASS * (learned + others)
+    hours = work * chosen.tokens / shared.rates[base_of(shared, source)] / 3600
+    windows = round(learned) + others
+    size = windows * chosen.tokens * (layers + 1) * width * F16
+    return Job(f"limited {source.name} {share:g}", chosen.name, windows, chosen.tokens, hours, size)
 
 
 def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:

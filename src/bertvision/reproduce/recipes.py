@@ -20,6 +20,7 @@ from bertvision.registry import unknown
 
 SCALES = ("paper", "laptop")
 KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", "counts")
+PICTURES = ("lines", "states", "points", "bars", "heat")
 
 
 TABLES = ("files", "options", "tune", "extract", "fit")
@@ -53,7 +54,23 @@ class Line:
     width: int = 1024
     tokens: int = 386
     shape: str = "span"
+    outputs: int = 2
+    series: str = ""  # the line of the picture that the row is a point of
     each: tuple[str, ...] = ()  # the same row for each of these, put in place of {}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of a table's values: metrics upwards, and across a metric or what the rows grow by."""
+
+    kind: str
+    up: tuple[str, ...]
+    across: str = ""
+    log: bool = False  # whether across is on a logarithmic scale
+
+    def __post_init__(self) -> None:
+        if self.kind not in PICTURES:
+            raise BadInput(f"recipes: {unknown('picture', self.kind, list(PICTURES))}")
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,7 @@ class Item:
     lines: tuple[Line, ...]
     metrics: tuple[str, ...]
     note: str = ""
+    picture: Picture | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -181,12 +199,13 @@ def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:
 def _item(name: str, values: Mapping[str, Any]) -> Item:
     where = f"recipe {name}"
     lines = tuple(line for table in values["rows"] for line in _lines(table, where))
-    head = {key: value for key, value in values.items() if key not in ("rows", "metrics")}
+    head = {key: value for key, value in values.items() if key not in ("rows", "metrics", "picture")}
+    picture = from_mapping(Picture, values["picture"], where) if "picture" in values else None
     known = {"title", "source", "kind", "note"}
     for key in head:
         if key not in known:
             raise BadInput(f"{where}: {unknown('setting', key, sorted(known))}")
-    return Item(name=name, lines=lines, metrics=tuple(values["metrics"]), **head)
+    return Item(name=name, lines=lines, metrics=tuple(values["metrics"]), picture=picture, **head)
 
 
 def _lines(table: Mapping[str, Any], where: str) -> Iterator[Line]:

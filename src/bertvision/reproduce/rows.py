@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 
 from bertvision.reproduce.entries import (
     MIX,
+    NOBODY,
     Entry,
     board_entry,
     count_entry,
@@ -20,6 +21,7 @@ from bertvision.reproduce.entries import (
     tune_entry,
 )
 from bertvision.reproduce.looks import ablated, history, limited_share, looked_at, on_share
+from bertvision.reproduce.published import published_of
 from bertvision.reproduce.recipes import Item, Line
 from bertvision.reproduce.timing import with_times
 from bertvision.reproduce.workshop import NoData, Workshop
@@ -32,18 +34,23 @@ def entries_of(shop: Workshop, item: Item) -> list[Entry]:
     heads = heads_by_run(item.lines)
     found: list[Entry] = []
     for line in item.lines:
-        means = None if line.mean is None else mean_entry(line, found)
+        means = None if line.mean is None else mean_entry(line, found, published_of(item.name))
         found.append(means or entry(shop, line, heads.get(run_label(line), [])))
     return with_times(shop, item, found)
 
 
-def mean_entry(line: Line, entries: Sequence[Entry]) -> Entry:
-    """The mean of the tasks' metrics over the rows above that match."""
-    known = [one for one in entries if fnmatchcase(one.row, str(line.mean)) and one.task and not one.missing]
-    scores = [one.values[one.task.metric] for one in known if one.task is not None]
-    if not scores:
+def mean_entry(line: Line, entries: Sequence[Entry], printed: Mapping[str, Mapping[str, float]]) -> Entry:
+    """The mean of the tasks' metrics over the rows above that match, and the paper's over the same rows."""
+    known = [
+        (one.row, one.task.metric, one.values[one.task.metric])
+        for one in entries
+        if fnmatchcase(one.row, str(line.mean)) and one.task and not one.missing
+    ]
+    if not known:
         return Entry(line.row, missing="none of the rows has data")
-    return Entry(line.row, {"mean": fmean(scores), "of": float(len(scores))})
+    theirs = [printed[row][metric] for row, metric, _ in known if metric in printed.get(row, {})]
+    same = {"paper_mean_of_these": fmean(theirs)} if len(theirs) == len(known) else {}
+    return Entry(line.row, {"mean": fmean(score for *_, score in known), "of": float(len(known)), **same})
 
 
 def entry(shop: Workshop, line: Line, heads: list[str]) -> Entry:
@@ -54,9 +61,11 @@ def entry(shop: Workshop, line: Line, heads: list[str]) -> Entry:
         made = maker_of(line)(shop, line, heads)
     except NoData as missing:
         made = Entry(line.row, missing=str(missing))
-    spec = None if line.run is None or line.who.startswith(MIX) else head_of(line.who)
-    share = {} if spec is None else {"percent": counted(line, spec)["percent"]}
-    return replace(made, values={**made.values, **share})
+    if line.run is None or line.who.startswith(MIX) or line.who == NOBODY:
+        return made
+    spec = head_of(line.who)
+    share = 100.0 if spec is None else counted(line, spec)["percent"]
+    return replace(made, values={**made.values, "percent": share})
 
 
 def maker_of(line: Line) -> Maker:

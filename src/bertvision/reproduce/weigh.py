@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from bertvision.analyse.cost import efficiency
 from bertvision.analyse.said import context_words, hear
 from bertvision.reproduce.drawing import has_learned, point, side_of
 from bertvision.reproduce.entries import Entry
-from bertvision.reproduce.published import Check
+from bertvision.reproduce.published import Check, published_of
 from bertvision.reproduce.verdicts import Found, mean_of
 from bertvision.scoring.intervals import percentile_interval
 from bertvision.scoring.resample import draw_rows
@@ -23,6 +24,8 @@ from bertvision.tasks.base import Task
 
 DRAWS = 2000
 STAR = "*"
+EXACT = ("parameters", "percent", "trained")
+"""Counted and not measured."""
 NOTHING = "neither is better than one answer to everything"
 
 
@@ -40,7 +43,17 @@ def weigh(test: Check, entries: Mapping[str, Entry]) -> Found:
         return Found(why=NOTHING if found else "no data")
     left_out = [name for name in found if name not in used]
     note = f"mean of {', '.join(used)}" + (f"; nothing learned: {', '.join(left_out)}" if left_out else "")
-    return replace(mean_of(list(used.values())), note=note)
+    return replace(mean_of(list(used.values())), note=note + _printed(test, list(used)))
+
+
+def _printed(test: Check, names: Sequence[str]) -> str:
+    """The paper's own mean difference over the same rows: of others than all it may be another one."""
+    known, found = published_of(test.item), []
+    for name in names:
+        a, b = (known.get(str(side).replace(STAR, name), {}) for side in (test.a, test.b))
+        both = [metric for metric in a if metric in b and metric not in EXACT]
+        found += [a[metric] - b[metric] for metric in both[:1]]
+    return f"; the paper's difference there {fmean(found):+.1f}" if len(found) == len(names) else ""
 
 
 def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
@@ -72,9 +85,6 @@ def _values(test: Check, a: Entry, b: Entry | None) -> Found:
     if any(math.isnan(end) for end in (low, high, below, above)):
         return Found(a.values[test.metric] - other, why="one value, and no spread to judge it by")
     return Found(a.values[test.metric] - other, low - above, high - below)
-
-
-EXACT = ("parameters", "percent", "trained")
 
 
 def _ends(one: Entry, metric: str) -> tuple[float, float]:

@@ -15,6 +15,7 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     head = f"{document['item']}: {document['title']} [{document['scale']}, {document['encoder']}; {document['status']}]"
     lines = [head, *aligned(item_cells(document)), *missing_lines(document)]
     lines += [order_words(order) for order in document["rank_correlations"]]
+    lines += [f"pictures: {', '.join(document['pictures'])}"] if document["pictures"] else []
     lines += [f"note: {document['note']}"] if document["note"] else []
     concerned = {test["claim"] for test in document["tests"]}
     return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
