@@ -5,8 +5,8 @@ python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
 From RUN/leaderboard.json results/NAME.csv, a row a predictor; from RUN/depth/depth.json
 results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint, and
 its picture; from RUN/analysis/learning-curve.json results/NAME_learning.csv, a row a share of the data,
-and its picture; from RUN/search/result.json results/NAME_search.csv, the winner, the defaults and every trial;
-each where it is there.
+and its picture; from RUN/ablation results/NAME_ablation.csv and .svg, a row a span of layers; from
+RUN/search/result.json results/NAME_search.csv, the winner, the defaults and every trial; each where it is there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def main() -> None:
         keep_depth(name, folder / "depth" / "depth.json")
         keep_curve(name, folder / "curve.json")
         keep_learning(name, folder / "analysis" / "learning-curve.json")
+        keep_ablation(name, folder / "ablation" / "ablation.csv")
         keep_search(name, folder / "search" / "result.json", folder / "analysis" / "search-history.json")
 
 
@@ -69,6 +70,12 @@ def keep_learning(name: str, path: Path) -> None:
     if path.exists():
         write_rows(Path("results") / f"{name}_learning.csv", read(path)["rows"])
         shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_learning.svg")
+
+
+def keep_ablation(name: str, path: Path) -> None:
+    if path.exists():
+        for kind in (".csv", ".svg"):
+            shutil.copy(path.with_suffix(kind), Path("results") / f"{name}_ablation{kind}")
 
 
 def keep_search(name: str, path: Path, history: Path) -> None:
