@@ -18,7 +18,7 @@ from bertvision.encoder.methods import prepare, put_in
 from bertvision.errors import BadInput
 from bertvision.steps.inputs import encoder_hash
 from bertvision.steps.tune import tune
-from bertvision.steps.tune_setup import settled
+from bertvision.steps.tune_setup import rate_of, settled
 from bertvision.tasks.base import Task
 from bertvision.tasks.method_defaults import recipe_defaults
 
@@ -211,12 +211,15 @@ def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, lab
     assert recipe_defaults("mrpc", method)["tune"] == {"bert_lr": 2e-5, "batch": 32, "lr": 3e-4, "epochs": 10.0}
     assert recipe_defaults("text", method)["tune"] == {"lr": 1e-4, "epochs": 50.0}
     assert recipe_defaults("squad2", method)["tune"] == {"lr": 3e-4, "epochs": 3.0}
-    assert recipe_defaults("text")["tune"] == recipe_defaults("text", "lora")["tune"] == {}
+    assert recipe_defaults("text")["tune"] == {}
+    assert recipe_defaults("text", "lora")["tune"] == recipe_defaults("squad2", "bitfit")["tune"] == {"epochs": 3.0}
     few = replace(label_task, splits={**label_task.splits, "train": label_task["train"][:2]})
     told = tune(tiny_encoder, few, method="adapters:size=2").record["tune"]
     assert (told["lr"], told["epochs"], told["warmup"], told["decay"]) == (1e-4, 50.0, 0.1, "linear")
     assert tune(tiny_encoder, few, method="adapters:size=2", epochs=1, lr=0.5).record["tune"]["lr"] == 0.5
-    assert tune(tiny_encoder, few, method="bitfit").record["tune"]["lr"] == 1e-3
+    assert tune(tiny_encoder, few, method="bitfit").record["tune"]["lr"] == 3e-3
+    asked = [rate_of(TuneConfig(method=one), width) for one in ("bitfit", "lora") for width in (768, 384)]
+    assert asked == [9.8e-4, 3e-3, 4.9e-4, 1.5e-3], "Ben Zaken's and Hu's at BERT's width"
     glue = replace(label_task, name="mrpc")
     assert settled(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, "also where a whole config is given"
 
