@@ -32,6 +32,7 @@ ABOVE = (
     "findings",
     "conclude",
     "recheck",
+    "mixing",
     "timing",
     "costs",
     "curve",

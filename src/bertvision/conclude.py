@@ -81,9 +81,9 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
     judged = judge_all(heads, store, task)
     board = board_of(judged, task)
     document = _write_results(judged, board, task, folder)
-    encoder = _run_encoder(folder, store)
+    encoder = run_encoder(folder, store)
     if encoder is not None:
-        _save_best(board.rows[0], encoder, heads, task, folder)
+        save_row(board.rows[0], encoder, heads, task, folder / "model")
         say(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
     note_findings(folder, task)
     write_report(folder, task)
@@ -112,7 +112,7 @@ def renew_reports(folders: Sequence[Path], path: Path) -> Path:
     return write_reports(list(zip(folders, tasks, strict=True)), path)
 
 
-def _run_encoder(folder: Path, store: States) -> Encoder | None:
+def run_encoder(folder: Path, store: States) -> Encoder | None:
     """The run's encoder, if it is the one whose states the heads were fitted on."""
     place = folder / "encoder"
     if not (place / RECORD).exists():
@@ -157,8 +157,8 @@ def _write_results(judged: Sequence[Judged], board: Board, task: Task, folder: P
     return document
 
 
-def _save_best(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, folder: Path) -> None:
-    """The row that is best on inner, as a model."""
+def save_row(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, place: Path) -> None:
+    """A row of a board as a model."""
     named: dict[str, FittedHead | str] = {f"{head.spec}@{head.seed}": head for head in fitted}
     named["encoder"] = "encoder"
     alone = "encoder" if row.kind == "encoder" else f"{row.name}@{row.seed}"
@@ -166,4 +166,4 @@ def _save_best(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: T
     combine = cast(How, row.spec) if row.kind == "ensemble" else None
     temperatures = {what: told["temperature"] for what, told in row.calibration.items()}
     model = Model(encoder, members, task, combine, row.weights or None, row.threshold, temperatures)
-    model.save_pretrained(folder / "model")
+    model.save_pretrained(place)

@@ -25,12 +25,15 @@ from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fit_saved import SAVED_FIT
 from bertvision.steps.fitted import FittedHead, load_fitted, save_fitted
+from bertvision.steps.forecast import check_room
 from bertvision.steps.inputs import check_heads, data_hash, encoder_hash
 from bertvision.steps.live import LiveStates, note_live
+from bertvision.steps.shard_work import Work
 from bertvision.steps.team import team_size
 from bertvision.steps.tune import tune
 from bertvision.steps.tune_loop import SAVED
 from bertvision.steps.tune_setup import check_tuning
+from bertvision.store.site import Site
 from bertvision.store.split import States
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.balance import imbalance
@@ -56,6 +59,8 @@ def prepare(recipe: Recipe, folder: Path, heads: Sequence[str]) -> tuple[States,
     base = load_encoder(recipe.encoder)
     specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
     check_tuning(base, task, recipe.tune, folder / "encoder")
+    if not (recipe.extract.live or (folder / "encoder" / RECORD).exists()):
+        check_room(Work(base, task, recipe.extract), Site(folder / "store"))
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, task, base, folder, log)

@@ -86,18 +86,16 @@ class Spec:
         return f"{self.name}:{options}" if options else self.name
 
 
-def parse_spec(text: str) -> Spec:
-    """Read a spec; a malformed one says which part is wrong."""
+def parse_spec(text: str, example: str = "compress:size=64,skip=true") -> Spec:
+    """Read a spec; a malformed one says which part is wrong, and what one looks like."""
     name, colon, rest = text.strip().partition(":")
     if not _NAME.match(name) or (colon and not rest):
-        raise BadInput(
-            f"spec {shorten(text)}: expected name[:key=value[,key=value]...], e.g. compress:size=64,skip=true"
-        )
+        raise BadInput(f"spec {shorten(text)}: expected name[:key=value[,key=value]...], e.g. {example}")
     options: dict[str, Value] = {}
     for part in rest.split(",") if rest else []:
         key, _, value = part.partition("=")
         if not _KEY.match(key) or not _WORD.match(value):
-            raise BadInput(f"spec {shorten(text)}: {shorten(part)} is not key=value, e.g. size=64")
+            raise BadInput(f"spec {shorten(text)}: {shorten(part)} is not key=value, e.g. {example}")
         if key in options:
             raise BadInput(f"spec {shorten(text)}: {key} is given twice")
         options[key] = read_value(value)

@@ -87,7 +87,7 @@ def test_a_method_that_cannot_be_claims_no_folder(
     samples.write_csv(tmp_path / "my.csv")
     words, out = samples.text_words(tmp_path, tiny_encoder_folder), tmp_path / "run"
     line = call(*words, "--method", "adapters:share=0+0+1", "--out", out).refused()
-    assert "it is for 3 layers, this encoder has 2" in line
+    assert "has groups for 3 layers, this encoder has 2" in line
     assert not out.exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +35,24 @@ def test_the_steps_one_by_one(samples: Any, call: Call, tmp_path: Path, tiny_enc
     assert tuned["tune"]["steps"] > 0
     stored = call("extract", *task, "--encoder", run / "encoder", "--to", run / "store", "--json").document()
     assert stored["splits"]["train"]["windows"] > 0
-    assert call("fit", run / "store", "--head", "mean-pool", "--set", "fit.epochs=1").code == 0
+    board = call("fit", run / "store", "--head", "mean-pool", "--set", "fit.epochs=1", "--json").document()
+    assert {"mean-pool", "probe:layers=last1", "encoder"} <= {row["name"] for row in board["rows"]}, "and the control"
     assert call("predict", run / "model", "--text", "the good old town", "--json").document()["label"] in TONES
+
+
+def test_any_rows_of_a_run_are_combined_and_saved(call: Call, squad_run: Path, tmp_path: Path) -> None:
+    board = call("ensemble", squad_run, "--json").document()
+    assert [row["kind"] for row in board["rows"]].count("ensemble") == 1
+    assert {"encoder", "head", "ensemble"} == {row["kind"] for row in board["rows"]}
+    asked = ["ensemble", squad_run, "--members", "mean-pool@0", "learned-pool", "--how", "max"]
+    saved = call(*asked, "--save", tmp_path / "model")
+    assert "max(mean-pool@0 + learned-pool@" in saved.out
+    known = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
+    assert (known["combine"], len(known["members"])) == ("max", 2)
+    answer = call("predict", tmp_path / "model", "--question", "who", "--context", "Anna lives here.", "--json")
+    assert "answer" in answer.document()
+    assert "Did you mean 'mean-pool'" in call("ensemble", squad_run, "--members", "mean-pol", "encoder").refused()
+    assert "needs at least 2 members" in call("ensemble", squad_run, "--members", "encoder").refused()
 
 
 def test_flags_give_way_to_set(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
@@ -59,7 +76,7 @@ def test_heads_of_another_store_are_not_judged_on_this_one(
     words = ["--set", "fit.epochs=1", "--out", tmp_path / "run", "--json"]
     assert call("fit", tmp_path / "one" / "store", "--head", "mean-pool", *words).code == 0
     rows = call("fit", tmp_path / "two" / "store", "--head", "probe", *words).document()["rows"]
-    assert [row["name"] for row in rows] == ["probe"]
+    assert {row["name"] for row in rows} == {"probe", "probe:layers=last1"}
 
 
 def test_a_store_that_belongs_to_no_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:
@@ -80,3 +97,9 @@ def test_no_model_is_saved_with_an_encoder_that_the_heads_do_not_know(
     assert said.code == 0
     assert "no model saved" in said.err
     assert not (run / "model").exists()
+
+
+def test_ways_to_tune_that_do_not_go_together(samples: Any, call: Call, tmp_path: Path) -> None:
+    words = ["tune", "text", "--train", samples.write_csv(tmp_path / "my.csv"), "--out", tmp_path / "run"]
+    line = call(*words, "--curve", "0,1", "--from-store", "--method", "freeze:k=1").refused()
+    assert "--curve and --from-store do not go together" in line

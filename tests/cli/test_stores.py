@@ -120,3 +120,13 @@ def test_extract_refuses_what_is_too_large(samples: Any, call: Call, tmp_path: P
     assert (facts["tokens"], facts["dtype"], facts["layers"]) == ("cls", "int8", [1, 2])
     line = call("fit", tmp_path / "store", "--head", "bilstm", "--out", tmp_path / "run").refused()
     assert "bertvision extract TASK ... --tokens all --to STORE" in line
+
+
+def test_run_refuses_it_before_anything_is_tuned(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    data = samples.write_csv(tmp_path / "my.csv")
+    words = ["run", "text", "--train", data, "--encoder", tiny_encoder_folder, "--out", tmp_path / "run"]
+    line = call(*words, "--max-gb", 1e-6).refused()
+    assert "more than --max-gb 1e-06; take --dtype int8" in line
+    assert not (tmp_path / "run").exists()

@@ -179,16 +179,19 @@ def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        ("adapters:size=0", "size=0, expected int of at least 1"),
-        ("adapters:norms=some", "norms='some', expected bool or layers"),
+        ("adapters:size=0", "size=0, expected a whole number of at least 1"),
+        ("adapters:norms=some", "norms='some', expected true or false or layers"),
         ("adapters:unfreeze=3", "this encoder has 2 layers; expected 0 to 2"),
         ("adapters:head=cnn", "head='cnn', expected linear or tanh"),
         ("adapters:share=some", "expected none, layer, all"),
         ("adapters:siz=3", "Did you mean 'size'"),
-        ("lora:r=0", "r=0, expected int of at least 1"),
-        ("lora:dropout=1", "dropout=1, expected float of at least 0 and at most 0.9"),
-        ("adapters:unfreeze=1_0", "unfreeze='1_0', expected int of at least 0 or all"),
-        ("bitfit:k=1", "no option named 'k'"),
+        ("lora:r=0", "r=0, expected a whole number of at least 1"),
+        ("lora:dropout=1", "dropout=1, expected a number of at least 0 and at most 0.9"),
+        ("adapters:unfreeze=1_0", "unfreeze='1_0', expected a whole number of at least 0 or all"),
+        ("bitfit:k=1", "bitfit takes no options; leave k out"),
+        ("freeze", "freeze needs k, e.g. freeze:k=6"),
+        ("freeze:6", "'6' is not key=value, e.g. adapters:size=64"),
+        ("adapters:share=0+1+2", "has groups for 3 layers, this encoder has 2; give 2 groups, or none"),
     ],
 )
 def test_methods_that_make_no_sense_are_named(

@@ -69,7 +69,7 @@ def test_any_map_can_be_written_and_read_and_cut(pairs: list[tuple[int, int]], d
         (0.5, "expected none, layer, all"),
         (True, "expected none, layer, all"),
         ("0+1+", "expected none, layer, all"),
-        ("0+1+2", "it is for 3 layers, this encoder has 2"),
+        ("0+1+2", "has groups for 3 layers, this encoder has 2"),
     ],
 )
 def test_maps_that_make_no_sense_are_named(share: Any, reason: str) -> None:

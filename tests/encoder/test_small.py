@@ -58,7 +58,7 @@ def test_a_base_that_is_gone_or_was_never_saved_is_named(
     with pytest.raises(BadInput, match=r"base holds the base of this encoder, which must stay; choose another"):
         tuned.save_pretrained(tmp_path / "base")
     (tmp_path / "base").rename(tmp_path / "moved")
-    gone = r"small lies on a base that is not there: no encoder folder.*or say where it is: base=, --base"
+    gone = r"small lies on a base that is not there: no encoder folder.*or say where it is: predict --base"
     with pytest.raises(BadInput, match=gone):
         load_encoder(str(tmp_path / "small"))
     load_encoder(str(tmp_path / "small"), base=str(tmp_path / "moved"))

@@ -1,4 +1,4 @@
-"""Commands that make things: demo, run, tune, extract, fit, evaluate."""
+"""Commands that make things: demo, run, tune, extract, fit, evaluate, ensemble."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
     add_heads(run, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
     run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="one fit of every head for each")
-    run.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
+    _add_store_choices(run)
     run.add_argument("--live", action="store_true", default=None, help="store no states; run the encoder every epoch")
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
@@ -70,17 +70,31 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
     instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
     evaluate.set_defaults(run=_evaluate)
+    _add_ensemble(commands)
+
+
+def _add_store_choices(command: Any) -> None:
+    dtypes, tokens = ("f32", "f16", "int8"), ("all", "context", "cls", "mean")
+    command.add_argument("--dtype", choices=dtypes, help="how states are stored; default f16, int8 is half of it")
+    command.add_argument("--tokens", choices=tokens, help="context: with CLS, for spans; cls, mean: one vector a text")
+    command.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
+    command.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
+
+
+def _add_ensemble(commands: Any) -> None:
+    mixed = commands.add_parser("ensemble", help="several rows of a run as one predictor")
+    mixed.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    mixed.add_argument("--members", nargs="+", default=[], metavar="ROW", help="encoder, NAME or NAME@SEED")
+    mixed.add_argument("--how", choices=("max", "mean", "fitted"), default="fitted", help="default: weights of inner")
+    mixed.add_argument("--save", metavar="MODEL", help="a new folder to save it in as a model")
+    mixed.set_defaults(run=_ensemble)
 
 
 def _add_extract(commands: Any) -> None:
     extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
     extract.add_argument("--to", required=True, metavar="STORE", help="a new folder or URL, or one to go on in")
-    dtypes, tokens = ("f32", "f16", "int8"), ("all", "context", "cls", "mean")
-    extract.add_argument("--dtype", choices=dtypes, help="how states are stored; default f16, int8 is half of it")
-    extract.add_argument("--tokens", choices=tokens, help="context: with CLS, for spans; cls, mean: one vector a text")
-    extract.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
+    _add_store_choices(extract)
     extract.add_argument("--shard-mb", type=int, metavar="N", help="most megabytes of a file; default 256")
-    extract.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
     parts = extract.add_mutually_exclusive_group()
     parts.add_argument("--shard", type=share, metavar="I/N", help="make every N-th shard from the I-th on, and no more")
     parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
@@ -129,11 +143,12 @@ def _tune(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import load_encoder
     from bertvision.from_store import tune_from_store
     from bertvision.pipeline import load_recipe_task
-    from bertvision.steps.team import leads
+    from bertvision.steps.team import leads, team_size
     from bertvision.steps.tune import tune
     from bertvision.steps.tune_loop import SAVED
     from bertvision.steps.tune_setup import check_tuning
 
+    _check_ways(options, team_size())
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     folder, encoder = Path(options.out), load_encoder(recipe.encoder)
@@ -150,6 +165,16 @@ def _tune(options: argparse.Namespace) -> Result:
         tuned.save_pretrained(target)
     facts = {"encoder": str(target), **tuned.record}
     return facts, f"{target}: {tuned.record['tune']['steps']} steps, {tuned.record['cost']['seconds']:.0f} s"
+
+
+def _check_ways(options: argparse.Namespace, processes: int) -> None:
+    """What cannot be asked for together."""
+    if options.curve and options.from_store is not None:
+        raise BadInput("--curve and --from-store do not go together; leave one of them out")
+    if processes > 1 and (options.curve or options.from_store is not None):
+        raise BadInput(
+            f"--curve and --from-store are for one process, these are {processes}; start it without torchrun"
+        )
 
 
 def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) -> Result:
@@ -204,7 +229,9 @@ def _extract(options: argparse.Namespace) -> Result:
 def _fit(options: argparse.Namespace) -> Result:
     from bertvision.conclude import conclude
     from bertvision.config import Recipe, override
+    from bertvision.heads.count import fits
     from bertvision.pipeline import fit_into
+    from bertvision.records import CONTROL
     from bertvision.store.store import Store
 
     store = Store(options.store)
@@ -214,9 +241,18 @@ def _fit(options: argparse.Namespace) -> Result:
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
     heads = expand_heads(options.heads or ["quick"], store.shape, pooled, store.tokens)
-    fit_into(out, store, heads, options.seeds, config)
+    control = [CONTROL] if fits(CONTROL, store.shape, pooled, store.tokens) else []
+    fit_into(out, store, [*control, *heads], options.seeds, config)
     result = conclude(out)
     return result.document, str(result)
+
+
+def _ensemble(options: argparse.Namespace) -> Result:
+    from bertvision.mixing import mix
+
+    place = None if options.save is None else Path(options.save)
+    board = mix(Path(options.folder), options.members, options.how, place)
+    return asdict(board), str(board) + (f"\nmodel: {place}" if place else "")
 
 
 def _evaluate(options: argparse.Namespace) -> Result:

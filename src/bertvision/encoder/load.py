@@ -139,7 +139,8 @@ def _base(given: Encoder | str | None, known: str, folder: Path) -> Encoder:
         return load_encoder(given or known)
     except BadInput as error:
         raise BadInput(
-            f"{folder} lies on a base that is not there: {error}; or say where it is: base=, --base"
+            f"{folder} lies on a base that is not there: {error}; "
+            "or say where it is: predict --base, load_encoder(..., base=...)"
         ) from error
 
 

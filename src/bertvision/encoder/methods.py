@@ -20,12 +20,15 @@ from bertvision.encoder.sharing import cut_share
 from bertvision.errors import BadInput, shorten
 from bertvision.registry import Spec, Value, parse_spec, unknown
 
+KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
+EXAMPLE = "adapters:size=64"
+
 
 @dataclass(frozen=True)
 class Choice:
     """An option of a method: its default, and what it may be."""
 
-    default: Value
+    default: Value | None  # none: it must be given
     kind: type
     words: tuple[str, ...] = ()  # in place of a value of that kind
     least: float | None = None
@@ -35,7 +38,7 @@ class Choice:
         if not self._fits(value):
             least = "" if self.least is None else f" of at least {self.least:g}"
             most = f" and at most {self.most:g}" if self.most < math.inf else ""
-            number = [f"{self.kind.__name__}{least}{most}"] if self.kind is not str else []
+            number = [f"{KINDS[self.kind]}{least}{most}"] if self.kind is not str else []
             raise BadInput(f"tune method {what}={shorten(value)}, expected {' or '.join([*number, *self.words])}")
 
     def _fits(self, value: Value) -> bool:
@@ -47,7 +50,7 @@ class Choice:
 
 METHODS: dict[str, dict[str, Choice]] = {
     "full": {},
-    "freeze": {"k": Choice(0, int), "norms": Choice(False, bool)},
+    "freeze": {"k": Choice(None, int, least=0), "norms": Choice(False, bool)},
     "adapters": {
         "size": Choice(64, int, least=1),
         "share": Choice("none", object),  # what it may be depends on the layers
@@ -76,17 +79,26 @@ _NOTE = "bertvision_inside"
 
 def read_method(method: str) -> Spec:
     """The method with all its options, defaults filled in."""
-    spec = parse_spec(method)
+    spec = parse_spec(method, EXAMPLE)
     if spec.name not in METHODS:
         raise BadInput(unknown("tune method", spec.name, list(METHODS)))
     known = METHODS[spec.name]
     for key, value in spec.options.items():
+        if not known:
+            raise BadInput(f"tune method {spec}: {spec.name} takes no options; leave {key} out")
         if key not in known:
             raise BadInput(f"tune method {spec}: {unknown('option', key, dict(known))}")
         if known[key].kind is not object:
             known[key].check(f"{spec}: {key}", value)
-    options = {key: spec.options.get(key, choice.default) for key, choice in known.items()}
-    return Spec(spec.name, {key: float(v) if known[key].kind is float else v for key, v in options.items()})
+    return Spec(spec.name, {key: _value(spec, key, choice) for key, choice in known.items()})
+
+
+def _value(spec: Spec, key: str, choice: Choice) -> Value:
+    """What was given, or the default."""
+    value = spec.options.get(key, choice.default)
+    if value is None:
+        raise BadInput(f"tune method {spec} needs {key}, e.g. {spec.name}:{key}=6")
+    return float(value) if choice.kind is float else value
 
 
 def prepare(model: Any, method: str, needs_pooler: bool) -> None:

@@ -44,15 +44,18 @@ def _pairs(share: Value, layers: int) -> list[tuple[int, int]]:
     if isinstance(share, str) and re.search("[+-]", share) and _MAP.match(share):
         return _written(share, layers)
     raise BadInput(
-        f"share={shorten(write_value(share))}: expected none, layer, all, a number of consecutive layers, or a group "
-        "for every layer such as 0+0+1-2"
+        f"adapters:share={shorten(write_value(share))}: expected none, layer, all, a number of consecutive layers, "
+        "or a group for every layer such as 0+0+1-2"
     )
 
 
 def _written(share: str, layers: int) -> list[tuple[int, int]]:
     entries = [entry.split("-") for entry in share.split("+")]
     if len(entries) != layers:
-        raise BadInput(f"share={shorten(share)}: it is for {len(entries)} layers, this encoder has {layers}")
+        raise BadInput(
+            f"adapters:share={shorten(share)} has groups for {len(entries)} layers, this encoder has {layers}; "
+            f"give {layers} groups, or none, layer, all or a number of consecutive layers"
+        )
     return [(int(entry[0]), int(entry[-1])) for entry in entries]
 
 

@@ -71,7 +71,7 @@ def _claims(documents: Mapping[str, Mapping[str, Any]]) -> str:
 def _section(item: Item, document: Mapping[str, Any] | None) -> str:
     title = f"## {item.name}: {item.title}\n\n{item.source}."
     if document is None:
-        return f"{title} Not run yet: `bertvision reproduce {item.name}`.\n"
+        return f"{title} Not run yet: `bertvision reproduce {item.name} --data FOLDER`.\n"
     told = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
     told += "".join(f" {order_words(order).capitalize()}." for order in document["rank_correlations"])
     lines = [told, "", markdown_table(item_cells(document)), "", *missing_lines(document)]

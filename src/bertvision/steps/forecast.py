@@ -90,8 +90,7 @@ def announce(work: Work, site: Site, here: bool = True) -> None:
 
     Minutes and memory are told only of what runs ``here``: nothing is known of other machines.
     """
-    needed = store_bytes(work)
-    _check_room(work, site, needed)
+    needed = check_room(work, site)
     batches = sum(len(job.batches) for job in work.jobs)
     time = ""
     if here and batches >= ENOUGH:
@@ -103,8 +102,9 @@ def announce(work: Work, site: Site, here: bool = True) -> None:
     say(f"extract: {gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {gb(free_bytes(site.folder))} free")
 
 
-def _check_room(work: Work, site: Site, needed: int) -> None:
-    limit, there = work.config.max_gb, _there(site)
+def check_room(work: Work, site: Site) -> int:
+    """Bytes that a store will have; refused where there is no room for them."""
+    needed, limit, there = store_bytes(work), work.config.max_gb, _there(site)
     way = "take --dtype int8, --layers last4, other --tokens or run --live (bertvision plan TASK ... shows what fits)"
     if limit is not None and needed > limit * 1e9:
         raise BadInput(f"the store would be {gb(needed)}, more than --max-gb {limit:g}; {way}")
@@ -113,6 +113,7 @@ def _check_room(work: Work, site: Site, needed: int) -> None:
     free = free_bytes(site.folder)
     if min(room, needed) > free:
         raise BadInput(f"the store needs {gb(room)} more at {site.folder}, where {gb(free)} are free; {way}")
+    return needed
 
 
 def _there(site: Site) -> int:

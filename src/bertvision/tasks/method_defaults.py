@@ -27,7 +27,7 @@ def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str
 
 def method_defaults(name: str, method: str) -> dict[str, float]:
     """Rate and epochs of a method on a task, where they are not the common ones."""
-    kind = parse_spec(method).name
+    kind = parse_spec(method, "adapters:size=64").name
     if kind != "adapters":
         return dict(LITTLE.get(kind, {}))
     return GLUE_SETS if name in GLUE else SQUAD_SETS if name in SQUAD else OTHER_SETS

@@ -1,0 +1,58 @@
+"""Any rows of a finished run combined into one predictor: scored beside its members, and saved as a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertvision.conclude import run_encoder, run_heads, run_states, save_row
+from bertvision.errors import BadInput
+from bertvision.records import Board, Predictions
+from bertvision.registry import unknown
+from bertvision.steps.ensemble import How, ensemble
+from bertvision.steps.evaluate import board_of
+from bertvision.steps.fitted import FittedHead
+from bertvision.steps.judge import judge_predictions
+from bertvision.steps.live import states_task
+from bertvision.steps.predict import predict, predict_own
+from bertvision.store.split import States
+
+ENCODER = "encoder"
+
+
+def mix(folder: Path, names: Sequence[str], how: How, save: Path | None = None) -> Board:
+    """A board of the members and their ensemble; ``save`` is a folder for it as a model.
+
+    Members are ``encoder`` and heads, ``NAME@SEED`` or ``NAME``, which is the seed that is best on inner. Without
+    names: the encoder and the best head.
+    """
+    states = run_states(folder)
+    task, heads = states_task(states), run_heads(folder, states)
+    said = predict(heads, states["dev"])
+    ranked = sorted(said, key=lambda one: judge_predictions(task, one).rank(task.metric))
+    members = _members(list(names), ranked, states)
+    judged = [judge_predictions(task, one) for one in [*members, ensemble(members, how)]]
+    board = board_of(judged, task)
+    if save is not None:
+        _save(board, folder, heads, states, save)
+    return board
+
+
+def _members(names: list[str], ranked: Sequence[Predictions], states: States) -> list[Predictions]:
+    """By name; the first of a head's seeds is the best."""
+    known = {title: one for one in reversed(ranked) for title in (one.name, f"{one.name}@{one.seed}")}
+    if states.manifest["own"] is not None:
+        known[ENCODER] = predict_own(states["dev"])
+    names = names or [name for name in (ENCODER, ranked[0].name) if name in known]
+    for name in names:
+        if name not in known:
+            raise BadInput(unknown("row", name, list(known)))
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _save(board: Board, folder: Path, heads: Sequence[FittedHead], states: States, place: Path) -> None:
+    encoder = run_encoder(folder, states)
+    if encoder is None:
+        raise BadInput(f"the encoder of {folder} is not there, so that no model can be saved; leave --save out")
+    row = next(row for row in board.rows if row.kind == "ensemble")
+    save_row(row, encoder, heads, states_task(states), place)
