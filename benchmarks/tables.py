@@ -42,7 +42,14 @@ def main() -> None:
     )
     fill(Path("docs/decoding.md"), {"thresholds": thresholds_table})
     fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
-    fill(Path("docs/adapters.md"), {"adapters": adapters_table, "adapter_rates": adapter_rates_table})
+    fill(
+        Path("docs/adapters.md"),
+        {
+            "adapters": adapters_table,
+            "adapter_rates": adapter_rates_table,
+            "adapter_inference": adapter_inference_table,
+        },
+    )
     fill(
         Path("docs/stores.md"), {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table}
     )
@@ -280,6 +287,16 @@ def adapter_rates_table() -> str:
         for row in sorted(alone, key=lambda row: (row["method"], float(row["lr"])))
     ]
     return markdown(["task", "method", "rate", "F1 on inner"], lines)
+
+
+def adapter_inference_table() -> str:
+    """A line an encoder and what is inside, a column a batch."""
+    cells: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for row in read("adapter_inference"):
+        cells[row["encoder"], row["inside"]][row["batch"]] = row["ratio"]
+    batches = list(dict.fromkeys(batch for found in cells.values() for batch in found))
+    lines = [[encoder, f"`{what}`", *(found[one] for one in batches)] for (encoder, what), found in cells.items()]
+    return markdown(["encoder", "inside", *(f"batch {one}" for one in batches)], lines)
 
 
 def heads_cost_table() -> str:

@@ -126,7 +126,18 @@ def test_run_refuses_it_before_anything_is_tuned(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
-    words = ["run", "text", "--train", data, "--encoder", tiny_encoder_folder, "--out", tmp_path / "run"]
+    words = [
+        "run",
+        "text",
+        "--train",
+        data,
+        "--encoder",
+        tiny_encoder_folder,
+        "--max-length",
+        48,
+        "--out",
+        tmp_path / "run",
+    ]
     line = call(*words, "--max-gb", 1e-6).refused()
     assert "more than --max-gb 1e-06; take --dtype int8" in line
     assert not (tmp_path / "run").exists()
