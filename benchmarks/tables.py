@@ -267,7 +267,7 @@ def adapters_table() -> str:
         if row["item"] == "mohebbi-table-2" and row["metric"] in ("accuracy", "f1")
     }
     lines = []
-    for task in dict.fromkeys(row["task"] for row in rows):
+    for task in sorted({row["task"] for row in rows}):
         mine = [row for row in rows if row["task"] == task]
         trained = {key_of(row): f"{int(row['trained']):,}" for row in mine}
         for (method, epochs), group in by_method(mine).items():
