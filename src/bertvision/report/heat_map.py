@@ -13,8 +13,8 @@ LOSS, GAIN = (8, 69, 148), (192, 86, 33)
 """Darkest blue and darkest orange, as red, green, blue."""
 
 LEFT, TOP, BOTTOM, RIGHT = 56, 14, 78, 14
-NARROWEST = 440
-"""Room for the legend."""
+STEPS, LETTER = 120, 7
+"""Width of the legend's steps, and about that of a letter."""
 
 ALMOST = 0.55
 """Share of the darkest from which on text is white."""
@@ -33,9 +33,10 @@ def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legen
     parts.append(tag("text", x_name, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
     turned = f"translate(14 {TOP + edge / 2:.0f}) rotate(-90)"
     parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
-    parts.append(_legend(largest, legend, floor + 52, edge))
+    told_of = f"0 to {largest:.1f}: {legend}"
+    parts.append(_legend(largest, told_of, floor + 52))
     told = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
-    width = max(LEFT + edge + RIGHT, NARROWEST)
+    width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(told_of)) + RIGHT
     box, style = f"0 0 {width} {TOP + edge + BOTTOM}", f"max-width:{1.25 * width:.0f}px"
     return tag(
         "svg", *parts, viewBox=box, style=style, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {told}."
@@ -65,12 +66,12 @@ def _tick(place: int, name: str, edge: int, side: int) -> Html:
     return tag("g", below, tag("text", name, x=LEFT - 9, y=TOP + middle + 4, text_anchor="end"))
 
 
-def _legend(largest: float, text: str, y: float, edge: int) -> Html:
+def _legend(largest: float, text: str, y: float) -> Html:
     """Steps of blue from nothing to the largest, and what they measure."""
-    steps, width = 6, min(120.0, edge / 2)
-    one = width / steps
+    steps = 6
+    one = STEPS / steps
     boxes = [
         tag("rect", x=LEFT + one * i, y=y, width=one, height=10, fill=shade(largest * i / (steps - 1), largest))
         for i in range(steps)
     ]
-    return tag("g", *boxes, tag("text", f"0 to {largest:.1f}: {text}", x=LEFT + width + 8, y=y + 9))
+    return tag("g", *boxes, tag("text", text, x=LEFT + STEPS + 8, y=y + 9))
