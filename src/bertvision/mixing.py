@@ -7,15 +7,16 @@ from pathlib import Path
 
 from bertvision.conclude import run_encoder, run_heads, run_states, save_row
 from bertvision.errors import BadInput
-from bertvision.records import Board, Predictions
+from bertvision.records import Board
 from bertvision.registry import unknown
 from bertvision.steps.ensemble import How, ensemble
 from bertvision.steps.evaluate import board_of
 from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import judge_predictions
+from bertvision.steps.judge import Judged, judge_predictions
 from bertvision.steps.live import states_task
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.split import States
+from bertvision.tasks.base import Task
 
 ENCODER = "encoder"
 
@@ -28,22 +29,25 @@ def mix(folder: Path, names: Sequence[str], how: How, save: Path | None = None) 
     """
     states = run_states(folder)
     task, heads = states_task(states), run_heads(folder, states)
-    said = predict(heads, states["dev"])
-    ranked = sorted(said, key=lambda one: judge_predictions(task, one).rank(task.metric))
-    members = _members(list(names), ranked, states)
-    judged = [judge_predictions(task, one) for one in [*members, ensemble(members, how)]]
-    board = board_of(judged, task)
+    judged = [judge_predictions(task, one) for one in predict(heads, states["dev"])]
+    ranked = sorted(judged, key=lambda one: one.rank(task.metric))
+    members = _members(list(names), ranked, states, task)
+    mixed = ensemble([one.predictions for one in members], how)
+    board = board_of([*members, judge_predictions(task, mixed)], task)
     if save is not None:
         _save(board, folder, heads, states, save)
     return board
 
 
-def _members(names: list[str], ranked: Sequence[Predictions], states: States) -> list[Predictions]:
+def _members(names: list[str], ranked: Sequence[Judged], states: States, task: Task) -> list[Judged]:
     """By name; the first of a head's seeds is the best."""
-    known = {title: one for one in reversed(ranked) for title in (one.name, f"{one.name}@{one.seed}")}
+    known: dict[str, Judged] = {}
+    for one in reversed(ranked):
+        name = one.predictions.name
+        known |= {name: one, f"{name}@{one.predictions.seed}": one}
     if states.manifest["own"] is not None:
-        known[ENCODER] = predict_own(states["dev"])
-    names = names or [name for name in (ENCODER, ranked[0].name) if name in known]
+        known[ENCODER] = judge_predictions(task, predict_own(states["dev"]))
+    names = names or [name for name in (ENCODER, ranked[0].predictions.name) if name in known]
     for name in names:
         if name not in known:
             raise BadInput(unknown("row", name, list(known)))
