@@ -70,9 +70,9 @@ class Workshop:
         if self.data is None or not data.there:
             raise NoData(f"{data.about}: {'no --data FOLDER was given' if data.there else 'not to be had here'}")
         named = {key: [names] if isinstance(names, str) else list(names) for key, names in data.files.items()}
-        for place in (self.data / name for names in [*named.values(), data.check] for name in names):
-            if not place.exists():
-                raise NoData(f"{data.about}: there is no {place}{f'; from {data.url}' if data.url else ''}")
+        for name in (name for names in [*named.values(), data.check] for name in names):
+            if not (self.data / name).exists():
+                raise NoData(f"{data.about}: the data folder has no {name}{f'; from {data.url}' if data.url else ''}")
         found = {key: [str(self.data / name) for name in names] for key, names in named.items()}
         return {key: paths[0] if isinstance(data.files[key], str) else paths for key, paths in found.items()}
 
