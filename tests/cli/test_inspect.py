@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bertvision.cli.inspect import EXTRAS
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 Call = Callable[..., Any]
 
 
@@ -72,7 +76,14 @@ def test_doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = call("doctor", "--json").document()
     assert {"python", "torch", "transformers", "device", "threads", "minilm"} <= set(facts)
     monkeypatch.setattr(importlib.metadata, "version", broken(importlib.metadata.PackageNotFoundError("x")))
-    assert "not installed" in call("doctor").out
+    assert "not installed; pip install 'bertvision[search]'" in call("doctor").out
+    assert set(call("doctor", "--json").document()["extras"].values()) == {None}
+
+
+def test_doctor_knows_extras_of_the_package() -> None:
+    named = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for extra, package in EXTRAS:
+        assert any(package in needed for needed in named[extra]), extra
 
 
 def test_score(samples: Any, call: Call, tmp_path: Path) -> None:

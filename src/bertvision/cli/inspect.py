@@ -11,6 +11,17 @@ from bertvision.cli.options import add_heads, at_least_one, expand_heads
 
 Result = tuple[Any, str]
 
+CORE = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy")
+EXTRAS = (
+    ("search", "optuna"),
+    ("peft", "peft"),
+    ("tables", "pyarrow"),
+    ("hub", "datasets"),
+    ("remote", "s3fs"),
+    ("ray", "ray"),
+)
+"""Extras of the package, and what each brings."""
+
 
 def add_commands(commands: Any) -> None:
     heads = commands.add_parser("heads", help="every head with its parameters for a shape")
@@ -26,7 +37,7 @@ def add_commands(commands: Any) -> None:
     heads.set_defaults(run=_heads)
     commands.add_parser("tasks", help="known tasks").set_defaults(run=_tasks)
     commands.add_parser("encoders", help="known encoder families").set_defaults(run=_encoders)
-    commands.add_parser("doctor", help="versions, device, threads, embedded encoder").set_defaults(run=_doctor)
+    commands.add_parser("doctor", help="versions, extras, device, threads, embedded encoder").set_defaults(run=_doctor)
 
 
 def _heads(options: argparse.Namespace) -> Result:
@@ -79,6 +90,7 @@ def _encoders(options: argparse.Namespace) -> Result:
 
 
 def _doctor(options: argparse.Namespace) -> Result:
+    import contextlib
     import importlib.metadata
     import importlib.util
     import platform
@@ -88,13 +100,15 @@ def _doctor(options: argparse.Namespace) -> Result:
     from bertvision.encoder.load import MINILM_PACKAGE
     from bertvision.runtime import choose_device
 
-    names = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy")
+    def version(name: str) -> str | None:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+        return None
+
     facts: dict[str, Any] = {"python": platform.python_version()}
-    for name in names:
-        try:
-            facts[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            facts[name] = "not installed"
+    facts |= {name: version(name) or "not installed" for name in CORE}
     facts.update(device=str(choose_device()), threads=torch.get_num_threads())
     facts["minilm"] = "installed" if importlib.util.find_spec(MINILM_PACKAGE) else "not installed"
-    return facts, "\n".join(f"{key:14} {value}" for key, value in facts.items())
+    extras = {name: version(name) or f"not installed; pip install 'bertvision[{extra}]'" for extra, name in EXTRAS}
+    lines = [f"{key:14} {value}" for key, value in [*facts.items(), *extras.items()]]
+    return {**facts, "extras": {name: version(name) for _, name in EXTRAS}}, "\n".join(lines)

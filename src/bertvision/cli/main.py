@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -22,6 +23,14 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """What a command does not know is told by the command itself, whose help has what was meant."""
+        options, strange = super().parse_known_args(args, namespace)
+        if strange:
+            close = difflib.get_close_matches(strange[0], self._option_string_actions, n=1)
+            self.error(f"unrecognized arguments: {' '.join(strange)}{f' (did you mean {close[0]}?)' if close else ''}")
+        return options, strange
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{self.prog}: {message}; see {self.prog} --help")

@@ -58,7 +58,7 @@ def _search(options: argparse.Namespace) -> Result:
     if Path(options.task).is_dir():
         return _on_run(options, plan)
     if options.out is None:
-        raise BadInput("search needs --out RUN, or a run in place of TASK")
+        raise BadInput(f"{options.task} is no folder of a run; give one, or a task with its data and --out RUN")
     return _on_task(options, plan)
 
 
