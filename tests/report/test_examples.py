@@ -139,7 +139,9 @@ def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float])
     ticks = scale.ticks()
     assert 2 <= len(ticks) <= 12
     assert all(before < after for before, after in pairwise(ticks))
+    assert all(len(scale.ticks(wanted)) > 2 for wanted in (4, 6, 8))
     assert Scale(0, 10).ticks() == [0, 2, 4, 6, 8, 10]
+    assert Scale(5, 96).ticks(4) == [20, 40, 60, 80]
 
 
 def test_numbers_read_well() -> None:

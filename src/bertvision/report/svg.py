@@ -23,10 +23,15 @@ class Scale:
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, wanted: int = 5) -> list[float]:
-        """Round numbers inside: multiples of 1, 2 or 5 times a power of ten."""
+        """Round numbers inside, multiples of 1, 2 or 5 times a power of ten; two alone tell no scale."""
         rough = (self.high - self.low) / wanted
         power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+        steps = [power * factor for factor in (0.5, 1, 2, 5, 10)]
+        place = next(place for place, step in enumerate(steps) if place and step >= rough * 0.999)
+        found = self._multiples(steps[place])
+        return found if len(found) > 2 else self._multiples(steps[place - 1])
+
+    def _multiples(self, step: float) -> list[float]:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [float(f"{number * step:.15g}") for number in range(first, last + 1)]
 
