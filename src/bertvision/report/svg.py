@@ -63,7 +63,7 @@ class Frame:
     y: Scale
     width: int
     height: int
-    left: int = 44
+    left: int = 54
     bottom: int = 38
     top: int = 10
     right: int = 12

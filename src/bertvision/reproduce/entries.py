@@ -136,7 +136,7 @@ def curve_entry(shop: Workshop, line: Line) -> Entry:
     """A checkpoint of a tuning curve; epochs that this scale does not go to are left out."""
     points = shop.source("curve", str(line.curve)).at
     if line.at not in points:
-        raise NoData(f"{line.at:g} epochs are not tuned at this scale")
+        raise NoData(f"at this scale only {', '.join(f'{at:g}' for at in points)} epochs are tuned")
     document = shop.curve(str(line.curve))
     row = next(row for row in document["rows"] if row["epochs"] == line.at)
     return Entry(line.row, {**row["scores"], "seconds": row["seconds"]}, made=row["encoder"])
