@@ -15,6 +15,7 @@ from bertvision.records import Example
 from bertvision.report.examples import Case, choose
 from bertvision.report.html import write_report
 from bertvision.report.labels import OTHERS, confusion_table, label_table
+from bertvision.report.line_plot import line_picture
 from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
 from bertvision.report.svg import Scale, scale_of
@@ -142,6 +143,14 @@ def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float])
     assert all(len(scale.ticks(wanted)) > 2 for wanted in (4, 6, 8))
     assert Scale(0, 10).ticks() == [0, 2, 4, 6, 8, 10]
     assert Scale(5, 96).ticks(4) == [20, 40, 60, 80]
+
+
+def test_no_two_lines_of_a_picture_look_the_same() -> None:
+    picture = str(line_picture({f"line {n}": [(0.0, n), (1.0, n)] for n in range(12)}, "x", "y"))
+    drawn = re.findall(r'<g class="(s\d)"><polyline [^>]*stroke-dasharray="([^"]*)"', picture)
+    assert len(drawn) == len(set(drawn)) == 12
+    named = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
+    assert [(colour, dash) for dash, colour in named] == drawn
 
 
 def test_numbers_read_well() -> None:

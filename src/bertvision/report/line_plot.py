@@ -44,11 +44,16 @@ def _whole_scale(values: Sequence[float]) -> Scale:
 
 
 def _line(frame: Frame, place: int, name: str, line: Points) -> Html:
-    dash = DASHES[place % len(DASHES)]
+    dash = dashes(place)
     look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash}
     path = tag("polyline", points=frame.points(line), **look)
     dots = [dot(*frame.at(x, y), f"{name}, {x:g}: {number(y)}", 3.5, "point") for x, y in line if drawable(y)]
     return tag("g", path, tag("g", *dots, fill="currentColor"), class_=colour_class(place))
+
+
+def dashes(place: int) -> str:
+    """Of the first, second, ... series; the seventh, whose colour has been there, has other dashes than the first."""
+    return DASHES[(place + place // len(COLOURS)) % len(DASHES)]
 
 
 def colour_class(place: int) -> str:
@@ -57,7 +62,7 @@ def colour_class(place: int) -> str:
 
 
 def _named(frame: Frame, place: int, name: str, height: int) -> Html:
-    y, dash = height + 18 * place + 14, DASHES[place % len(DASHES)]
+    y, dash = height + 18 * place + 14, dashes(place)
     look = {"stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash, "class_": colour_class(place)}
     stroke = tag("line", x1=frame.left, x2=frame.left + 34, y1=y, y2=y, **look)
     return tag("g", stroke, tag("text", name, x=frame.left + 42, y=y + 4))
