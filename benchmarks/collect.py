@@ -1,6 +1,6 @@
 """Keep what finished runs found as data, and print their leaderboards as tables.
 
-python benchmarks/collect.py NAME=RUN [NAME=RUN ...]
+python benchmarks/collect.py NAME=RUN [NAME=RUN ...] [--only board depth curve learning ablation search]
 
 From RUN/leaderboard.json results/NAME.csv, a row a predictor; from RUN/depth/depth.json
 results/NAME_depth.csv, a row a depth; from RUN/curve.json results/NAME_curve.csv, a row a checkpoint, and
@@ -11,10 +11,10 @@ RUN/search/result.json results/NAME_search.csv, the winner, the defaults and eve
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import shutil
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -22,15 +22,14 @@ from typing import Any
 
 
 def main() -> None:
-    for argument in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN")
+    parser.add_argument("--only", nargs="+", choices=KEEPERS, default=list(KEEPERS))
+    options = parser.parse_args()
+    for argument in options.runs:
         name, _, place = argument.partition("=")
-        folder = Path(place)
-        keep_board(name, folder)
-        keep_depth(name, folder / "depth" / "depth.json")
-        keep_curve(name, folder / "curve.json")
-        keep_learning(name, folder / "analysis" / "learning-curve.json")
-        keep_ablation(name, folder / "ablation" / "ablation.csv")
-        keep_search(name, folder / "search" / "result.json", folder / "analysis" / "search-history.json")
+        for what in options.only:
+            KEEPERS[what](name, Path(place))
 
 
 def keep_board(name: str, folder: Path) -> None:
@@ -40,7 +39,8 @@ def keep_board(name: str, folder: Path) -> None:
         print(f"\n{name}: {board['task']}, {board['split']}\n{markdown(board)}")
 
 
-def keep_depth(name: str, path: Path) -> None:
+def keep_depth(name: str, folder: Path) -> None:
+    path = folder / "depth" / "depth.json"
     if path.exists():
         found = read(path)
         known = {key: found[key] for key in ("task", "metric", "head", "within", "chosen")}
@@ -54,7 +54,8 @@ def keep_depth(name: str, path: Path) -> None:
         write_rows(Path("results") / f"{name}_depth.csv", rows)
 
 
-def keep_curve(name: str, path: Path) -> None:
+def keep_curve(name: str, folder: Path) -> None:
+    path = folder / "curve.json"
     if path.exists():
         found = read(path)
         known = {key: found[key] for key in ("task", "metric", "schedule")}
@@ -66,20 +67,23 @@ def keep_curve(name: str, path: Path) -> None:
         shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_curve.svg")
 
 
-def keep_learning(name: str, path: Path) -> None:
+def keep_learning(name: str, folder: Path) -> None:
+    path = folder / "analysis" / "learning-curve.json"
     if path.exists():
         write_rows(Path("results") / f"{name}_learning.csv", read(path)["rows"])
         shutil.copy(path.with_suffix(".svg"), Path("results") / f"{name}_learning.svg")
 
 
-def keep_ablation(name: str, path: Path) -> None:
+def keep_ablation(name: str, folder: Path) -> None:
+    path = folder / "ablation" / "ablation.csv"
     if path.exists():
         for kind in (".csv", ".svg"):
             shutil.copy(path.with_suffix(kind), Path("results") / f"{name}_ablation{kind}")
 
 
-def keep_search(name: str, path: Path, history: Path) -> None:
+def keep_search(name: str, folder: Path) -> None:
     """Winner and defaults have a dev score, trials only one on inner."""
+    path, history = folder / "search" / "result.json", folder / "analysis" / "search-history.json"
     if path.exists():
         found = read(path)
         gain = found["difference"] or {}
@@ -94,6 +98,16 @@ def keep_search(name: str, path: Path, history: Path) -> None:
         trials = [{key: row[key] for key in row if key in empty} for row in read(history)["rows"]]
         rows += [{**empty, **row, "what": "trial", "seeds": 1} for row in trials]
         write_rows(Path("results") / f"{name}_search.csv", rows)
+
+
+KEEPERS = {
+    "board": keep_board,
+    "depth": keep_depth,
+    "curve": keep_curve,
+    "learning": keep_learning,
+    "ablation": keep_ablation,
+    "search": keep_search,
+}
 
 
 def _settings(fit: dict[str, Any]) -> str:
