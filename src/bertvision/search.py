@@ -153,7 +153,7 @@ def _difference(winner: Final, best: Final, told: dict[Attempt, list[Predictions
     """The winner minus the best default on inner, on the same examples of dev."""
     found: Compared = compare(told[winner.attempt], told[best.attempt], task)
     facts = {key: getattr(found, key) for key in ("difference", "low", "high", "p")}
-    return {"against": best.attempt.spec, **facts}
+    return {"against": best.attempt.spec, **facts, "seeds": [list(found.a_seeds), list(found.b_seeds)]}
 
 
 def changed(config: FitConfig, plain: FitConfig) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bertvision import trying
+from bertvision.cli.search import told_search
 from bertvision.conclude import run_states
 from bertvision.config import FitConfig
 from bertvision.search import Plan, search, states_space
@@ -49,6 +50,16 @@ def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
     assert "winner" in again.out
     more = call(*words[:-4], "--trials", 7, *QUICK, "--json").document()
     assert (more["trials"], more["dev_looks"]) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [([[0, 1], [0, 1]], "minus probe: "), ([[1], [0]], "minus probe (of each the")]
+)
+def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
+    row = {"inner": 2.0, "dev": 3.0, "spec": "compress", "fit": {}}
+    facts = {"against": "probe", "difference": 1.0, "low": None, "high": None, "p": 0.5, "seeds": seeds}
+    found = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
+    assert said in told_search({**found, "dev_looks": 1, "command": "c"}, Path("run"))[1]
 
 
 def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

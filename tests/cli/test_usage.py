@@ -29,7 +29,7 @@ Call = Callable[..., Any]
         (("tasks", "--jsn"), "bertvision tasks: unrecognized arguments: --jsn (did you mean --json?)"),
         (("tasks", "extra"), "unrecognized arguments: extra; see bertvision tasks --help"),
         (("run", "text", "--out", "x", "--seed", "1"), "--seed 1 (did you mean --seeds?); see bertvision run --help"),
-        (("search", "nowhere"), "nowhere is no folder of a run"),
+        (("search", "nowhere"), "search needs --out RUN, or a run in place of TASK; nowhere is no folder"),
         (("run", "text", "--out", "x", "--seeds", "1,b"), "got '1,b', expected whole numbers such as 0,1,2"),
         (("run", "text", "--out", "x", "--epochs", "few"), "invalid float value: 'few'"),
         (("extract", "text", "--to", "x", "--dtype", "f8"), "invalid choice: 'f8'"),

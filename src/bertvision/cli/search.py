@@ -58,7 +58,7 @@ def _search(options: argparse.Namespace) -> Result:
     if Path(options.task).is_dir():
         return _on_run(options, plan)
     if options.out is None:
-        raise BadInput(f"{options.task} is no folder of a run; give one, or a task with its data and --out RUN")
+        raise BadInput(f"search needs --out RUN, or a run in place of TASK; {options.task} is no folder")
     return _on_task(options, plan)
 
 
@@ -78,7 +78,7 @@ def _on_run(options: argparse.Namespace, plan: Any) -> Result:
     path = folder / "recipe.toml"
     recipe = read_recipe(path) if path.exists() else Recipe(task="fit")
     space = states_space(states, options.heads or HEADS, options.space)
-    return _told(search(folder, states, space, override(recipe, options.set).fit, plan), folder)
+    return told_search(search(folder, states, space, override(recipe, options.set).fit, plan), folder)
 
 
 def _on_task(options: argparse.Namespace, plan: Any) -> Result:
@@ -93,12 +93,12 @@ def _on_task(options: argparse.Namespace, plan: Any) -> Result:
     recipe, folder = recipe_from(options), Path(options.out)
     if options.tunings is not None:
         document, place = search_tuning(recipe, folder, heads, options.space, plan, options.tunings)
-        return _told(document, place)
+        return told_search(document, place)
     states, _ = prepare(recipe, folder, heads)
-    return _told(search(folder, states, states_space(states, heads, options.space), recipe.fit, plan), folder)
+    return told_search(search(folder, states, states_space(states, heads, options.space), recipe.fit, plan), folder)
 
 
-def _told(document: Mapping[str, Any], folder: Path) -> Result:
+def told_search(document: Mapping[str, Any], folder: Path) -> Result:
     """The winner beside the defaults."""
     metric, winner = document["metric"], document["winner"]
     lines = [f"{document['trials']} trials on inner; dev was looked at once for these rows:"]
@@ -110,7 +110,12 @@ def _told(document: Mapping[str, Any], folder: Path) -> Result:
     found = document["difference"]
     if found:
         ends = "" if found["low"] is None else f", 95 % {found['low']:+.2f} to {found['high']:+.2f}"
-        lines.append(f"winner minus {found['against']}: {found['difference']:+.2f} on dev{ends}, p {found['p']:.2g}")
+        # An F1 of labels or a correlation is no mean over examples, so that one seed stands for each side.
+        one = len(document["seeds"]) > 1 and max(map(len, found.get("seeds", [()]))) == 1
+        which = " (of each the seed best on inner)" if one else ""
+        lines.append(
+            f"winner minus {found['against']}{which}: {found['difference']:+.2f} on dev{ends}, p {found['p']:.2g}"
+        )
     if document["dev_looks"] > 1:
         lines.append(
             f"dev was looked at {document['dev_looks']} times over all calls: its scores favour the winner a little"
