@@ -113,7 +113,9 @@ def curve_over_shares(work: Study) -> Finding:
         say(f"learning curve: {count:,} of {len(task['train']):,} examples")
         heads = [head for seed in work.seeds for head in _on_share(work, task, share, count, seed)]
         steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
-    steps += [_limited_run(folder, len(task["train"])) for folder in work.beside]
+    # Where nothing is limited both lines end: the run itself.
+    beside = dict.fromkeys([*work.beside, work.folder]) if work.beside else ()
+    steps += [_limited_run(folder, len(task["train"])) for folder in beside]
     return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,17 +51,18 @@ def test_costs_that_were_measured_outlive_a_new_report(call: Call, text_run: Pat
 
 
 @pytest.mark.parametrize("name", ["squad_run", "text_run"])
-def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Call, name: str) -> None:
+def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Call, name: str, tmp_path: Path) -> None:
     run = request.getfixturevalue(name)
+    limited = shutil.copytree(run, tmp_path / "limited")
     what = ("--what", "layers", "depth", "learning-curve", "--head", "compress:size=4", "--seeds", "0,1")
-    words = ("analyse", run, *what, "--shares", "0.5,1", "--beside", run, *QUICK)
+    words = ("analyse", run, *what, "--shares", "0.5,1", "--beside", limited, *QUICK)
     found = call(*words, "--json").document()["findings"]
     assert [row["at"] for row in found["layers"]["rows"]] == [0, 1, 2]
     assert [row["at"] for row in found["depth"]["rows"]] == [0, 1, 2]
-    limited, *rest = found["learning-curve"]["rows"]
-    assert (limited["series"], limited["at"]) == ("encoder limited too", 100.0)
-    assert [(row["at"], row["seeds"]) for row in rest] == [(50.0, 2), (100.0, 2)]
-    assert rest[0]["examples"] < rest[1]["examples"]
+    *both, half, whole = found["learning-curve"]["rows"]  # the limited run, and the run itself
+    assert [(row["series"], row["at"]) for row in both] == [("encoder limited too", 100.0)] * 2
+    assert [(row["at"], row["seeds"]) for row in (half, whole)] == [(50.0, 2), (100.0, 2)]
+    assert half["examples"] < whole["examples"]
     again = call(*words)
     assert "fit: done before" in again.err
     assert "heads x" not in again.err
