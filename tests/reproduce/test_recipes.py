@@ -123,6 +123,8 @@ def test_a_plan_counts_what_is_shared_once(scale: str) -> None:
     assert one == both
     together = plan([*find_items("bv-table-1"), *find_items("bv-table-3")], shared)
     assert together["hours"] < one["hours"] + two["hours"]
+    assert one["shared_hours"] == 0
+    assert together["shared_hours"] == pytest.approx(one["hours"] + two["hours"] - together["hours"])
     names = [job["name"] for job in together["jobs"]]
     assert len(set(names)) == len(names)
     squad = next(job for job in one["jobs"] if job["name"] == "run squad-03")
@@ -139,3 +141,7 @@ def test_counts_need_no_data() -> None:
 def test_methods_that_are_counted_are_methods() -> None:
     counted = [line.count for item in ITEMS for line in item.lines if line.count is not None]
     assert {parse_spec(spec).name in METHODS for spec in counted} == {True, False}
+
+
+def test_laptop_scale_shares_at_most_ninety_minutes() -> None:
+    assert plan(find_items("all"), shared_at("laptop"))["shared_hours"] < 1.5

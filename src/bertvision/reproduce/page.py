@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from bertvision.reproduce.documents import claim_verdicts
-from bertvision.reproduce.published import published
-from bertvision.reproduce.recipes import Item, all_items
+from bertvision.reproduce.plan import plan
+from bertvision.reproduce.published import claims, published
+from bertvision.reproduce.recipes import Item, all_items, shared_at
+from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN
 from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
 
 PICTURES = "../results/reproduce"
 """Where they are, seen from the page."""
+
+WORDS = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
 
 HEAD = """\
 # The papers' tables and figures
@@ -34,6 +39,14 @@ contexts drawn together); those of layer weights and times are the range over se
 encoder on a small part of the data: its verdicts are about that, and not about BERT. There the encoder of everything on
 SQuAD has first learned where answers are, from 4,000 questions of SQuAD 1.1; what is called untuned has not.
 
+By its plan (`--plan`) all of laptop scale is {hours:.1f} hours of tuning and extraction on two cores, {shared:.1f} of
+them for what several tables share; heads come on top. That is too little for this encoder to learn from SQuAD 2.0 when
+not to answer, which took it [some 47,000 questions](defaults.md#what-was-needed-to-make-it-learn-squad-20) elsewhere:
+most rows on SQuAD are no better than never answering, and where both sides of a comparison are not, nothing is called
+shown.
+
+Of the {claims} claims {verdicts}.
+
 This page is made by `python benchmarks/reproduction.py` from `results/reproduce/`; {done} of {count} have been run.
 """
 
@@ -42,7 +55,16 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole page; items that have not been run say so."""
     items = all_items()
     corrected = sum(one.printed is not None and one.printed != one.value for one in published())
-    head = HEAD.format(count=len(items), misprints=corrected, done=len(documents))
+    laptop = plan(list(items.values()), shared_at("laptop"))
+    head = HEAD.format(
+        count=len(items),
+        misprints=corrected,
+        done=len(documents),
+        hours=laptop["hours"],
+        shared=laptop["shared_hours"],
+        claims=len(claims()),
+        verdicts=_counted(documents),
+    )
     parts = [
         head,
         "## Claims\n",
@@ -50,6 +72,15 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         *(_section(item, documents.get(item.name)) for item in items.values()),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _counted(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many claims, and how many of the comparisons that decide them, have which verdict."""
+    found = claim_verdicts(documents.values())
+    claimed = Counter(claim["verdict"] for claim in found)
+    compared = Counter(test["verdict"] for claim in found for test in claim["tests"])
+    told = [", ".join(f"{count[one]} {word}" for one, word in WORDS.items()) for count in (claimed, compared)]
+    return f"{told[0]}; of their {compared.total()} comparisons {told[1]}"
 
 
 def _claims(documents: Mapping[str, Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ takes 1 / 3.2 of a tuned one. Bytes of a store: windows x tokens x states x widt
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,8 +35,10 @@ class Job:
 
 
 def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
-    """All jobs of some items, each once."""
-    jobs = list({job.name: job for item in items for line in item.lines for job in jobs_of(line, shared)}.values())
+    """All jobs of some items, each once; shared hours are of those that several items need."""
+    needs = {item.name: {job.name: job for line in item.lines for job in jobs_of(line, shared)} for item in items}
+    jobs = list({name: job for found in needs.values() for name, job in found.items()}.values())
+    users = Counter(name for found in needs.values() for name in found)
     needed = {name: shared.data[name] for name in dict.fromkeys(job.data for job in jobs)}
     return {
         "scale": shared.scale,
@@ -44,6 +47,7 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
         "data": {name: {"about": one.about, "url": one.url, "there": one.there} for name, one in needed.items()},
         "jobs": [asdict(job) for job in jobs],
         "hours": sum(job.hours for job in jobs),
+        "shared_hours": sum(job.hours for job in jobs if users[job.name] > 1),
         "bytes": sum(job.bytes for job in jobs),
     }
 
@@ -127,6 +131,8 @@ def plan_text(document: Mapping[str, Any]) -> str:
         told = [job["name"], job["data"], f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.3f}", size]
         cells.append(told)
     cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
+    shared = f"{document['shared_hours']:.1f}"
+    cells.append(["of which for several tables or figures", "", "", "", shared, ""])
     needs = [f"data {name}: {one['about']} {one['url']}".rstrip() for name, one in document["data"].items()]
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
     assumed = (
