@@ -178,7 +178,7 @@ def test_verdicts_are_drawn_from_all_tables_of_a_claim(named: Named, shop: Works
 def test_no_data_is_told_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["reproduce", "bv-table-1", "--out", str(tmp_path / "out")]
     assert main(words) == 0
-    assert "no data (10 rows): SQuAD 2.0: no --data FOLDER was given" in capsys.readouterr().out
+    assert "no data (10 rows): SQuAD 2.0 mixed with 1.1: no --data FOLDER was given" in capsys.readouterr().out
     assert main([*words, "--data", str(tmp_path), "--scale", "paper", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)["items"][0]
     assert document["status"] == NO_DATA
