@@ -37,8 +37,8 @@ A claim **holds** if the whole 95 % interval of every comparison agrees with it,
 of one contradicts it, and else is **not decided at this scale**. Intervals are for the luck of the dev examples (whole
 contexts drawn together); those of layer weights and times are the range over seeds or rounds. Laptop scale is a small
 encoder on a small part of the data: its verdicts are about that, and not about BERT. There the encoder of everything on
-SQuAD has first learned where answers are, from 3,240 questions of SQuAD 1.1; what is called untuned has not. SQuAD 2.0 is
-mixed with other questions of SQuAD 1.1, and dev is cut off by article, so that a third of the questions have no answer:
+SQuAD has first learned where answers are, from 3,240 questions of SQuAD 1.1; what is called untuned has not. SQuAD 2.0
+is mixed with other questions of SQuAD 1.1, and dev is cut off by article, so that a third have no answer:
 where half have none, this encoder takes [some 47,000 questions](defaults.md#what-was-needed-to-make-it-learn-squad-20)
 to become better than never answering. Where neither side of a comparison is better than one answer to everything,
 nothing is called shown.
