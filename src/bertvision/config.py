@@ -48,6 +48,7 @@ class DataConfig:
     kind: str | None = None
     class_weights: str | None = None
     merge: str | None = None
+    threshold: float | None = None
     split_seed: int | None = None
     limit: int | None = None
     skip_bad: bool = False

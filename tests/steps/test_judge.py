@@ -51,6 +51,15 @@ def test_the_threshold_is_fitted_on_inner() -> None:
     assert verdict.scores["f1"] == verdict.scores["exact"] == 100.0
 
 
+def test_a_threshold_that_is_given_is_not_fitted() -> None:
+    task = replace(span_task(inner=INNER, dev=INNER), threshold=2.0)
+    verdict = judge_inner(task, INNER_LOGITS, span_table(range(4)))
+    assert (verdict.threshold, verdict.answers) == (2.0, {"a": "red", "b": "", "c": "", "d": ""})
+    alone = Predictions("x", "x", "head", "dev", INNER_LOGITS, span_table(range(4)))
+    for predictions in (alone, replace(alone, inner=inner_predictions())):
+        assert judge_predictions(task, predictions).verdict.threshold == 2.0
+
+
 def inner_predictions() -> Predictions:
     return Predictions("x", "x", "head", "inner", INNER_LOGITS, span_table(range(4)))
 

@@ -86,11 +86,12 @@ def judge(task: Task, split: str, logits: Logits, table: WindowTable, threshold:
 
 
 def judge_inner(task: Task, logits: Logits, table: WindowTable) -> Verdict:
-    """Score on the inner split, fitting the threshold of no answer, or of a label, there if the task has one."""
+    """Score on the inner split, fitting the threshold of no answer, unless it is given, or of a label there."""
     if task.kind == "span" and task.no_answer:
         decoded = decode(logits, table, len(task["inner"]))
         spans = span_evidence(task["inner"], decoded)
-        return _judge_spans(task["inner"], decoded, spans, _threshold(task["inner"], spans))
+        fitted = _threshold(task["inner"], spans) if task.threshold is None else task.threshold
+        return _judge_spans(task["inner"], decoded, spans, fitted)
     if task.kind == "multilabel":
         values = example_outputs(logits, table, len(task["inner"]))  # (examples, labels)
         gold = label_marks(task["inner"], task.outputs)
@@ -102,7 +103,7 @@ def judge_predictions(task: Task, predictions: Predictions) -> Judged:
     """Verdicts on the split and on inner; the threshold of the first comes from the second."""
     inner = predictions.inner
     fitted = None if inner is None else judge_inner(task, inner.logits, inner.table)
-    threshold = 0.0 if fitted is None or fitted.threshold is None else fitted.threshold
+    threshold = task.threshold or 0.0 if fitted is None or fitted.threshold is None else fitted.threshold
     verdict = judge(task, predictions.split, predictions.logits, predictions.table, threshold)
     return Judged(predictions, verdict, fitted)
 

@@ -37,6 +37,7 @@ class Task:
     metric: str
     labels: tuple[str, ...] = ()
     no_answer: bool = False
+    threshold: float | None = None  # of no answer; None: fitted on inner
     max_length: int = 384
     overlap: int = 128
     center: float = 0.0  # values are learned as (value - center) / spread

@@ -5,6 +5,7 @@ Rajpurkar et al. 2016, https://arxiv.org/abs/1606.05250, and 2018, https://arxiv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -27,18 +28,22 @@ def load_squad(
     skip_bad: bool = False,
     max_length: int = 384,
     overlap: int = 128,
+    threshold: float | None = None,
 ) -> Task:
     """SQuAD JSON files, 1.1 and 2.0 in any mix, as a task with the splits train, inner and dev.
 
     Without ``dev``, a tenth of the articles is cut off for it. ``limit`` takes that many training
     questions, spread over all files by a hash of their ids, and leaves at most as many for dev.
     ``extra`` files are learned from too but never get into inner: what is fitted there, above all
-    the no-answer threshold, must see the mix of questions that will be asked.
+    the no-answer threshold, must see the mix of questions that will be asked. A ``threshold`` that is
+    given is not fitted: at 0 a question goes unanswered where no answer scores higher than any span.
     """
     check_whole("max_length", max_length, 1)
     check_whole("overlap", overlap, 0)
     bad, seen = BadRows(skip_bad), dict[str, str]()
     no_answer = name == "squad2"
+    if threshold is not None and not (no_answer and math.isfinite(threshold)):
+        raise BadInput(f"threshold {threshold:g} of task {name!r}: expected a number, and a task that may say nothing")
     questions = read_squad(as_paths("train", train), bad, seen, no_answer)
     held_out = None if dev is None else read_squad(as_paths("dev", dev), bad, seen, no_answer)
     more = [] if extra is None else read_squad(as_paths("extra", extra), bad, seen, no_answer)
@@ -49,6 +54,7 @@ def load_squad(
         splits={**splits, "train": (*splits["train"], *more)},
         metric="f1",
         no_answer=no_answer,
+        threshold=threshold,
         max_length=max_length,
         overlap=overlap,
         skipped=dict(bad.counts),
