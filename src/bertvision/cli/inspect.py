@@ -109,6 +109,6 @@ def _doctor(options: argparse.Namespace) -> Result:
     facts |= {name: version(name) or "not installed" for name in CORE}
     facts.update(device=str(choose_device()), threads=torch.get_num_threads())
     facts["minilm"] = "installed" if importlib.util.find_spec(MINILM_PACKAGE) else "not installed"
-    extras = {name: version(name) or f"not installed; pip install 'bertvision[{extra}]'" for extra, name in EXTRAS}
-    lines = [f"{key:14} {value}" for key, value in [*facts.items(), *extras.items()]]
-    return {**facts, "extras": {name: version(name) for _, name in EXTRAS}}, "\n".join(lines)
+    extras = {name: version(name) for _, name in EXTRAS}
+    told = {name: extras[name] or f"not installed; pip install 'bertvision[{extra}]'" for extra, name in EXTRAS}
+    return {**facts, "extras": extras}, "\n".join(f"{key:14} {value}" for key, value in {**facts, **told}.items())

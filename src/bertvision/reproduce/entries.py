@@ -22,7 +22,7 @@ from bertvision.reproduce.workshop import NoData, Workshop, kept, scaled_method
 from bertvision.runtime import known_json
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.fitted import load_fitted
-from bertvision.steps.judge import Verdict, judge, judge_predictions
+from bertvision.steps.judge import Verdict, judge_predictions
 from bertvision.steps.predict import predict, predict_own
 from bertvision.store.split import States
 from bertvision.tasks.base import Task, read_task
@@ -120,11 +120,6 @@ def predicted(who: str, run: Run, place: Path, states: States) -> list[Predictio
     seeds = [row.seed for row in run.board.rows if row.name == spec and row.seed is not None]
     heads = [load_fitted(place / "heads" / str(spec) / f"seed{seed}")[0] for seed in seeds]
     return predict(heads, states["dev"]) if spec else [predict_own(states["dev"])]
-
-
-def at_threshold(task: Task, found: Sequence[Predictions], threshold: float) -> tuple[Mapping[str, Any], ...]:
-    """Answers, a mapping a seed, at a threshold instead of the one fitted on inner."""
-    return tuple(judge(task, "dev", one.logits, one.table, threshold).answers for one in found)
 
 
 def told(verdict: Verdict) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from bertvision.records import Predictions
 from bertvision.refits import drawn
 from bertvision.report.facts import FINDINGS, Run
 from bertvision.reproduce.drawing import point, side_of
-from bertvision.reproduce.entries import Entry, at_threshold, board_entry, head_of, predicted, told, tune_entry
+from bertvision.reproduce.entries import Entry, board_entry, head_of, predicted, told, tune_entry
 from bertvision.reproduce.recipes import Line
 from bertvision.reproduce.verdicts import wilson
 from bertvision.reproduce.workshop import Workshop, kept
@@ -55,8 +55,6 @@ def looked_at(shop: Workshop, line: Line, heads: list[str]) -> Entry:
         return replace(board, **_weights(run, name))
     if line.study == "layers":
         return replace(board, **_by_layer(shop, place, states, run.task))
-    if line.threshold is not None:
-        board = replace(board, answers=_answers_at(line, line.who, run, place, states))
     finding = _finding(shop, line, run, board, states)
     row = next((row for row in finding.rows if _is_about(row, name, line.against)), {})
     values = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
@@ -73,38 +71,27 @@ def _without_seed(title: Any) -> str | None:
     return None if title is None else str(title).rpartition("@")[0] or str(title)
 
 
-def _answers_at(line: Line, who: str, run: Run, place: Path, states: States) -> tuple[Mapping[str, Any], ...]:
-    assert line.threshold is not None
-    return at_threshold(run.task, predicted(who, run, place, states), line.threshold)
-
-
 def _finding(shop: Workshop, line: Line, run: Run, board: Entry, states: States) -> Finding:
     """Analyses of answers are asked of the rows that matter here, all others of the whole run."""
     examples, name, place = run.task[run.board.split], head_of(line.who) or "encoder", Path(board.made)
-    said = [_said(run, name, board.answers[0])]
+    said = [_said(run, name)]
     if line.study == "context-length":
-        return context_length(context_words(examples), [*said, *_rival(line, run, place, states)])
+        rivals = [] if line.against is None else [_said(run, head_of(line.against) or "encoder")]
+        return context_length(context_words(examples), [*said, *rivals])
     if line.study == "answer-types":
         return answer_types(examples, said)
-    if line.study == "second-best" and line.threshold is not None:
+    if line.study == "second-best":
         best = predicted(line.who, run, place, states)[0]
-        return second_best(run.task, "dev", {name: ranked_answers(run.task, best, line.threshold)})
+        threshold = judge_predictions(run.task, best).verdict.threshold
+        return second_best(run.task, "dev", {name: ranked_answers(run.task, best, threshold)})
     return shop.finding(str(line.study), place)
 
 
-def _rival(line: Line, run: Run, place: Path, states: States) -> list[Said]:
-    """Whom a row is compared with, at the same threshold."""
-    if line.against is None:
-        return []
-    answers = None if line.threshold is None else _answers_at(line, line.against, run, place, states)[0]
-    return [_said(run, head_of(line.against) or "encoder", answers)]
-
-
-def _said(run: Run, name: str, answers: Mapping[str, Any] | None = None) -> Said:
-    """The best seed on inner, which is the first of its name on the board; or what it says otherwise."""
+def _said(run: Run, name: str) -> Said:
+    """The best seed on inner, which is the first of its name on the board."""
     row = next(row for row in run.board.rows if row.name == name)
     title = row.name if row.seed is None else f"{row.name}@{row.seed}"
-    return hear(run.task, run.board.split, title, row.kind, answers or run.answers[row.name, row.seed])
+    return hear(run.task, run.board.split, title, row.kind, run.answers[row.name, row.seed])
 
 
 def _weights(run: Run, name: str) -> dict[str, Any]:

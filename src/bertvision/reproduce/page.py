@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.reproduce.documents import claim_verdicts
 from bertvision.reproduce.plan import plan
-from bertvision.reproduce.published import claims, published
+from bertvision.reproduce.published import published
 from bertvision.reproduce.recipes import Item, all_items, shared_at
 from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN
 from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
@@ -56,37 +56,36 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole page; items that have not been run say so."""
     items = all_items()
     corrected = sum(one.printed is not None and one.printed != one.value for one in published())
-    laptop = plan(list(items.values()), shared_at("laptop"))
+    verdicts, laptop = claim_verdicts(documents.values()), plan(list(items.values()), shared_at("laptop"))
     head = HEAD.format(
         count=len(items),
         misprints=corrected,
         done=len(documents),
         hours=laptop["hours"],
         shared=laptop["shared_hours"],
-        claims=len(claims()),
-        verdicts=_counted(documents),
+        claims=len(verdicts),
+        verdicts=_counted(verdicts),
     )
     parts = [
         head,
         "## Claims\n",
-        _claims(documents),
+        _claims(verdicts),
         *(_section(item, documents.get(item.name)) for item in items.values()),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _counted(documents: Mapping[str, Mapping[str, Any]]) -> str:
+def _counted(found: Sequence[Mapping[str, Any]]) -> str:
     """How many claims, and how many of the comparisons that decide them, have which verdict."""
-    found = claim_verdicts(documents.values())
     claimed = Counter(claim["verdict"] for claim in found)
     compared = Counter(test["verdict"] for claim in found for test in claim["tests"])
     told = [", ".join(f"{count[one]} {word}" for one, word in WORDS.items()) for count in (claimed, compared)]
     return f"{told[0]}; of their {compared.total()} comparisons {told[1]}"
 
 
-def _claims(documents: Mapping[str, Mapping[str, Any]]) -> str:
+def _claims(found: Sequence[Mapping[str, Any]]) -> str:
     cells = [["", "claim", "verdict", "what was compared"]]
-    for claim in claim_verdicts(documents.values()):
+    for claim in found:
         waiting = claim["of"] - len(claim["tests"])
         told = [check_words(test) for test in claim["tests"]] + ([f"{waiting} not run yet"] if waiting else [])
         cells.append(

@@ -42,7 +42,6 @@ class Line:
     against: str | None = None  # the analysis' row of who and not of this one
     share: float | None = None  # who fitted on this share of the training data
     limited: bool = False  # the encoder was tuned on that share too
-    threshold: float | None = None  # of no answer; else the one that inner gives
     epoch: int | None = None  # who after so many epochs of its fit, on inner
     at: float | None = None
     method: str = "full"
