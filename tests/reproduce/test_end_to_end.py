@@ -236,6 +236,8 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
     assert verdict(weigh(replace(silent_too, silence=True), entries), "about", 1.0) == HOLDS
     worth = Check("x", "a", "more", b="b", of="efficiency")
     assert weigh(worth, entries).difference == pytest.approx(200 / 3 / 3)
+    dearer = {"a": replace(all_right, values={"trained": 1_000_000.0}), "b": all_right}
+    assert weigh(worth, dearer).difference == pytest.approx((100 - 100 / 3) * (1 / 6 - 1 / 3))  # a third has no answer
     assert weigh(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
 
 

@@ -65,9 +65,12 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[0] and one[1] >= other[1] and one != other
 
 
-def efficiency(score: float, parameters: float) -> float | None:
-    """(score - 50) / log10(trained parameters), as Hulburd measures it; not known for fewer than two parameters."""
-    return (score - 50) / math.log10(parameters) if parameters > 1 else None
+def efficiency(score: float, parameters: float, floor: float = 50.0) -> float | None:
+    """(score - floor) / log10(trained parameters); not known for fewer than two parameters.
+
+    Hulburd's floor is 50, which is what never answering is worth on SQuAD 2.0.
+    """
+    return (score - floor) / math.log10(parameters) if parameters > 1 else None
 
 
 def _known(prices: Sequence[Price], axis: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bertvision.reproduce.entries import Entry
 from bertvision.steps.evidence import evidence_of_answers
 from bertvision.steps.trust import Court, Side, Witness
 from bertvision.tasks.base import Task
@@ -30,18 +30,26 @@ def point(court: Court, side: Side) -> float:
     return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
 
 
-def has_learned(one: Entry, task: Task) -> bool:
-    """Its score is above that of every answer that is the same to all, by the whole 95 % interval.
+def floor_of(court: Court) -> tuple[float, NDArray[np.float64]]:
+    """What one answer to everything is worth at best, on the examples and on each draw; 0 where it has no score.
+
+    On SQuAD 2.0 it is 50, the share of questions that have no answer.
+    """
+    sides = [side for answers in constants(court.task) if (side := side_of(court, [answers])) is not None]
+    worths = [(point(court, side), side.drawn.mean(0)) for side in sides]
+    return max(worths, key=lambda worth: worth[0], default=(0.0, np.zeros(1)))
+
+
+def has_learned(answers: Sequence[Answers], task: Task) -> bool:
+    """The score is above that of every answer that is the same to all, by the whole 95 % interval.
 
     Two that have learned nothing are equal to the last digit: no claim is shown by that.
     """
     court = Court(task, "dev")
-    mine = side_of(court, one.answers)
+    mine = side_of(court, answers)
     if mine is None:
         return False
-    others = [side for answers in constants(task) if (side := side_of(court, [answers])) is not None]
-    best = max(others, key=lambda side: point(court, side), default=None)
-    floor, drawn = (0.0, 0.0) if best is None else (point(court, best), best.drawn.mean(0))
+    floor, drawn = floor_of(court)
     ends = court.ends(point(court, mine) - floor, mine.drawn.mean(0) - drawn)
     return ends is not None and ends[0] > 0
 

@@ -17,6 +17,7 @@ from bertvision.heads.count import count_head
 from bertvision.records import Kind, Predictions, Shape
 from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
+from bertvision.reproduce.drawing import floor_of
 from bertvision.reproduce.recipes import Line
 from bertvision.reproduce.workshop import NoData, Workshop, kept, scaled_method
 from bertvision.runtime import known_json
@@ -24,6 +25,7 @@ from bertvision.steps.ensemble import ensemble
 from bertvision.steps.fitted import load_fitted
 from bertvision.steps.judge import Verdict, judge_predictions
 from bertvision.steps.predict import predict, predict_own
+from bertvision.steps.trust import Court
 from bertvision.store.split import States
 from bertvision.tasks.base import Task, read_task
 
@@ -143,7 +145,7 @@ def tune_entry(shop: Workshop, line: Line) -> Entry:
     own = known_json(place / "own.json")
     task = read_task(place / "store" / "task")
     values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
-    worth = efficiency(own["scores"][task.metric], own["trained"])
+    worth = efficiency(own["scores"][task.metric], own["trained"], floor_of(Court(task, "dev"))[0])
     values |= {} if worth is None else {"efficiency": worth}
     return Entry(line.row, values, {}, (own["answers"],), task, str(place))
 

@@ -11,9 +11,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.analyse.cost import efficiency
 from bertvision.analyse.said import context_words, hear
-from bertvision.reproduce.drawing import has_learned, point, side_of
+from bertvision.reproduce.drawing import floor_of, has_learned, point, side_of
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.published import Check, published_of
 from bertvision.reproduce.verdicts import Found, mean_of
@@ -66,7 +65,8 @@ def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
         return _values(test, a, b)
     if b is None or not a.answers or not b.answers or a.task is None:
         return Found(why="there are no answers to compare")
-    if not test.silence and not any(has_learned(one, _asked(replace(test, among="all"), a.task)) for one in (a, b)):
+    whole = _asked(replace(test, among="all"), a.task)
+    if not test.silence and not any(has_learned(one.answers, whole) for one in (a, b)):
         return Found(why=NOTHING)
     return {"score": _scores, "efficiency": _efficiencies, "length": _lengths}[test.of](test, a, b)
 
@@ -130,15 +130,16 @@ def _interval(difference: float, drawn: NDArray[np.float64], court: Court) -> Fo
 
 
 def _efficiencies(test: Check, a: Entry, b: Entry) -> Found:
-    """Of (score - 50) / log10(trained)."""
+    """Of (score - floor) / log10(trained), the floor being what one answer to everything is worth on the same draw."""
     sides = _sides(test, a, b)
     if sides is None:
         return Found(why="nothing to draw from")
     court, one, other = sides
-    logs = [math.log10(entry.values["trained"]) for entry in (a, b)]
-    drawn = (one.drawn.mean(0) - 50) / logs[0] - (other.drawn.mean(0) - 50) / logs[1]
-    points = [efficiency(point(court, side), entry.values["trained"]) or 0.0 for side, entry in ((one, a), (other, b))]
-    return _interval(points[0] - points[1], drawn, court)
+    tenfolds = [math.log10(entry.values["trained"]) for entry in (a, b)]
+    floor, lucky = floor_of(court)
+    points = [(point(court, side) - floor) / size for side, size in zip((one, other), tenfolds, strict=True)]
+    drawn = [(side.drawn.mean(0) - lucky) / size for side, size in zip((one, other), tenfolds, strict=True)]
+    return _interval(points[0] - points[1], drawn[0] - drawn[1], court)
 
 
 def _lengths(test: Check, a: Entry, b: Entry) -> Found:
