@@ -215,6 +215,10 @@ def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, lab
     assert recipe_defaults("text", method)["tune"] == {"lr": 1e-4, "epochs": 50.0}
     assert recipe_defaults("squad2", method)["tune"] == {"lr": 3e-4, "epochs": 3.0}
     assert recipe_defaults("text")["tune"] == {}
+    for unfreeze in ("all", "1"):
+        whole = f"{method},unfreeze={unfreeze}"
+        assert recipe_defaults("squad2", whole) == recipe_defaults("squad2", "full"), "pretrained weights are trained"
+    assert recipe_defaults("squad2", f"{method},unfreeze=0") == recipe_defaults("squad2", method)
     assert recipe_defaults("text", "lora")["tune"] == recipe_defaults("squad2", "bitfit")["tune"] == {"epochs": 3.0}
     few = replace(label_task, splits={**label_task.splits, "train": label_task["train"][:2]})
     told = tune(tiny_encoder, few, method="adapters:size=2").record["tune"]

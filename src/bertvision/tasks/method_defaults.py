@@ -2,6 +2,7 @@
 
 Mohebbi & Rajaei: 3e-4 and 10 epochs on GLUE, 1e-4 and 50 on other sets of texts. On SQuAD, which they
 did not try, as many epochs as Hulburd. LoRA and BitFit, which train still less, hardly begin within one epoch.
+Adapters in an encoder that is trained with them take what full tuning takes: its weights do not bear more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str
 
 def method_defaults(name: str, method: str) -> dict[str, float]:
     """Rate and epochs of a method on a task, where they are not the common ones."""
-    kind = parse_spec(method, "adapters:size=64").name
-    if kind != "adapters":
-        return dict(LITTLE.get(kind, {}))
+    spec = parse_spec(method, "adapters:size=64")
+    if spec.name != "adapters" or spec.options.get("unfreeze", 0) != 0:
+        return dict(LITTLE.get(spec.name, {}))
     return GLUE_SETS if name in GLUE else SQUAD_SETS if name in SQUAD else OTHER_SETS
