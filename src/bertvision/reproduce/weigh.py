@@ -76,8 +76,9 @@ def _values(test: Check, a: Entry, b: Entry | None) -> Found:
 
     A number without an interval that was counted is sure; one that was measured is not.
     """
-    if test.metric not in a.values or (b is not None and test.metric not in b.values):
-        return Found(why=f"there is no {test.metric}")
+    without = [one.row for one in (a, b) if one is not None and test.metric not in one.values]
+    if without:
+        return Found(why=f"{' and '.join(without)} without a value (see the note there)")
     low, high = _ends(a, test.metric)
     other = test.number if b is None else b.values[test.metric]
     assert other is not None
