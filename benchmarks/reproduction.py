@@ -1,4 +1,4 @@
-"""Keep what `bertvision reproduce` found, and write docs/reproduction.md from all that is kept.
+"""Keep what `bertvision reproduce` found, and write docs/reproduction.md and README's sentence from all that is kept.
 
 python benchmarks/reproduction.py [RUNS/laptop]
 
@@ -12,8 +12,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from bertvision.reproduce.documents import read_documents
-from bertvision.reproduce.page import page
+from bertvision.reproduce.documents import claim_verdicts, read_documents
+from bertvision.reproduce.page import page, tally
+from tables import fill
 
 KEPT = Path("results/reproduce")
 
@@ -25,6 +26,7 @@ def main() -> None:
             shutil.copyfile(path, KEPT / path.name)
     documents = read_documents(KEPT)
     Path("docs/reproduction.md").write_text(page(documents), encoding="utf-8")
+    fill(Path("README.md"), {"claims": lambda: tally(claim_verdicts(documents.values()))})
     print(f"docs/reproduction.md: {len(documents)} tables and figures")
 
 

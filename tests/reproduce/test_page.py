@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertvision.reproduce.documents import read_documents, reproduce
-from bertvision.reproduce.page import page
+from bertvision.reproduce.documents import claim_verdicts, read_documents, reproduce
+from bertvision.reproduce.page import page, tally
 from bertvision.reproduce.recipes import find_items, shared_at
 from bertvision.reproduce.words import markdown_table, number, signed
 from bertvision.reproduce.workshop import Workshop
@@ -17,6 +17,7 @@ def test_the_page_is_up_to_date() -> None:
     kept = read_documents(ROOT / "results" / "reproduce")
     advice = "run: python benchmarks/reproduction.py"
     assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept), advice
+    assert tally(claim_verdicts(kept.values())) in (ROOT / "README.md").read_text(encoding="utf-8"), advice
 
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:

@@ -41,14 +41,14 @@ SQuAD has first learned where answers are, from 3,240 questions of SQuAD 1.1; wh
 is mixed with SQuAD 1.1, so that three in ten of the training questions and one in eight of dev have no answer: where
 half have none, this encoder takes [some 47,000 questions](defaults.md#what-was-needed-to-make-it-learn-squad-20) to
 become better than never answering. An encoder that always answers, as that of 0 epochs and one that is frozen do, is
-therefore ahead of one that has begun to learn when not to: compare those that have learned it. Answers are decoded as in
-the papers, with no threshold from inner. Where neither side of a comparison is better than one answer to everything,
+therefore ahead of one that has begun to learn when not to: compare those that have learned it. Answers are decoded as
+in the papers, with no threshold from inner. Where neither side of a comparison is better than one answer to everything,
 nothing is called shown.
 
 By its plan (`--plan`) all of laptop scale is {hours:.1f} hours of tuning and extraction on two cores, {shared:.1f} of
 them for what several tables share; heads come on top.
 
-Of the {claims} claims {verdicts}.
+{tally}
 
 This page is made by `python benchmarks/reproduction.py` from `results/reproduce/`; {done} of {count} have been run.
 """
@@ -65,8 +65,7 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         done=len(documents),
         hours=laptop["hours"],
         shared=laptop["shared_hours"],
-        claims=len(verdicts),
-        verdicts=_counted(verdicts),
+        tally=tally(verdicts),
     )
     parts = [
         head,
@@ -77,12 +76,12 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _counted(found: Sequence[Mapping[str, Any]]) -> str:
+def tally(found: Sequence[Mapping[str, Any]]) -> str:
     """How many claims, and how many of the comparisons that decide them, have which verdict."""
     claimed = Counter(claim["verdict"] for claim in found)
     compared = Counter(test["verdict"] for claim in found for test in claim["tests"])
     told = [", ".join(f"{count[one]} {word}" for one, word in WORDS.items()) for count in (claimed, compared)]
-    return f"{told[0]}; of their {compared.total()} comparisons {told[1]}"
+    return f"Of the {len(found)} claims {told[0]}; of their {compared.total()} comparisons {told[1]}."
 
 
 def _claims(found: Sequence[Mapping[str, Any]]) -> str:
