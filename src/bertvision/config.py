@@ -49,6 +49,7 @@ class DataConfig:
     class_weights: str | None = None
     merge: str | None = None
     threshold: float | None = None
+    no_answer_share: float | None = None
     split_seed: int | None = None
     limit: int | None = None
     skip_bad: bool = False

@@ -57,10 +57,20 @@ def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
 @EVERY
 def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
-    wanted = {(head_of(line.who), line.shape, line.outputs) for line in item.lines if line.run is not None}
-    for spec, kind, outputs in wanted:
-        for layers, width in ((25, 1024), (7, 384)):
+    for scale, (layers, width) in {"paper": (25, 1024), "laptop": (7, 384)}.items():
+        lines = [shared_at(scale).narrowed(line) for line in item.lines if line.run is not None]
+        for spec, kind, outputs in {(head_of(line.who), line.shape, line.outputs) for line in lines}:
             assert spec is None or fits(spec, Shape(layers, width, 384, outputs, kinds[kind])), spec
+
+
+def test_narrowed_heads_are_the_same_share_of_the_width() -> None:
+    asked = {line.who for item in all_items().values() for line in item.lines}
+    narrow = shared_at("laptop").narrow
+    assert shared_at("paper").narrow == {}
+    for wide, narrower in narrow.items():
+        assert wide in asked
+        sizes = [int(parse_spec(spec).options["size"]) for spec in (wide, narrower)]
+        assert sizes[1] / sizes[0] == pytest.approx(384 / 1024, rel=0.01)
 
 
 @EVERY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,44 @@ def test_extra_files_are_learned_from_but_never_chosen_on(tmp_path: Path) -> Non
 def test_an_extra_question_may_not_repeat_one_that_is_reported_on(tmp_path: Path) -> None:
     files = {"train": write(tmp_path, document()), "dev": write(tmp_path, document("d"), "dev.json")}
     assert "duplicate id" in refusal(**files, extra=files["dev"])
+
+
+def mixed(kind: str, answered: int, unanswered: int) -> dict[str, Any]:
+    """So many questions with and without an answer, five to a context."""
+    questions = [question(f"{kind}{i}") for i in range(answered)]
+    questions += [question(f"{kind}-{i}", is_impossible=True, answers=[]) for i in range(unanswered)]
+    shuffled = random.Random(0).sample(questions, len(questions))
+    paragraphs = [{"context": f" Ada {kind} {i}", "qas": shuffled[i : i + 5]} for i in range(0, len(shuffled), 5)]
+    return {"data": [{"title": kind, "paragraphs": paragraphs}]}
+
+
+@pytest.mark.parametrize("task", ["squad2", "answerability"])
+def test_train_and_dev_can_have_the_same_share_of_questions_without_an_answer(tmp_path: Path, task: str) -> None:
+    files = {
+        "train": write(tmp_path, mixed("t", 600, 200)),
+        "dev": write(tmp_path, mixed("d", 300, 500), "dev.json"),
+    }
+    whole = load_task(task, **files, no_answer_share=0.5)
+    silent = {split: [not example.answers for example in whole[split]] for split in ("train", "inner", "dev")}
+    assert sum(silent["train"] + silent["inner"]) == 200
+    assert len(silent["train"] + silent["inner"]) == 400
+    assert (sum(silent["dev"]), len(silent["dev"])) == (300, 600)
+    ids = [example.id for example in load_task(task, **files)["dev"]]
+    kept = [example.id for example in whole["dev"]]
+    assert kept == [one for one in ids if one in set(kept)], "in the order of the file"
+    some = load_task(task, **files, no_answer_share=0.5, limit=100)["dev"]
+    assert 35 <= sum(not example.answers for example in some) <= 65, "a limit leaves the share as it is"
+
+
+def test_a_share_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
+    files = {"train": write(tmp_path, mixed("t", 20, 0))}
+    with pytest.raises(BadInput, match="all questions of train have an answer"):
+        load_task("squad2", **files, no_answer_share=0.5)
+    for share in (0.0, 1.0, float("nan")):
+        with pytest.raises(BadInput, match="between 0 and 1"):
+            load_task("squad2", **files, no_answer_share=share)
+    with pytest.raises(BadInput, match="squad2"):
+        load_task("squad1", **files, no_answer_share=0.5)
 
 
 def test_a_threshold_needs_a_task_that_may_say_nothing(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--class-weights", choices=("none", "balanced"), help="weigh rare labels up in the loss")
     group.add_argument("--merge", metavar="RULE", help="answerability: any-answerable (default) or any-unanswerable")
     group.add_argument("--threshold", type=float, metavar="X", help="SQuAD 2.0: of no answer, not fitted; 0 is plain")
+    group.add_argument(
+        "--no-answer-share", type=float, metavar="X", help="SQuAD: leave questions out until X have none"
+    )
     group.add_argument("--split-seed", type=int, metavar="N", help="another tenth for dev, where there is no --dev")
     group.add_argument("--limit", type=int, metavar="N", help="a sample of N training examples, and at most N of dev")
     group.add_argument("--skip-bad", action="store_true", default=None, help="leave bad rows out and count them")

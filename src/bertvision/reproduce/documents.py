@@ -27,7 +27,7 @@ DONE, PART, NO_DATA = "done", "some data missing", "no data"
 
 def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
     """Run every item; what several need is made once, with all the heads that any of them asks for."""
-    shop.wanted = heads_by_run([line for item in items for line in item.lines])
+    shop.wanted = heads_by_run([shop.shared.narrowed(line) for item in items for line in item.lines])
     documents, failed = [], []
     for item in items:
         try:

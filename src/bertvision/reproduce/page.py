@@ -38,12 +38,10 @@ of one contradicts it, and else is **not decided at this scale**. Intervals are 
 contexts drawn together); those of layer weights and times are the range over seeds or rounds. Laptop scale is a small
 encoder on a small part of the data: its verdicts are about that, and not about BERT. There the encoder of everything on
 SQuAD has first learned where answers are, from 3,240 questions of SQuAD 1.1; what is called untuned has not. SQuAD 2.0
-is mixed with SQuAD 1.1, so that three in ten of the training questions and one in eight of dev have no answer: where
-half have none, this encoder takes [some 47,000 questions](defaults.md#what-was-needed-to-make-it-learn-squad-20) to
-become better than never answering. An encoder that always answers, as that of 0 epochs and one that is frozen do, is
-therefore ahead of one that has begun to learn when not to: compare those that have learned it. Answers are decoded as
-in the papers, with no threshold from inner. Where neither side of a comparison is better than one answer to everything,
-nothing is called shown.
+is mixed with SQuAD 1.1, so that a third of the questions has no answer, in dev as in training: where half have none,
+this encoder takes [some 47,000 questions](defaults.md#what-was-needed-to-make-it-learn-squad-20) to become better than
+never answering. Answers are decoded as in the papers, with no threshold from inner. Where neither side of a comparison
+is better than one answer to everything, nothing is called shown.
 
 By its plan (`--plan`) all of laptop scale is {hours:.1f} hours of tuning and extraction on two cores, {shared:.1f} of
 them for what several tables share; heads come on top.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,13 @@ class Shared:
     rates: Mapping[str, float]  # tokens tuned a second; an assumption, for plans
     seeds: tuple[int, ...]
     once: tuple[str, ...]  # heads that begin so are fitted with the first seed only
+    narrow: Mapping[str, str]  # heads whose width is that of the paper's encoder, and what is fitted in their place
     data: Mapping[str, DataSet]
     sources: Mapping[str, Source]  # by "run:squad-1" and the like
+
+    def narrowed(self, line: Line) -> Line:
+        """The row with the head that is fitted at this scale."""
+        return replace(line, who=self.narrow.get(line.who, line.who))
 
 
 def recipes_folder() -> Path:
@@ -180,7 +185,7 @@ def shared_at(scale: str) -> Shared:
     shapes = {name: (int(pair[0]), int(pair[1])) for name, pair in own["shapes"].items()}
     rates = {name: float(rate) for name, rate in own["rates"].items()}
     seeds, once = tuple(map(int, own["seeds"])), tuple(map(str, own["once"]))
-    return Shared(scale, own["encoders"], shapes, rates, seeds, once, data, sources)
+    return Shared(scale, own["encoders"], shapes, rates, seeds, once, own.get("narrow", {}), data, sources)
 
 
 def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:

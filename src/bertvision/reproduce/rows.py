@@ -31,7 +31,7 @@ Maker = Callable[[Workshop, Line, list[str]], Entry]
 
 def entries_of(shop: Workshop, item: Item) -> list[Entry]:
     """All rows of a table; a row whose data is missing says so."""
-    heads = heads_by_run(item.lines)
+    heads = heads_by_run([shop.shared.narrowed(line) for line in item.lines])
     found: list[Entry] = []
     for line in item.lines:
         means = None if line.mean is None else mean_entry(line, found, published_of(item.name))
@@ -58,7 +58,7 @@ def entry(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     try:
         if line.only not in (None, shop.shared.scale):
             raise NoData(f"this row is for {line.only} scale")
-        made = maker_of(line)(shop, line, heads)
+        made = maker_of(line)(shop, shop.shared.narrowed(line), heads)
     except NoData as missing:
         made = Entry(line.row, missing=str(missing))
     if line.run is None or line.who.startswith(MIX) or line.who == NOBODY:

@@ -37,6 +37,7 @@ def load_answerability(
     max_length: int = 384,
     overlap: int = 128,
     merge: str = MERGES[0],
+    no_answer_share: float | None = None,
 ) -> Task:
     """SQuAD JSON; can the question be answered from its context or not: two labels.
 
@@ -46,7 +47,15 @@ def load_answerability(
     if merge not in MERGES:
         raise BadInput(unknown("merge of windows", merge, MERGES))
     asked = load_squad(
-        "squad2", train, dev, extra=extra, limit=limit, skip_bad=skip_bad, max_length=max_length, overlap=overlap
+        "squad2",
+        train,
+        dev,
+        extra=extra,
+        limit=limit,
+        skip_bad=skip_bad,
+        max_length=max_length,
+        overlap=overlap,
+        no_answer_share=no_answer_share,
     )
     # Labels are put on last: examples are kept together by context as long as they have none.
     splits = {split: tuple(_labelled(example) for example in examples) for split, examples in asked.splits.items()}

@@ -27,8 +27,8 @@ def make_splits(
         train, dev = cut_inner(train, stratify, salt=f"dev{seed}" if seed else "dev")
     elif seed:
         raise BadInput("--split-seed says which rows are cut off train for dev; there is a dev already: leave one out")
-    fit, inner = cut_inner(_spread(train, limit), stratify)
-    splits = {"train": fit, "inner": inner, "dev": _spread(dev, limit)}
+    fit, inner = cut_inner(spread(train, limit), stratify)
+    splits = {"train": fit, "inner": inner, "dev": spread(dev, limit)}
     for split in SPLITS:
         if not splits[split]:
             raise BadInput(
@@ -38,9 +38,12 @@ def make_splits(
     return splits
 
 
-def _spread(examples: Sequence[Example], limit: int | None) -> tuple[Example, ...]:
-    """The ``limit`` examples whose ids hash lowest, in file order: a sample of all articles, not the first few."""
+def spread(examples: Sequence[Example], limit: int | None, salt: str = "") -> tuple[Example, ...]:
+    """The ``limit`` examples whose ids hash lowest, in file order: a sample of all articles, not the first few.
+
+    Samples of samples need a ``salt``: by the same hash the second would prefer what the first cut down.
+    """
     if limit is None or limit >= len(examples):
         return tuple(examples)
-    lowest = sorted(range(len(examples)), key=lambda i: stable_hash(examples[i].id))[:limit]
+    lowest = sorted(range(len(examples)), key=lambda i: stable_hash(salt + examples[i].id))[:limit]
     return tuple(examples[i] for i in sorted(lowest))

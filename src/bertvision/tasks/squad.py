@@ -14,7 +14,7 @@ from bertvision.errors import BadInput
 from bertvision.records import Example
 from bertvision.tasks.base import TASKS, BadRow, BadRows, Task
 from bertvision.tasks.options import PathsLike, as_paths, check_whole
-from bertvision.tasks.splits import make_splits
+from bertvision.tasks.splits import make_splits, spread
 from bertvision.tasks.squad_json import check_question, walk
 
 
@@ -29,6 +29,7 @@ def load_squad(
     max_length: int = 384,
     overlap: int = 128,
     threshold: float | None = None,
+    no_answer_share: float | None = None,
 ) -> Task:
     """SQuAD JSON files, 1.1 and 2.0 in any mix, as a task with the splits train, inner and dev.
 
@@ -37,6 +38,7 @@ def load_squad(
     ``extra`` files are learned from too but never get into inner: what is fitted there, above all
     the no-answer threshold, must see the mix of questions that will be asked. A ``threshold`` that is
     given is not fitted: at 0 a question goes unanswered where no answer scores higher than any span.
+    ``no_answer_share`` leaves questions out of train and of dev until so many of each have no answer.
     """
     check_whole("max_length", max_length, 1)
     check_whole("overlap", overlap, 0)
@@ -44,8 +46,14 @@ def load_squad(
     no_answer = name == "squad2"
     if threshold is not None and not (no_answer and math.isfinite(threshold)):
         raise BadInput(f"threshold {threshold:g} of task {name!r}: expected a number, and a task that may say nothing")
-    questions = read_squad(as_paths("train", train), bad, seen, no_answer)
-    held_out = None if dev is None else read_squad(as_paths("dev", dev), bad, seen, no_answer)
+    if no_answer_share is not None and not (no_answer and 0 < no_answer_share < 1):
+        raise BadInput(
+            f"no_answer_share {no_answer_share:g} of task {name!r}: expected a number between 0 and 1, and squad2"
+        )
+    questions = with_share(read_squad(as_paths("train", train), bad, seen, no_answer), no_answer_share, "train")
+    held_out = None
+    if dev is not None:
+        held_out = with_share(read_squad(as_paths("dev", dev), bad, seen, no_answer), no_answer_share, "dev")
     more = [] if extra is None else read_squad(as_paths("extra", extra), bad, seen, no_answer)
     splits = make_splits(questions, held_out, stratify=False, limit=limit)
     return Task(
@@ -79,6 +87,23 @@ def read_squad(paths: Sequence[Path], bad: BadRows, seen: dict[str, str], no_ans
     if not examples:
         raise BadInput(f"{', '.join(map(str, paths))}: no question can be used; {bad}")
     return examples
+
+
+def with_share(examples: Sequence[Example], share: float | None, split: str) -> Sequence[Example]:
+    """As many as can be kept for ``share`` of them to have no answer, spread over all files, in their order."""
+    if share is None:
+        return examples
+    kinds = [[e for e in examples if bool(e.answers) == answered] for answered in (False, True)]
+    parts = (share, 1 - share)
+    if not all(kinds):
+        raise BadInput(f"no_answer_share {share:g}: all questions of {split} have {'an' if kinds[1] else 'no'} answer")
+    total = min(len(kind) / part for kind, part in zip(kinds, parts, strict=True))
+    kept = {
+        example.id
+        for kind, part in zip(kinds, parts, strict=True)
+        for example in spread(kind, max(1, round(total * part)), salt="share")
+    }
+    return [example for example in examples if example.id in kept]
 
 
 def _check_new(name: str, where: str, seen: dict[str, str]) -> None:
