@@ -290,3 +290,15 @@ def test_a_pool_that_diverges_leaves_its_block_alone(label_store: Store, same: S
     (beside,) = fit(["learned-pool"], label_store, epochs=3, batch=8, **rates)
     (alone,) = fit(["learned-pool"], label_store, epochs=3, batch=8, lr=1e-2)
     same(beside, alone)
+
+
+def test_progress_is_that_of_all_epochs(
+    label_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BERTVISION_PROGRESS")
+    monkeypatch.setattr("bertvision.runtime.LINE_SECONDS", 0.0)
+    fit(["learned-pool"], label_store, **QUICK)
+    batches = QUICK["epochs"] * label_store["train"].batch_count(QUICK["batch"])
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fit 1 heads, 3 epochs: ")]
+    assert len(told) == batches
+    assert told[-1] == f"fit 1 heads, 3 epochs: {batches} of {batches} batches, about 0 min left"

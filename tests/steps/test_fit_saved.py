@@ -29,11 +29,11 @@ def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     monkeypatch.setattr(fit_module, "SAVE_SECONDS", 0)
 
     def arm(at: int) -> list[int]:
-        def train(runners: Any, train: Any, config: Any, epoch: int) -> None:
+        def train(runners: Any, train: Any, config: Any, epoch: int, advance: Any) -> None:
             begun.append(epoch)
             if epoch == at and begun.count(at) == 1:
                 raise KeyboardInterrupt
-            real(runners, train, config, epoch)
+            real(runners, train, config, epoch, advance)
 
         monkeypatch.setattr(fit_module, "_train_epoch", train)
         return begun

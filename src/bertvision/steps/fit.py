@@ -6,7 +6,7 @@ a head's start; the order of batches is common to all, because all share the rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from bertvision.hashing import hash_json
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.served import check_served
 from bertvision.records import LayerBatch, Shape, WindowTable
-from bertvision.runtime import Timer, choose_device, give_back_memory, progress, say
+from bertvision.runtime import Timer, choose_device, give_back_memory, progress_bar, say
 from bertvision.steps.block import blocks_of
 from bertvision.steps.fit_saved import restore_runners, save_runners
 from bertvision.steps.fitted import FittedHead, place_outputs
@@ -129,14 +129,17 @@ def fit_epochs(runners: Sequence[Runner], store: Source, task: Task, done: int =
     """
     shared = runners[0].config
     assert all((one.config.batch, one.config.order_seed) == (shared.batch, shared.order_seed) for one in runners)
-    for epoch in range(done + 1, max(runner.config.epochs for runner in runners) + 1):
-        going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
-        _train_epoch(_live(going), store["train"], shared, epoch)
-        _judge_epoch(_live(going), store["inner"], task, shared, epoch)
-        give_back_memory()
-        if not _live(going):
-            return
-        yield epoch
+    epochs = range(done + 1, max(runner.config.epochs for runner in runners) + 1)
+    batches = len(epochs) * store["train"].batch_count(shared.batch)
+    with progress_bar(f"fit {len(runners)} heads, {len(epochs)} epochs", batches, "batch") as advance:
+        for epoch in epochs:
+            going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
+            _train_epoch(_live(going), store["train"], shared, epoch, advance)
+            _judge_epoch(_live(going), store["inner"], task, shared, epoch)
+            give_back_memory()
+            if not _live(going):
+                return
+            yield epoch
 
 
 def _live(runners: Sequence[Runner]) -> list[Runner]:
@@ -152,14 +155,16 @@ def _judge_epoch(runners: Sequence[Runner], inner: Split, task: Task, config: Fi
             runner.finish_epoch(epoch, logits, judge_inner(task, logits, table), task.metric)
 
 
-def _train_epoch(runners: Sequence[Runner], train: Split, config: FitConfig, epoch: int) -> None:
+def _train_epoch(
+    runners: Sequence[Runner], train: Split, config: FitConfig, epoch: int, advance: Callable[[int], object]
+) -> None:
     batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
-    what = f"fit {len(runners)} heads, epoch {epoch}/{config.epochs}"
     blocks = blocks_of(runners)
-    for number, batch in enumerate(progress(batches, what, total=train.batch_count(config.batch)), 1):
+    for number, batch in enumerate(batches, 1):
         here = _moved(batch, runners)
         for block in blocks:
             block.step(here)
+        advance(1)
         if number % TRIM_BATCHES == 0:
             give_back_memory()
     for runner in runners:
