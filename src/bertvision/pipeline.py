@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from os.path import abspath
 from pathlib import Path
 from typing import Any
 
 from bertvision.conclude import RunResult, conclude
-from bertvision.config import ExtractConfig, FitConfig, Recipe, read_recipe, write_recipe
+from bertvision.config import DataConfig, ExtractConfig, FitConfig, Recipe, read_recipe, write_recipe
 from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
@@ -105,8 +106,13 @@ def _claim(recipe: Recipe, folder: Path) -> None:
 
 
 def _kept(part: Any) -> Any:
-    """What of a section decides what comes out; how much room it may take does not."""
-    return replace(part, max_gb=None) if isinstance(part, ExtractConfig) else part
+    """What of a section decides what comes out; how much room it may take, or how a path is written, does not."""
+    if isinstance(part, ExtractConfig):
+        return replace(part, max_gb=None)
+    if isinstance(part, DataConfig):
+        files = {key: tuple(map(abspath, getattr(part, key))) for key in ("train", "dev", "extra")}
+        return replace(part, **files, data=None if part.data is None else abspath(part.data))
+    return part
 
 
 def _difference(part: str, before: Any, now: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,17 @@ def test_the_written_recipe_runs_again(call: Call, squad_run: Path) -> None:
     assert said.code == 0
     assert said.err.count("done before") == 3
     assert "learned-pool" in said.out
+
+
+def test_the_same_files_by_another_path_are_the_same_run(
+    samples: Any, call: Call, squad_run: Path, tiny_encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(squad_run.parent)
+    words = samples.squad_words(squad_run.parent, tiny_encoder_folder)
+    shorter = [os.path.relpath(word) if Path(str(word)).is_file() else word for word in words]
+    assert shorter != words
+    said = call(*shorter, "--out", squad_run)
+    assert (said.code, said.err.count("done before")) == (0, 3)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ def _reproduce(options: argparse.Namespace) -> Result:
     from bertvision.reproduce.words import item_text
     from bertvision.reproduce.workshop import Workshop
 
-    data, out = None if options.data is None else Path(options.data), Path(options.out) / options.scale
+    # Absolute, because recipes of runs hold these paths: the same command goes on from any folder.
+    data = None if options.data is None else Path(options.data).absolute()
+    out = Path(options.out).absolute() / options.scale
     documents = reproduce(items, Workshop(shared, data, out, options.encoder, tuple(options.set)))
     verdicts = claim_verdicts(read_documents(out / "items").values())
     concerned = {test["claim"] for document in documents for test in document["tests"]}
