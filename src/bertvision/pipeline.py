@@ -100,6 +100,7 @@ def _claim(recipe: Recipe, folder: Path) -> None:
             before, now = (_kept(getattr(one, part)) for one in (old, recipe))
             if before != now:
                 raise BadInput(f"{folder} holds another run: {_difference(part, before, now)}; choose another --out")
+        recipe = replace(recipe, data=old.data)  # paths stay as they were written, for whoever reads the recipe
     elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
         raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
     write_recipe(recipe, path)
@@ -110,8 +111,8 @@ def _kept(part: Any) -> Any:
     if isinstance(part, ExtractConfig):
         return replace(part, max_gb=None)
     if isinstance(part, DataConfig):
-        files = {key: tuple(map(abspath, getattr(part, key))) for key in ("train", "dev", "extra")}
-        return replace(part, **files, data=None if part.data is None else abspath(part.data))
+        train, dev, extra = (tuple(map(abspath, some)) for some in (part.train, part.dev, part.extra))
+        return replace(part, train=train, dev=dev, extra=extra, data=part.data and abspath(part.data))
     return part
 
 

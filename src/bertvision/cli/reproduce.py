@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from os.path import abspath
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def _reproduce(options: argparse.Namespace) -> Result:
     from bertvision.reproduce.workshop import Workshop
 
     # Absolute, because recipes of runs hold these paths: the same command goes on from any folder.
-    data = None if options.data is None else Path(options.data).absolute()
-    out = Path(options.out).absolute() / options.scale
+    data = None if options.data is None else Path(abspath(options.data))
+    out = Path(abspath(options.out)) / options.scale
     documents = reproduce(items, Workshop(shared, data, out, options.encoder, tuple(options.set)))
     verdicts = claim_verdicts(read_documents(out / "items").values())
     concerned = {test["claim"] for document in documents for test in document["tests"]}
