@@ -141,7 +141,7 @@ def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
 
 def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every claim over all its tests; one whose table was not run yet is open."""
-    done = [test for document in documents for test in document["tests"]]
+    done = [{**test, "item": document["item"]} for document in documents for test in document["tests"]]
     found = []
     for claim in claims():
         mine = [test for test in done if test["claim"] == claim.id]

@@ -7,6 +7,8 @@ from typing import Any
 
 from bertvision.board_text import aligned
 
+TITLES = {"percent": "percent of the paper's encoder"}
+"""Of metrics whose name alone could mislead: shares are counted on the paper's shape, whatever was run."""
 WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 
 
@@ -30,7 +32,7 @@ def order_words(order: Mapping[str, Any]) -> str:
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
     """A header and a row a row; of each metric ours (with its interval) and the published number."""
     metrics = document["metrics"]
-    header = ["", *(title for metric in metrics for title in (metric, f"{metric}, published"))]
+    header = ["", *(title for metric in metrics for title in (TITLES.get(metric, metric), f"{metric}, published"))]
     rows = []
     for row in document["rows"]:
         cells = [row["row"]]
@@ -87,7 +89,8 @@ def check_words(test: Mapping[str, Any]) -> str:
         sure = "" if test["of"] == "value" else "95 % "
         told = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
         told += f" ({test['note']})" if test["note"] else ""
-    return f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}: {told}: {test['verdict']}"
+    compared = f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}"
+    return f"{test['item']}: {compared}: {told}: {test['verdict']}"
 
 
 def signed(value: float | None) -> str:
