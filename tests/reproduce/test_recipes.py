@@ -69,7 +69,8 @@ def test_narrowed_heads_are_the_same_share_of_the_width() -> None:
     assert shared_at("paper").narrow == {}
     for wide, narrower in narrow.items():
         assert wide in asked
-        sizes = [int(parse_spec(spec).options["size"]) for spec in (wide, narrower)]
+        options = [parse_spec(spec).options for spec in (wide, narrower)]
+        sizes = [float(one.get("size", one.get("scale", 1.0))) for one in options]
         assert sizes[1] / sizes[0] == pytest.approx(384 / 1024, rel=0.01)
 
 
