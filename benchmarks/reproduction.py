@@ -14,9 +14,10 @@ from pathlib import Path
 
 from bertvision.reproduce.documents import claim_verdicts, read_documents
 from bertvision.reproduce.page import page, tally
+from rows import Rows
 from tables import fill
 
-KEPT = Path("results/reproduce")
+KEPT, TIMES = Path("results/reproduce"), Path("results/reproduce_times.csv")
 
 
 def main() -> None:
@@ -25,7 +26,8 @@ def main() -> None:
         for path in sorted((Path(folder) / "items").iterdir()):
             shutil.copyfile(path, KEPT / path.name)
     documents = read_documents(KEPT)
-    Path("docs/reproduction.md").write_text(page(documents), encoding="utf-8")
+    seconds = {row["item"]: float(row["seconds"]) for row in Rows(TIMES).read()}
+    Path("docs/reproduction.md").write_text(page(documents, seconds), encoding="utf-8")
     fill(Path("README.md"), {"claims": lambda: tally(claim_verdicts(documents.values()))})
     print(f"docs/reproduction.md: {len(documents)} tables and figures")
 

@@ -96,14 +96,22 @@ def _claim(recipe: Recipe, folder: Path) -> None:
     path = folder / "recipe.toml"
     if path.exists():
         old = read_recipe(path)
-        for part in ("task", "encoder", "data", "tune", "extract"):
-            before, now = (_kept(getattr(one, part)) for one in (old, recipe))
-            if before != now:
-                raise BadInput(f"{folder} holds another run: {_difference(part, before, now)}; choose another --out")
+        other = difference(old, recipe)
+        if other:
+            raise BadInput(f"{folder} holds another run: {other}; choose another --out")
         recipe = replace(recipe, data=old.data)  # paths stay as they were written, for whoever reads the recipe
     elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
         raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
     write_recipe(recipe, path)
+
+
+def difference(old: Recipe, new: Recipe) -> str:
+    """The first thing that makes two recipes two runs, in words; nothing if they are the same one."""
+    for part in ("task", "encoder", "data", "tune", "extract"):
+        before, now = (_kept(getattr(one, part)) for one in (old, new))
+        if before != now:
+            return _told_apart(part, before, now)
+    return ""
 
 
 def _kept(part: Any) -> Any:
@@ -116,7 +124,7 @@ def _kept(part: Any) -> Any:
     return part
 
 
-def _difference(part: str, before: Any, now: Any) -> str:
+def _told_apart(part: str, before: Any, now: Any) -> str:
     if isinstance(before, str):
         return f"{part} is {before} there and {now} here"
     old, new = to_mapping(before), to_mapping(now)

@@ -18,7 +18,7 @@ from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.line_plot import line_picture
 from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
-from bertvision.report.svg import Scale, scale_of
+from bertvision.report.svg import Scale, scale_of, tick_text
 
 WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
 
@@ -143,6 +143,12 @@ def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float])
     assert all(len(scale.ticks(wanted)) > 2 for wanted in (4, 6, 8))
     assert Scale(0, 10).ticks() == [0, 2, 4, 6, 8, 10]
     assert Scale(5, 96).ticks(4) == [20, 40, 60, 80]
+
+
+def test_ticks_are_read_at_a_glance() -> None:
+    values = (-0.05, 0.0, 2500.0, 99_999.0, 100_000.0, -1e6, 2.5e7, 1e8, 1e12)
+    told = ["-0.05", "0", "2500", "99999", "100k", "-1M", "25M", "100M", "1e+12"]
+    assert [tick_text(value) for value in values] == told
 
 
 def test_no_two_lines_of_a_picture_look_the_same() -> None:

@@ -16,8 +16,9 @@ from bertvision.errors import BadInput
 from bertvision.reproduce.documents import NO_DATA, claim_verdicts, rank_correlations, read_documents, reproduce
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.looks import early_rise
+from bertvision.reproduce.plan import plan
 from bertvision.reproduce.published import Check, published_of
-from bertvision.reproduce.recipes import find_items
+from bertvision.reproduce.recipes import find_items, shared_at
 from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, verdict
 from bertvision.reproduce.weigh import NOTHING, weigh
 from bertvision.reproduce.words import item_text
@@ -141,6 +142,17 @@ def test_sets_that_are_not_there_are_left_out(named: Named) -> None:
     assert found["mean / full"]["mean"] == found["airline / full"]["accuracy"]
     assert decided(document) == [True]
     assert any("news aggregator" in row["row"] and row["missing"] for row in document["rows"])
+
+
+def test_a_run_goes_on_from_what_was_tuned_on_its_data(paper_data: Path, shop: Workshop, tmp_path: Path) -> None:
+    laptop = replace(shop, shared=shared_at("laptop"), data=paper_data, out=tmp_path)
+    recipe = laptop.recipe(laptop.source("run", "glue"), "cola")
+    place = laptop.tuned_place("glue", "cola", "full", None)
+    assert (place / "own.json").exists()
+    assert recipe.encoder == str(place / "encoder")
+    assert recipe.tune.epochs == 0
+    names = [job["name"] for job in plan(find_items("bv-glue"), laptop.shared)["jobs"]]
+    assert names.index("tune glue cola full") < names.index("run glue cola")
 
 
 def test_layers_by_themselves(shop: Workshop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from bertvision.reproduce.documents import claim_verdicts, read_documents, reproduce
@@ -15,14 +16,16 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_is_up_to_date() -> None:
     kept = read_documents(ROOT / "results" / "reproduce")
+    with (ROOT / "results" / "reproduce_times.csv").open(encoding="utf-8", newline="") as file:
+        seconds = {row["item"]: float(row["seconds"]) for row in csv.DictReader(file)}
     advice = "run: python benchmarks/reproduction.py"
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept), advice
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept, seconds), advice
     assert tally(claim_verdicts(kept.values())) in (ROOT / "README.md").read_text(encoding="utf-8"), advice
 
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     documents = reproduce(find_items("mohebbi-table-1"), Workshop(shared_at("laptop"), None, tmp_path))
-    told = page({"mohebbi-table-1": documents[0]})
+    told = page({"mohebbi-table-1": documents[0]}, {})
     assert told.count("Not run yet") == 27
     assert "| three-shared | 396,544 | 396,544 |" in told
     assert told.count("**not run yet**") == 24

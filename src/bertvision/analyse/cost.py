@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bertvision.analyse.finding import Cell, Finding, Plot
 
@@ -29,6 +33,7 @@ AXES = {
     "inference_seconds": "inference seconds",
 }
 FRONT, BEHIND = "on the front", "beaten"
+Score = TypeVar("Score", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,16 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def efficiency(score: float, parameters: float, floor: float = 50.0) -> float | None:
-    """(score - floor) / log10(trained parameters); not known for fewer than two parameters.
+    """Points by tenfold; not known for fewer than two parameters.
 
     Hulburd's floor is 50, which is what never answering is worth on SQuAD 2.0.
     """
-    return (score - floor) / math.log10(parameters) if parameters > 1 else None
+    return points_by_tenfold(score, parameters, floor) if parameters > 1 else None
+
+
+def points_by_tenfold(score: Score, parameters: float, floor: Score) -> Score:
+    """(score - floor) / log10(trained parameters), of one score or of many draws of it."""
+    return (score - floor) / math.log10(parameters)
 
 
 def _known(prices: Sequence[Price], axis: str) -> bool:

@@ -37,8 +37,11 @@ class Scale:
 
 
 def tick_text(value: float) -> str:
-    """As short as tells neighbouring ticks apart, unless that is too long to stand beside an axis."""
-    return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.4g}"
+    """As short as tells neighbouring ticks apart, unless that is too long for an axis: 0.05, 2500, 100k, 10M."""
+    size = abs(value)
+    if size < 1e5 or size >= 1e9:
+        return f"{value:.6g}" if size < 1e9 else f"{value:.4g}"
+    return f"{value / 1e3:.6g}k" if size < 1e6 else f"{value / 1e6:.6g}M"
 
 
 def drawable(value: float) -> bool:

@@ -156,7 +156,7 @@ def tuned_place(shop: Workshop, line: Line) -> Path:
     method = line.method
     if method != "full":
         shop.paths(shop.dataset(line.data or source.data))  # without data no encoder has to be looked at
-        encoder = load_encoder(shop.encoder_of(source.encoder))
+        encoder = load_encoder(shop.encoder_of(source.encoder, line.data))
         method = scaled_method(method, encoder.layers - 1, encoder.width)
     return shop.tuned(str(line.tune), line.data, method, line.head)
 

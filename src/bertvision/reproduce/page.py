@@ -13,7 +13,7 @@ from bertvision.reproduce.recipes import Item, all_items, shared_at
 from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN
 from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
 
-FEW = 4
+FEW, LONGEST = 4, 3
 PICTURES = "../results/reproduce"
 """Where they are, seen from the page."""
 
@@ -37,8 +37,8 @@ and why; the claims and the comparisons that decide them are in `recipes/claims.
 A claim **holds** if the whole 95 % interval of every comparison agrees with it, **does not hold** if the whole interval
 of one contradicts it, and else is **not decided at this scale**. Intervals are for the luck of the dev examples (whole
 contexts drawn together); those of layer weights and times are the range over seeds or rounds. Encoders are tuned with
-one seed, and its luck is in no interval. Where neither side of a comparison is better than one answer to everything,
-nothing is called shown, except in claim 10, which says just that.
+one seed, and so are the costliest heads fitted at laptop scale; that luck is in no interval. Where neither side of a
+comparison is better than one answer to everything, nothing is called shown, except in claim 10, which says just that.
 
 Laptop scale is a small encoder on a small part of the data: its verdicts are about that, and not about BERT.
 
@@ -49,8 +49,8 @@ Laptop scale is a small encoder on a small part of the data: its verdicts are ab
   once](defaults.md#what-was-needed-to-make-it-learn-squad-20)) to become better than never answering. It is 1,000
   questions, of Hulburd's tables 600, and as many of dev; inner, where a head's epoch is chosen, is a tenth of them.
 - Answers are decoded as in the papers, with no threshold from inner.
-- Heads are as wide as in the papers: a compression to 386 of states of 384 compresses nothing. Only the widest
-  convolutions are narrower by as much as the encoder is.
+- Heads are as wide as in the papers: a compression to 386 of states of 384 compresses nothing. Only convolutions over
+  tokens and the full Xception are narrower, by as much as the encoder is; that was done for their time, last of all.
 - Adapters on GLUE and the sets of texts are tuned for 2 epochs at 1e-3, where the paper takes 10 or 50 at lower rates.
 
 This scale was not fixed beforehand: it is the third, and each change was made after looking at results on this dev.
@@ -60,8 +60,9 @@ as having learned labels were revised after a first look, too: claim 24 was unde
 description.
 
 By its plan (`--plan`) all of laptop scale is {hours:.1f} hours of tuning and extraction on two cores, {shared:.1f} of
-them for what several tables share; heads come on top. Minutes in the tables are of one thread beside another recipe;
-times that claims rest on are measured in turns.
+them for what several tables share; heads come on top. {times}Minutes of one table can be compared with each other,
+seconds of the curves too, but not between them: the machine was not equally busy. Times that claims rest on are
+measured in turns.
 
 {tally}
 
@@ -69,8 +70,8 @@ This page is made by `python benchmarks/reproduction.py` from `results/reproduce
 """
 
 
-def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole page; items that have not been run say so."""
+def page(documents: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> str:
+    """The whole page; items that have not been run say so. Seconds are those of items made again by themselves."""
     items = all_items()
     corrected = sum(one.printed is not None and one.printed != one.value for one in published())
     verdicts, laptop = claim_verdicts(documents.values()), plan(list(items.values()), shared_at("laptop"))
@@ -80,6 +81,7 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         done=len(documents),
         hours=laptop["hours"],
         shared=laptop["shared_hours"],
+        times=_times(seconds),
         tally=tally(verdicts),
     )
     parts = [
@@ -89,6 +91,17 @@ def page(documents: Mapping[str, Mapping[str, Any]]) -> str:
         *(_section(item, documents.get(item.name)) for item in items.values()),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _times(seconds: Mapping[str, float]) -> str:
+    if not seconds:
+        return ""
+    longest = sorted(seconds, key=lambda name: -seconds[name])[:LONGEST]
+    told = ", ".join(f"{name} {seconds[name]:,.0f}" for name in longest)
+    return (
+        f"{len(seconds)} were made again one by one after what is shared, with all their heads and nothing beside "
+        f"(`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`): the longest took {told} seconds. "
+    )
 
 
 def tally(found: Sequence[Mapping[str, Any]]) -> str:

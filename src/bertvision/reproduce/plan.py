@@ -93,7 +93,7 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     if source.encoder not in shared.encoders:
         curve, at, _ = source.encoder.partition("@")
         below = shared.sources[f"{'curve' if at else 'tune'}:{curve}"]
-        yield from _source_jobs(shared, below, None, "full", None)
+        yield from _source_jobs(shared, below, None if below.data else data, "full", None)
     parts = [source.kind, source.name, *([data] if data else [])]
     name = " ".join([*parts, *([method, head or ""] if source.kind == "tune" else [])]).strip()
     base = base_of(shared, source)

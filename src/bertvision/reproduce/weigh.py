@@ -11,6 +11,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
+from bertvision.analyse.cost import points_by_tenfold
 from bertvision.analyse.said import context_words, hear
 from bertvision.reproduce.drawing import floor_of, has_learned, point, side_of
 from bertvision.reproduce.entries import Entry
@@ -136,10 +137,11 @@ def _efficiencies(test: Check, a: Entry, b: Entry) -> Found:
     if sides is None:
         return Found(why="nothing to draw from")
     court, one, other = sides
-    tenfolds = [math.log10(entry.values["trained"]) for entry in (a, b)]
     floor, lucky = floor_of(court)
-    points = [(point(court, side) - floor) / size for side, size in zip((one, other), tenfolds, strict=True)]
-    drawn = [(side.drawn.mean(0) - lucky) / size for side, size in zip((one, other), tenfolds, strict=True)]
+    trained = [entry.values["trained"] for entry in (a, b)]
+    both = list(zip((one, other), trained, strict=True))
+    points = [points_by_tenfold(point(court, side), many, floor) for side, many in both]
+    drawn = [points_by_tenfold(side.drawn.mean(0), many, lucky) for side, many in both]
     return _interval(points[0] - points[1], drawn[0] - drawn[1], court)
 
 

@@ -15,7 +15,7 @@ from bertvision.curve import place_of, tune_curve
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import BadInput
 from bertvision.hashing import hash_json
-from bertvision.pipeline import fit_into, load_recipe_task, prepare
+from bertvision.pipeline import difference, fit_into, load_recipe_task, prepare
 from bertvision.records import CONTROL
 from bertvision.refits import Study
 from bertvision.registry import Spec, parse_spec, unknown
@@ -84,22 +84,22 @@ class Workshop:
         options = {**self.paths(chosen), **chosen.options, **source.options}
         sections = {"data": options, "tune": {**source.tune, **tune}}
         sections |= {"extract": dict(source.extract), "fit": dict(source.fit)}
-        name = self.encoder_of(source.encoder)
+        name = self.encoder_of(source.encoder, data)
         made = built_in_recipe(
             chosen.task, recipe_defaults, encoder=name, seeds=list(self.shared.seeds), heads=[CONTROL], **sections
         )
         return override(made, self.settings)
 
-    def encoder_of(self, name: str) -> str:
-        """A name of the scale, ``CURVE@EPOCHS``, or a tuning; what has to be made first is made."""
+    def encoder_of(self, name: str, data: str | None) -> str:
+        """A name of the scale, ``CURVE@EPOCHS``, or a tuning, on this data if it has none; made first if need be."""
         if name in self.shared.encoders:
             return self.encoder or self.shared.encoders[name]
         curve, at, epochs = name.partition("@")
         if at:
             self.curve(curve)
             return str(place_of(self.out / "curve" / curve, float(epochs)))
-        self.tuned(name, None, "full", None)
-        return str(self.tuned_place(name, None, "full", None) / "encoder")
+        below = self.source("tune", name)
+        return str(self.tuned(name, None if below.data else data, "full", None) / "encoder")
 
     def curve(self, name: str) -> dict[str, Any]:
         """Checkpoints of one tuning, all of them; see :func:`bertvision.curve.tune_curve`."""
@@ -119,7 +119,7 @@ class Workshop:
         place = self.tuned_place(name, data, method, head)
         recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
         live = replace(recipe, extract=replace(recipe.extract, live=True))
-        if (place / "own.json").exists() and read_recipe(place / "recipe.toml") == live:
+        if (place / "own.json").exists() and not difference(read_recipe(place / "recipe.toml"), live):
             return place
         states, _ = prepare(live, place, [CONTROL])
         encoder, task = load_encoder(str(place / "encoder")), states_task(states)
