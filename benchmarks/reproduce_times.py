@@ -1,9 +1,11 @@
-"""Seconds of single `bertvision reproduce NAME`, after what several tables and figures share was made.
+"""Seconds of what several tables and figures share, and of each `bertvision reproduce NAME` after that.
 
 python benchmarks/reproduce_times.py DATA RUNS results/reproduce_times.csv [NAME...]
 
-RUNS is the folder of a finished `bertvision reproduce all --out RUNS`. Of every item what only it needs is deleted,
-and all its heads, though others may need them too; then it is made again by the command, with nothing beside it.
+Everything is made at laptop scale below RUNS, with nothing beside it. First the checkpoints and stores that more than
+one item needs, each with its control head; what is there already is not made or timed again. Then the items, by
+their command: before each, what only it needs is deleted, and all its heads, though others may need them too. So a
+row is what an item takes for itself. Interrupted, the same command goes on; items that are named are timed anew.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from os.path import abspath
 from pathlib import Path
 
 import torch
@@ -21,43 +25,69 @@ import torch
 from bertvision.reproduce.entries import heads_by_run
 from bertvision.reproduce.plan import base_of, sources_of
 from bertvision.reproduce.recipes import Item, Line, Source, all_items, shared_at
-from bertvision.reproduce.workshop import Workshop, scaled_method
+from bertvision.reproduce.workshop import NoData, Workshop, scaled_method
 from bertvision.runtime import Timer
 from rows import Rows
 
 SCALE = "laptop"
+SHARED, ITEM = "shared", "item"
 OF_HEADS = ("analysis", "mixed", "concluded.json", "leaderboard.json")
 """What a run tells of its heads."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """A checkpoint, curve or run of the workshop: its folder, and how it is made."""
+
+    place: Path
+    make: Callable[[], object]
+
+
 def main() -> None:
     data, runs, path, *names = sys.argv[1:]
-    items, shop = all_items(), Workshop(shared_at(SCALE), None, Path(runs) / SCALE)
-    users = Counter(place for item in items.values() for place in set(_places(item, shop)))
+    items, shop = all_items(), Workshop(shared_at(SCALE), Path(abspath(data)), Path(abspath(runs)) / SCALE)
+    parts = {item.name: {part.place: part for part in _parts(item, shop)} for item in items.values()}
+    users = Counter(place for found in parts.values() for place in found)
     rows = Rows(Path(path))
-    for name in names or items:
-        heads = _forget(items[name], shop, users)
-        timer, before = Timer(), _processor_seconds()
+    everything = {place: part for found in parts.values() for place, part in found.items()}
+    _make_shared([part for place, part in everything.items() if users[place] > 1], shop, rows)
+    for name in names or [name for name in items if not rows.has(kind=ITEM, name=name)]:
+        heads = _forget(items[name], shop, [place for place in parts[name] if users[place] == 1])
         command = ["bertvision", "reproduce", name, "--scale", SCALE, "--data", data, "--out", runs]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        took = {"seconds": round(timer.seconds, 1), "processor_seconds": round(_processor_seconds() - before, 1)}
-        rows.drop(item=name)
-        rows.add({"item": name, "heads": heads, "threads": torch.get_num_threads(), **took})
-        print(f"{name}: {heads} heads, {took}", flush=True)
+        _timed(rows, ITEM, name, heads, lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+
+
+def _make_shared(parts: Iterable[Part], shop: Workshop, rows: Rows) -> None:
+    for part in parts:
+        name = str(part.place.relative_to(shop.out))
+        if not rows.has(kind=SHARED, name=name):
+            try:
+                _timed(rows, SHARED, name, 0, part.make)
+            except NoData as missing:
+                print(f"{name}: no data: {missing}", flush=True)
+
+
+def _timed(rows: Rows, kind: str, name: str, heads: int, work: Callable[[], object]) -> None:
+    timer, before = Timer(), _processor_seconds()
+    work()
+    took = {"seconds": round(timer.seconds, 1), "processor_seconds": round(_processor_seconds() - before, 1)}
+    rows.drop(kind=kind, name=name)
+    rows.add({"kind": kind, "name": name, "heads": heads, "threads": torch.get_num_threads(), **took})
+    print(f"{kind} {name}: {heads} heads, {took}", flush=True)
 
 
 def _processor_seconds() -> float:
-    """Of the commands so far, all threads together: on a busy machine it tells what was work and what was waiting."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    """Of all work so far, all threads together: on a busy machine it tells what was work and what was waiting."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def _forget(item: Item, shop: Workshop, users: Counter[Path]) -> int:
+def _forget(item: Item, shop: Workshop, own: Iterable[Path]) -> int:
     """Delete what only this item needs, its heads and its answer; how many heads that were."""
-    for place in set(_places(item, shop)):
-        if users[place] == 1:
-            _delete(place)
-    lines = [shop.shared.narrowed(line) for line in item.lines if line.only in (None, SCALE)]
+    lines = [shop.shared.narrowed(line) for line in _lines(item)]
+    limited = [place for line in lines if line.limited for place in _limited(line, shop)]
+    for place in (*own, *limited):
+        _delete(place)
     wanted = heads_by_run(lines)
     for label, specs in wanted.items():
         name, _, data = label.partition("/")
@@ -76,30 +106,48 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _places(item: Item, shop: Workshop) -> Iterator[Path]:
-    """Folders that an item's rows are read from, and those of the encoders below them."""
-    for line in item.lines:
-        if line.only in (None, shop.shared.scale):
-            for source in sources_of(line, shop.shared):
-                yield _place(line, source, shop)
-                yield from _below(line, source, shop)
-            if line.limited:
-                yield from (shop.out / "limited").glob(f"{line.run}-{line.share:g}-*")
+def _lines(item: Item) -> list[Line]:
+    return [line for line in item.lines if line.only in (None, SCALE)]
 
 
-def _place(line: Line, source: Source, shop: Workshop) -> Path:
+def _limited(line: Line, shop: Workshop) -> Iterator[Path]:
+    return (shop.out / "limited").glob(f"{line.run}-{line.share:g}-*")
+
+
+def _parts(item: Item, shop: Workshop) -> Iterator[Part]:
+    """What an item's rows are read from, each after the encoders below it."""
+    for line in _lines(item):
+        for source in sources_of(line, shop.shared):
+            yield from _below(source, line.data, shop)
+            yield _part(line, source, shop)
+
+
+def _part(line: Line, source: Source, shop: Workshop) -> Part:
     if source.kind == "tune":
         method = scaled_method(line.method, *shop.shared.shapes[base_of(shop.shared, source)])
-        return shop.tuned_place(source.name, line.data, method, line.head)
-    return shop.run_place(source.name, line.data) if source.kind == "run" else shop.out / "curve" / source.name
+        return _tuned(shop, source.name, line.data, method, line.head)
+    if source.kind == "curve":
+        return _curve(shop, source.name)
+    return Part(shop.run_place(source.name, line.data), lambda: shop.run(source.name, line.data, []))
 
 
-def _below(line: Line, source: Source, shop: Workshop) -> Iterator[Path]:
-    while source.encoder not in shop.shared.encoders:
-        name, at, _ = source.encoder.partition("@")
-        source = shop.source("curve" if at else "tune", name)
-        data = None if source.data else line.data
-        yield shop.out / "curve" / name if at else shop.tuned_place(name, data, "full", None)
+def _below(source: Source, data: str | None, shop: Workshop) -> Iterator[Part]:
+    """Encoders that a source begins with, the lowest first."""
+    if source.encoder in shop.shared.encoders:
+        return
+    name, at, _ = source.encoder.partition("@")
+    below = shop.source("curve" if at else "tune", name)
+    data = None if below.data else data
+    yield from _below(below, data, shop)
+    yield _curve(shop, name) if at else _tuned(shop, name, data, "full", None)
+
+
+def _curve(shop: Workshop, name: str) -> Part:
+    return Part(shop.out / "curve" / name, lambda: shop.curve(name))
+
+
+def _tuned(shop: Workshop, name: str, data: str | None, method: str, head: str | None) -> Part:
+    return Part(shop.tuned_place(name, data, method, head), lambda: shop.tuned(name, data, method, head))
 
 
 if __name__ == "__main__":

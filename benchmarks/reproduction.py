@@ -26,8 +26,7 @@ def main() -> None:
         for path in sorted((Path(folder) / "items").iterdir()):
             shutil.copyfile(path, KEPT / path.name)
     documents = read_documents(KEPT)
-    seconds = {row["item"]: float(row["seconds"]) for row in Rows(TIMES).read()}
-    Path("docs/reproduction.md").write_text(page(documents, seconds), encoding="utf-8")
+    Path("docs/reproduction.md").write_text(page(documents, Rows(TIMES).read()), encoding="utf-8")
     fill(Path("README.md"), {"claims": lambda: tally(claim_verdicts(documents.values()))})
     print(f"docs/reproduction.md: {len(documents)} tables and figures")
 

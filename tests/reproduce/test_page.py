@@ -17,18 +17,26 @@ ROOT = Path(__file__).parents[2]
 def test_the_page_is_up_to_date() -> None:
     kept = read_documents(ROOT / "results" / "reproduce")
     with (ROOT / "results" / "reproduce_times.csv").open(encoding="utf-8", newline="") as file:
-        seconds = {row["item"]: float(row["seconds"]) for row in csv.DictReader(file)}
+        timed = list(csv.DictReader(file))
     advice = "run: python benchmarks/reproduction.py"
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept, seconds), advice
+    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept, timed), advice
     assert tally(claim_verdicts(kept.values())) in (ROOT / "README.md").read_text(encoding="utf-8"), advice
 
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     documents = reproduce(find_items("mohebbi-table-1"), Workshop(shared_at("laptop"), None, tmp_path))
-    told = page({"mohebbi-table-1": documents[0]}, {})
+    told = page({"mohebbi-table-1": documents[0]}, [])
     assert told.count("Not run yet") == 27
     assert "| three-shared | 396,544 | 396,544 |" in told
     assert told.count("**not run yet**") == 24
+    assert "Measured" not in told
+
+
+def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
+    rows = [("shared", "curve/spans", 900), ("shared", "run/squad-1", 300), ("item", "bv-glue", 80), ("item", "x", 605.4)]
+    told = page({}, [{"kind": kind, "name": name, "seconds": str(seconds)} for kind, name, seconds in rows])
+    assert "20 minutes for what is shared, and after that, each of 2 by itself" in told
+    assert "at most x 605, bv-glue 80 seconds" in told
 
 
 def test_numbers_are_told_with_the_digits_that_help() -> None:

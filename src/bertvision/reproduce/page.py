@@ -14,6 +14,7 @@ from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN
 from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
 
 FEW, LONGEST = 4, 3
+TIMED = ("shared", "item")
 PICTURES = "../results/reproduce"
 """Where they are, seen from the page."""
 
@@ -70,8 +71,8 @@ This page is made by `python benchmarks/reproduction.py` from `results/reproduce
 """
 
 
-def page(documents: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]) -> str:
-    """The whole page; items that have not been run say so. Seconds are those of items made again by themselves."""
+def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str, str]]) -> str:
+    """The whole page; items that have not been run say so. Timed are rows of ``results/reproduce_times.csv``."""
     items = all_items()
     corrected = sum(one.printed is not None and one.printed != one.value for one in published())
     verdicts, laptop = claim_verdicts(documents.values()), plan(list(items.values()), shared_at("laptop"))
@@ -81,7 +82,7 @@ def page(documents: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float
         done=len(documents),
         hours=laptop["hours"],
         shared=laptop["shared_hours"],
-        times=_times(seconds),
+        times=_times(timed),
         tally=tally(verdicts),
     )
     parts = [
@@ -93,14 +94,18 @@ def page(documents: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _times(seconds: Mapping[str, float]) -> str:
-    if not seconds:
+def _times(timed: Sequence[Mapping[str, str]]) -> str:
+    """What is shared, and what the longest items take after that."""
+    seconds = {kind: {row["name"]: float(row["seconds"]) for row in timed if row["kind"] == kind} for kind in TIMED}
+    if not all(seconds.values()):
         return ""
-    longest = sorted(seconds, key=lambda name: -seconds[name])[:LONGEST]
-    told = ", ".join(f"{name} {seconds[name]:,.0f}" for name in longest)
+    shared, items = seconds.values()
+    longest = sorted(items, key=lambda name: -items[name])[:LONGEST]
+    told = ", ".join(f"{name} {items[name]:,.0f}" for name in longest)
     return (
-        f"{len(seconds)} were made again one by one after what is shared, with all their heads and nothing beside "
-        f"(`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`): the longest took {told} seconds. "
+        f"Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`): "
+        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, and after that, each of {len(items)} by itself with "
+        f"all its heads, at most {told} seconds. "
     )
 
 
