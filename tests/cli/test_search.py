@@ -254,4 +254,4 @@ def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: py
     assert "--space compress.size=2|4: compress:size=4 fixes size; leave it out of the spec" in fixed
     assert "needs --out" in call("search", "text").refused()
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    assert "pip install 'bertvision[search]'" in call("search", run).refused()
+    assert "pip install -e '.[search]'" in call("search", run).refused()
