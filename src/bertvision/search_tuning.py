@@ -113,7 +113,8 @@ class Tunings:
         states, space = self.ready(recipe, place)
         path, task = place / PLACE / "study.db", states_task(states)
         tried = run_trials(path, states, task, space, recipe.fit, self.plan).tried()
-        score = max((one.score for one in tried if one.score is not None), default=None)
+        # A place that an earlier study went further in is judged by as many as the others.
+        score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
         trial.set_user_attr("score", score)
         fates = optuna.trial.TrialState
         self.study.tell(trial, score, state=fates.FAIL if score is None else fates.COMPLETE)

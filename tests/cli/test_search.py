@@ -156,6 +156,8 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert (len(other["tunings"]), other["dev_looks"]) == (1, 2)
     heads = call(*words, *space, "--tunings", 1, "--heads", "mean-pool", "--json").document()
     assert (len(heads["tunings"]), heads["dev_looks"]) == (1, 3)
+    rates = ("fit.lr=1e30|1e31", "--set", "fit.clip=1e30")
+    assert "none of 2 trials came to a score" in call(*words, *space, *rates, "--tunings", 1).refused()
     assert "say how many: --tunings N" in call(*words, *space).refused()
     assert "needs tune. keys in --space, got none" in call(*words, "--tunings", 2).refused()
 
@@ -211,6 +213,8 @@ def test_the_winner_gets_a_board_of_its_own(
     assert "Search: history" in (run / "report.html").read_text(encoding="utf-8")
     words = shlex.split(document["command"])
     assert words[0] == "bertvision"
+    if not live:
+        shutil.copytree(run / "encoder", Path(words[-1]) / "encoder")  # as docs/search.md says
     board = call(*words[1:], "--json").document()
     rows = [row for row in board["rows"] if row["name"] == document["winner"]["spec"]]
     assert sorted(row["seed"] for row in rows) == [0, 1]
@@ -218,7 +222,14 @@ def test_the_winner_gets_a_board_of_its_own(
         dict(enumerate(document["winner"]["dev_by_seed"]))
     )
     assert Path(words[-1]).parent == run / "search"
+    assert (Path(words[-1]) / "model").is_dir()
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_words_for_heads_are_known_on_a_run(call: Call, run: Path) -> None:
+    words = ("search", run, "--heads", "quick", "--trials", 4, "--seeds", "0", *QUICK, "--json")
+    document = call(*words).document()
+    assert [row["spec"] for row in document["defaults"]] == ["probe", "mean-pool", "learned-pool", "compress:size=64"]
 
 
 def test_a_run_does_not_listen_to_what_it_was_made_of(call: Call, run: Path) -> None:

@@ -21,7 +21,7 @@ def add_commands(commands: Any) -> None:
     for add in (add_data, add_encoder, add_tune, add_set):
         add(search)
     search.add_argument("--out", metavar="RUN", help="folder of the run; not needed where TASK is one")
-    add_heads(search, "which to try, as specs; an option named there is fixed; default compress learned-pool probe")
+    add_heads(search, "specs to try (an option named there is fixed), quick, all; default compress learned-pool probe")
     search.add_argument(
         "--trials", type=at_least_one, default=30, metavar="N", help="in all, over all calls; default 30"
     )
