@@ -6,7 +6,7 @@ Windows of random tokens, 4,096 of them, lengths drawn as SQuAD's or GLUE's are.
 over all of them, the plain ways some windows as they come, in a process of their own (plain_ways.py); all take turns
 in every round, and a ratio is the median over rounds of the quotient of their valid tokens a second within a round.
 `base` has BERT-base's shape with random weights. OMP_NUM_THREADS=1 measures one thread. The original's way needs h5py
-(pip install 'bertvision[bench]').
+(pip install -e '.[bench]').
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ ABOVE = (
     "ablation",
     "refits",
     "study",
+    "domains",
     "spaces",
     "trying",
     "search",

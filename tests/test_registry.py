@@ -84,7 +84,7 @@ def test_long_names_are_shortened() -> None:
 
 
 def test_a_missing_extra_names_what_to_install() -> None:
-    assert "pip install 'bertvision[serve]'" in str(missing_extra("fastapi", "serve"))
+    assert "pip install -e '.[serve]'" in str(missing_extra("fastapi", "serve"))
 
 
 def test_messages_are_one_line() -> None:

@@ -181,6 +181,12 @@ def read_recipe(path: Path, defaults: Defaults | None = None, over: Mapping[str,
     return from_mapping(Recipe, merged(_brought(asked, defaults), asked), str(path))
 
 
+def recipe_of_run(folder: Path) -> Recipe:
+    """What a run was made by; of a folder that only ``fit`` made, the defaults."""
+    path = folder / "recipe.toml"
+    return read_recipe(path) if path.exists() else Recipe(task="fit")
+
+
 def write_recipe(recipe: Recipe, path: Path) -> None:
     """The resolved recipe, ready to be run again."""
     import tomli_w

@@ -22,4 +22,9 @@ def shorten(value: object, limit: int = 60) -> str:
 
 def missing_extra(package: str, extra: str) -> BadInput:
     """What to say when an optional dependency is not installed."""
-    return BadInput(f"{package} is not installed; this needs it: pip install 'bertvision[{extra}]'")
+    return BadInput(f"{package} is not installed; this needs it: {install_line(extra)}")
+
+
+def install_line(extra: str) -> str:
+    """How an extra comes in: the package is used from a checkout, as README says."""
+    return f"pip install -e '.[{extra}]' in the checkout of bertvision"

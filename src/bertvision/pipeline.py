@@ -51,13 +51,17 @@ def run(recipe: Recipe, out: str | Path) -> RunResult:
     return result
 
 
-def prepare(recipe: Recipe, folder: Path, heads: Sequence[str]) -> tuple[States, list[str]]:
-    """Tune and extract, if not done yet: the states that heads are fitted on, and the heads in canonical form."""
+def prepare(
+    recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
+) -> tuple[States, list[str]]:
+    """Tune and extract, if not done yet: the states that heads are fitted on, and the heads in canonical form.
+
+    ``opened`` are the recipe's task and encoder, where they are loaded already.
+    """
     if team_size() > 1:
         raise BadInput("run is for one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
-    task = load_recipe_task(recipe)
-    base = load_encoder(recipe.encoder)
+    task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
     specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
     check_tuning(base, task, recipe.tune, folder / "encoder")
     if not (recipe.extract.live or (folder / "encoder" / RECORD).exists()):
@@ -105,9 +109,19 @@ def _claim(recipe: Recipe, folder: Path) -> None:
     write_recipe(recipe, path)
 
 
+PARTS = ("task", "encoder", "data", "tune", "extract")
+"""What of a recipe makes a run; heads may be fitted anew at any time."""
+
+
+def run_facts(recipe: Recipe) -> dict[str, Any]:
+    """Plain data that is equal where :func:`difference` finds none."""
+    kept = {part: _kept(getattr(recipe, part)) for part in PARTS}
+    return {part: value if isinstance(value, str) else asdict(value) for part, value in kept.items()}
+
+
 def difference(old: Recipe, new: Recipe) -> str:
     """The first thing that makes two recipes two runs, in words; nothing if they are the same one."""
-    for part in ("task", "encoder", "data", "tune", "extract"):
+    for part in PARTS:
         before, now = (_kept(getattr(one, part)) for one in (old, new))
         if before != now:
             return _told_apart(part, before, now)

@@ -115,7 +115,7 @@ def curve_over_shares(work: Study) -> Finding:
         steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
     # Where nothing is limited both lines end: the run itself.
     beside = dict.fromkeys([*work.beside, work.folder]) if work.beside else ()
-    steps += [_limited_run(folder, len(task["train"])) for folder in beside]
+    steps += [_limited_run(folder, task) for folder in beside]
     return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
 
 
@@ -132,15 +132,21 @@ def drawn(task: Task, count: int, seed: int) -> set[int]:
     return set(ranked[:count])
 
 
-def _limited_run(folder: Path, whole: int) -> Step:
-    """The best head on inner of a run whose encoder was tuned on fewer examples."""
+def _limited_run(folder: Path, whole: Task) -> Step:
+    """The best head on inner of a run whose encoder was tuned on fewer examples, and which has the same dev."""
     run = gather(folder, read_task(run_place(folder) / "task"))
+    mine, theirs = ({example.id for example in task["dev"]} for task in (whole, run.task))
+    if mine != theirs:
+        raise BadInput(
+            f"--beside {folder}: its dev has {len(theirs):,} examples, {len(mine & theirs):,} of them among the "
+            f"{len(mine):,} of this run; expected the same ones: give both runs the same --dev, no larger than --limit"
+        )
     line = next((line for line in lines_of(run.board) if line.kind in ("head", "control")), None)
     if line is None:
         raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
     count, metric = len(run.task["train"]), run.board.metric
     scores = tuple(line.values(metric)), tuple(line.values(metric, "inner"))
-    return Step("encoder limited too", 100 * count / whole, *scores, count)
+    return Step("encoder limited too", 100 * count / len(whole["train"]), *scores, count)
 
 
 def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from bertvision.analyse.trials import search_history, search_importance
-from bertvision.config import FitConfig
+from bertvision.conclude import renew_report
+from bertvision.config import FitConfig, Recipe
+from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.findings import write_finding
+from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.records import Compared, Predictions
-from bertvision.registry import write_value
+from bertvision.registry import choose_layers, write_value
 from bertvision.report.facts import store_origin, store_place
 from bertvision.runtime import known_json, say, write_json
-from bertvision.spaces import Space, space_of
+from bertvision.spaces import Ground, Space, named_heads, space_of
 from bertvision.steps.evaluate import compare
 from bertvision.steps.fit import begin_fit, fit_epochs
 from bertvision.steps.fitted import FittedHead
+from bertvision.steps.inputs import task_shape
 from bertvision.steps.judge import judge_predictions
-from bertvision.steps.live import states_task
+from bertvision.steps.live import LiveStates, states_task
 from bertvision.steps.predict import predict
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
@@ -64,13 +69,20 @@ def search(folder: Path, states: States, space: Space, config: FitConfig, plan: 
     known = _known(folder, trials, plan)
     if known is not None:
         say("search: nothing new to try, the outcome is as before")
-        return known
+        return {**known, "command": _command(folder, known["winner"], trials, plan.seeds)}
     document = _outcome(folder, trials, plan)
-    tried = trials.tried()
-    for one in (search_history(tried, task.metric), search_importance(tried)):
-        write_finding(folder, one, store_origin(states.manifest))
+    _show(folder, trials)
     write_json(folder / PLACE / RESULT, document)
+    if (folder / "report.html").exists():
+        say(f"report: {renew_report(folder)}")
     return document
+
+
+def _show(folder: Path, trials: Trials) -> None:
+    """How the trials went, as pictures and data, in ``RUN/analysis``."""
+    tried = trials.tried()
+    for one in (search_history(tried, trials.task.metric), search_importance(tried)):
+        write_finding(folder, one, store_origin(trials.states.manifest))
 
 
 def run_trials(path: Path, states: States, task: Task, space: Space, config: FitConfig, plan: Plan) -> Trials:
@@ -97,29 +109,39 @@ def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
     """The finalists and the defaults with every seed; the winner among the former is the best on inner."""
     states, task = trials.states, trials.task
     finalists = trials.best(FINALISTS)
-    if not finalists:
-        raise BadInput("no trial came to a score; look at the lines above, and narrow --space")
-    plain = replace(trials.config, rates=())
+    plain = _plain(trials)
     defaults = [Attempt(canonical_spec(head), plain) for head in trials.space.heads]
     finals = {one.attempt: one for one in fit_finals([*finalists, *defaults], plan.seeds, states, task)}
-    winner = max((finals[one] for one in finalists if one in finals), key=lambda one: one.mean)
+    entered = [finals[one] for one in finalists if one in finals]
+    if not entered:
+        raise BadInput(no_score(folder, trials.done))
+    winner = max(entered, key=lambda one: one.mean)
     usual = [finals[one] for one in dict.fromkeys(defaults) if one in finals]
     shown = {one.attempt: one for one in (winner, *usual)}
     told = {attempt: predict(one.fitted, states["dev"]) for attempt, one in shown.items()}
     best = max(usual, key=lambda one: one.mean, default=None)
+    row = _row(winner, told[winner.attempt], task, plain)
     return {
         "task": task.name,
         "metric": task.metric,
         "study": trials.name,
         "trials": trials.done,
         "seeds": list(plan.seeds),
-        "winner": _row(winner, told[winner.attempt], task, plain),
+        "winner": row,
         "defaults": [_row(one, told[one.attempt], task, plain) for one in usual],
         "difference": None if best is None or best is winner else _difference(winner, best, told, task),
-        "finalists": [_told(finals[one], plain) for one in finalists if one in finals],
+        "finalists": [_told(one, plain) for one in entered],
         "dev_looks": known_json(folder / PLACE / RESULT).get("dev_looks", 0) + 1,
-        "command": _command(folder, winner.attempt, plain, plan.seeds),
+        "command": _command(folder, row, trials, plan.seeds),
     }
+
+
+def no_score(folder: Path, count: int) -> str:
+    """What to say where every trial diverged or could not be fitted."""
+    return (
+        f"search in {folder}: none of {count} trials came to a score on inner, expected at least one; all diverged "
+        "or were refused (see the lines above): try smaller rates, --space fit.lr=1e-5..1e-3, or other --heads"
+    )
 
 
 def fit_finals(attempts: Sequence[Attempt], seeds: Sequence[int], states: States, task: Task) -> list[Final]:
@@ -162,15 +184,44 @@ def changed(config: FitConfig, plain: FitConfig) -> dict[str, Any]:
     return {key: value for key, value in asdict(config).items() if value != usual[key]}
 
 
-def _command(folder: Path, one: Attempt, plain: FitConfig, seeds: Sequence[int]) -> str:
-    """What fits the winner onto the leaderboard of its run."""
-    settings = {key: value for key, value in asdict(one.config).items() if value != asdict(FitConfig())[key]}
-    sets = "".join(f" --set fit.{key}={write_value(value)}" for key, value in settings.items() if key != "rates")
-    listed = ",".join(map(str, seeds))
-    return f"bertvision fit {store_place(folder)} --head {one.spec} --seeds {listed}{sets} --out {folder}"
+def _plain(trials: Trials) -> FitConfig:
+    """What heads are fitted with where nothing is searched."""
+    return replace(trials.config, rates=())
+
+
+def _command(folder: Path, winner: Mapping[str, Any], trials: Trials, seeds: Sequence[int]) -> str:
+    """What fits the winner, with a leaderboard of its own.
+
+    On the run's board it would stand beside a control that was fitted with other settings, or replace that one.
+    """
+    config = replace(_plain(trials), **winner["fit"])
+    out = folder / PLACE / f"winner-{hash_json([winner['spec'], asdict(config)])[:8]}"
+    live = isinstance(trials.states, LiveStates)
+    words = ["bertvision", *(_live_words(folder) if live else ["fit", str(store_place(folder))])]
+    words += ["--heads", winner["spec"], "--seeds", ",".join(map(str, seeds))]
+    usual = {} if live else asdict(FitConfig())  # a recipe has settings of its own
+    settings = {key: value for key, value in asdict(config).items() if key != "rates" and value != usual.get(key)}
+    words += [word for key, value in settings.items() for word in ("--set", f"fit.{key}={write_value(value)}")]
+    return shlex.join([*words, "--out", str(out)])
+
+
+def _live_words(folder: Path) -> list[str]:
+    """There is no store to fit on: the run's encoder is put to work again, as it is."""
+    tuned = ["--encoder", str(folder / "encoder"), "--method", "full", "--epochs", "0"]
+    return ["run", str(folder / "recipe.toml"), *tuned]
+
+
+def states_ground(states: States) -> Ground:
+    return Ground(states.shape, next(states["inner"].batches(1)).pooled is not None, states.tokens)
+
+
+def recipe_ground(recipe: Recipe, task: Task, encoder: Encoder) -> Ground:
+    """The same of states that are not made yet, so that a bad --space is found before anything is tuned."""
+    layers = len(choose_layers(recipe.extract.layers, encoder.layers))
+    return Ground(task_shape(task, layers, encoder.width), encoder.has_pooler, recipe.extract.tokens)
 
 
 def states_space(states: States, heads: Sequence[str], typed: Sequence[str]) -> Space:
     """What can be tried on these states."""
-    pooled = next(states["inner"].batches(1)).pooled is not None
-    return space_of(heads, states.shape, pooled, typed)
+    ground = states_ground(states)
+    return space_of(named_heads(heads, ground), ground, typed)

@@ -3,85 +3,190 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bertvision.analyse.finding import Finding
+from bertvision.analyse.trials import Tried, search_history, search_importance
 from bertvision.config import Recipe, TuneConfig
+from bertvision.convert import from_mapping, to_mapping
+from bertvision.domains import read_asked
+from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
+from bertvision.findings import write_finding
 from bertvision.hashing import hash_json
-from bertvision.pipeline import prepare
-from bertvision.runtime import say, write_json
-from bertvision.search import PLACE, RESULT, Plan, run_trials, search, states_space
-from bertvision.spaces import Space, tune_space
+from bertvision.pipeline import load_recipe_task, prepare, run_facts
+from bertvision.report.facts import FINDINGS, store_origin
+from bertvision.runtime import known_json, say, write_json
+from bertvision.search import PLACE, RESULT, Plan, no_score, recipe_ground, run_trials, search, states_space
+from bertvision.spaces import Space, named_heads, space_of, tune_space
+from bertvision.steps.inputs import data_hash, encoder_hash
 from bertvision.steps.live import states_task
+from bertvision.steps.tune_setup import check_tuning
 from bertvision.store.split import States
-from bertvision.trying import draw, opened_study, quiet
+from bertvision.tasks.base import Task
+from bertvision.trying import draw, held, opened_study, plain_domains, plain_space, quiet
+
+HISTORY = (
+    "Each tuning by its best trial on inner, in the order they were begun, and the best so far. All were judged by "
+    "equally many trials. Dev was not looked at."
+)
+
+Recipes = Callable[[str | None], Recipe]
+"""The recipe as asked for; with a method, what that one brings lies beneath what the user set."""
+
+
+class Tunings:
+    """One study of tunings. Whatever decides how they score is in its name; another is another study."""
+
+    def __init__(self, recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan) -> None:
+        self.recipes, self.folder, self.typed, self.plan = recipes, folder, typed, plan
+        self.recipe, self.domains = recipes(None), tune_space(typed)
+        task, encoder = load_recipe_task(self.recipe), load_encoder(self.recipe.encoder)
+        ground = recipe_ground(self.recipe, task, encoder)
+        self.heads = named_heads(heads, ground)
+        space = space_of(self.heads, ground, typed)
+        self._check(task, encoder)
+        self.made_of = [data_hash(task), encoder_hash(encoder)]
+        decides = [plain_space(space), plain_domains(self.domains), self._fixed(), asdict(self.recipe.fit)]
+        name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
+        first = held("tune", self.domains, asdict(self.recipe.tune))
+        self.study = opened_study(folder / PLACE / "study.db", name, [first], plan.seed)
+
+    def _check(self, task: Task, encoder: Encoder) -> None:
+        """A method that cannot be tuned is found now, and not when it is drawn."""
+        for one in read_asked(self.typed):
+            for value in one.domain.tested if (one.section, one.key) == ("tune", "method") else ():
+                try:
+                    check_tuning(encoder, task, self._tune({f"tune.{one.key}": value}), self.folder / PLACE)
+                except BadInput as error:
+                    raise one.refused_value(value, error) from error
+
+    def _fixed(self) -> list[Any]:
+        """The recipe without what is drawn, for every method that may be."""
+        methods = self.domains["method"].tested if "method" in self.domains else (None,)
+        facts = [run_facts(self.recipes(None if method is None else str(method))) for method in methods]
+        return [{**one, "tune": {k: v for k, v in one["tune"].items() if k not in self.domains}} for one in facts]
+
+    def _tune(self, params: dict[str, Any]) -> TuneConfig:
+        """Drawn settings over those that the method brings."""
+        drawn = settings_of(params)
+        method = drawn.get("method")
+        base = self.recipe if method is None else self.recipes(str(method))
+        return from_mapping(TuneConfig, {**to_mapping(base.tune), **drawn}, "--space tune")
+
+    def recipe_of(self, params: dict[str, Any]) -> Recipe:
+        return replace(self.recipe, tune=self._tune(params))
+
+    def place_of(self, trial: Any) -> Path:
+        return self.place(self.recipe_of(trial.params))
+
+    def place(self, recipe: Recipe) -> Path:
+        """A folder for every tuning, whatever study it belongs to: none is made twice."""
+        return self.folder / PLACE / "tuned" / hash_json([run_facts(recipe), self.made_of])[:12]
+
+    def ended(self) -> list[Any]:
+        """Trials that were judged, in order; ``score`` is None where no head could be fitted."""
+        return [trial for trial in self.study.get_trials(deepcopy=False) if "score" in trial.user_attrs]
+
+    def scored(self) -> list[Any]:
+        return [trial for trial in self.ended() if trial.user_attrs["score"] is not None]
+
+    def best(self) -> Any:
+        """The best on inner, the first of equals."""
+        found = self.scored()
+        if not found:
+            raise BadInput(no_score(self.folder, self.plan.trials * len(self.ended())))
+        return max(found, key=lambda trial: float(trial.user_attrs["score"]))
+
+    def more(self, of: int) -> None:
+        """Draw one tuning, make it, and judge it by the best trial on its states."""
+        with quiet() as optuna:
+            trial = self.study.ask()
+            for key, domain in self.domains.items():
+                draw(trial, f"tune.{key}", domain)
+        say(f"search: tuning {len(self.ended()) + 1} of {of}: {told_settings(settings_of(trial.params))}")
+        recipe = self.recipe_of(trial.params)
+        place = self.place(recipe)
+        states, space = self.ready(recipe, place)
+        path, task = place / PLACE / "study.db", states_task(states)
+        tried = run_trials(path, states, task, space, recipe.fit, self.plan).tried()
+        # A place that an earlier study went further in is judged by as many as the others.
+        score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
+        trial.set_user_attr("score", score)
+        fates = optuna.trial.TrialState
+        self.study.tell(trial, score, state=fates.FAIL if score is None else fates.COMPLETE)
+
+    def ready(self, recipe: Recipe, place: Path) -> tuple[States, Space]:
+        """The states of a tuning, made if they are not there, and what is tried on them."""
+        states, _ = prepare(recipe, place, self.heads)
+        return states, states_space(states, self.heads, self.typed)
+
+    def drop_stores(self) -> None:
+        """States of a tuning that is beaten are large, and can be made again from its encoder."""
+        kept = {self.place_of(self.best())} if self.scored() else set()
+        for place in {self.place_of(trial) for trial in self.ended()} - kept:
+            shutil.rmtree(place / "store", ignore_errors=True)
 
 
 def search_tuning(
-    recipe: Recipe, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan, tunings: int
+    recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan, tunings: int
 ) -> tuple[dict[str, Any], Path]:
     """Tuner settings outside, heads inside: each tuning has its own run in ``RUN/search/tuned``, judged by the best
     trial on its states. Only the store of the best so far is kept; dev is looked at for the best tuning alone.
     """
-    domains = tune_space(typed)
-    first = {
-        f"tune.{key}": getattr(recipe.tune, key) for key, d in domains.items() if d.holds(getattr(recipe.tune, key))
-    }
-    name = f"tuning-{hash_json([[key, asdict(d)] for key, d in domains.items()])[:12]}"
-    study = opened_study(folder / PLACE / "study.db", name, [first], plan.seed)
-    while len(done := _ended(study)) < tunings:
-        with quiet():
-            trial = study.ask()
-            config = replace(recipe.tune, **{key: draw(trial, f"tune.{key}", d) for key, d in domains.items()})
-        say(f"search: tuning {len(done) + 1} of {tunings}: {trial.params}")
-        place = _tuned_place(folder, config)
-        score = _best_on(replace(recipe, tune=config), place, heads, typed, plan)
-        trial.set_user_attr("place", str(place))
-        study.tell(trial, score)
-        _drop_stores(_ended(study))
-    best = max(_ended(study), key=lambda trial: trial.value)
-    place = Path(best.user_attrs["place"])
-    tuned = replace(recipe, tune=replace(recipe.tune, **_settings(best.params)))
-    states, space = _space_on(tuned, place, heads, typed)
+    work = Tunings(recipes, folder, heads, typed, plan)
+    while len(work.ended()) < tunings:
+        work.more(tunings)
+        work.drop_stores()
+    best = work.best()
+    recipe = work.recipe_of(best.params)
+    place = work.place(recipe)
+    states, space = work.ready(recipe, place)
+    before = _looks(place)
     document = search(place, states, space, recipe.fit, plan)
-    rows = [{"settings": _settings(one.params), "inner": one.value} for one in _ended(study)]
-    document = {**document, "tunings": rows, "tuning": _settings(best.params), "run": str(place)}
+    rows = [{"settings": settings_of(one.params), "inner": one.user_attrs["score"]} for one in work.ended()]
+    won = {"tunings": rows, "tuning": settings_of(best.params), "run": str(place)}
+    document = {**document, **won, "dev_looks": _looks(folder) + _looks(place) - before}
+    _show(folder, place, work, document["metric"], store_origin(states.manifest))
     write_json(folder / PLACE / RESULT, document)
     return document, place
 
 
-def _settings(params: dict[str, Any]) -> dict[str, Any]:
+def _looks(folder: Path) -> int:
+    return int(known_json(folder / PLACE / RESULT).get("dev_looks", 0))
+
+
+def _show(folder: Path, place: Path, work: Tunings, metric: str, origin: str) -> None:
+    """How the tunings went, and beside it how the trials on the best one did."""
+    for one in tuning_findings(work.ended(), metric):
+        write_finding(folder, one, origin)
+    for path in (place / FINDINGS).glob("search-*"):
+        shutil.copyfile(path, folder / FINDINGS / path.name)
+
+
+def tuning_findings(ended: Sequence[Any], metric: str) -> tuple[Finding, Finding]:
+    """How the tunings went, drawn as the trials of heads are; their settings stand where heads have their spec."""
+    tried = [
+        Tried(one.number, dict(one.params), score, "failed" if score is None else "complete", told)
+        for one in ended
+        for score, told in [(one.user_attrs["score"], told_settings(settings_of(one.params)))]
+    ]
+    history, importance = search_history(tried, metric), search_importance(tried)
+    columns = {key: title for key, title in history.columns.items() if key != "settings"} | {"head": "tuning"}
+    return (
+        replace(history, name="search-tunings", title="Search: tunings", about=HISTORY, columns=columns),
+        replace(importance, name="search-tunings-importance", title="Search: what mattered of tuning"),
+    )
+
+
+def settings_of(params: dict[str, Any]) -> dict[str, Any]:
     return {key.removeprefix("tune."): value for key, value in params.items()}
 
 
-def _ended(study: Any) -> list[Any]:
-    return [trial for trial in study.get_trials(deepcopy=False) if trial.value is not None]
-
-
-def _tuned_place(folder: Path, config: TuneConfig) -> Path:
-    return folder / PLACE / "tuned" / hash_json(asdict(config))[:12]
-
-
-def _space_on(recipe: Recipe, place: Path, heads: Sequence[str], typed: Sequence[str]) -> tuple[States, Space]:
-    states, _ = prepare(recipe, place, heads)
-    return states, states_space(states, heads, typed)
-
-
-def _best_on(recipe: Recipe, place: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan) -> float:
-    states, space = _space_on(recipe, place, heads, typed)
-    trials = run_trials(place / PLACE / "study.db", states, states_task(states), space, recipe.fit, plan)
-    scores = [one.score for one in trials.tried() if one.score is not None]
-    if not scores:
-        raise BadInput(f"no trial on {place} came to a score; narrow --space")
-    return max(scores)
-
-
-def _drop_stores(ended: Sequence[Any]) -> None:
-    """States of a tuning that is beaten are large, and can be made again from its encoder."""
-    best = max(ended, key=lambda trial: trial.value)
-    for trial in ended:
-        if trial.user_attrs["place"] != best.user_attrs["place"]:
-            shutil.rmtree(Path(trial.user_attrs["place"]) / "store", ignore_errors=True)
+def told_settings(settings: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}" for key, value in settings.items()
+    )

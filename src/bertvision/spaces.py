@@ -1,48 +1,19 @@
-"""What a search tries: a domain for every setting, declared by the heads or typed by the user; data, no code a head.
-
-``size=16|64|256`` is a choice, ``lr=1e-4..1e-2`` a range (logarithmic from a factor of ten on).
-"""
+"""What a search tries: a domain for every setting, declared by the heads or typed by the user; data, no code a head."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from bertvision.config import FitConfig, TuneConfig
-from bertvision.errors import BadInput, shorten
+from bertvision.config import QUICK_HEADS
+from bertvision.domains import Asked, Choice, Domain, Range, read_asked, setting_domain
+from bertvision.errors import BadInput
 from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options
+from bertvision.heads.count import fits
+from bertvision.heads.served import check_served
 from bertvision.records import Shape
-from bertvision.registry import Spec, Value, parse_spec, read_value, unknown
+from bertvision.registry import Spec, Value, parse_spec, unknown
 
-
-@dataclass(frozen=True)
-class Choice:
-    """One of some values."""
-
-    values: tuple[Value, ...]
-
-    def holds(self, value: object) -> bool:
-        return value in self.values
-
-
-@dataclass(frozen=True)
-class Range:
-    """A number between two, both included."""
-
-    low: float
-    high: float
-    whole: bool = False
-
-    @property
-    def log(self) -> bool:
-        return self.low > 0 and self.high >= 10 * self.low
-
-    def holds(self, value: object) -> bool:
-        return isinstance(value, int | float) and self.low <= value <= self.high
-
-
-Domain = Choice | Range
 FIT: Mapping[str, Domain] = {
     "lr": Range(3e-4, 3e-2),
     "weight_decay": Choice((0.0, 0.01, 0.1)),
@@ -50,9 +21,30 @@ FIT: Mapping[str, Domain] = {
 }
 """What is tried of how heads are fitted, unless the user says otherwise."""
 
-SECTIONS = {"fit": FitConfig, "tune": TuneConfig}
-FIXED = ("device", "rates", "order_seed", "seed", "save_minutes", "head", "bf16", "checkpointing", "accumulate")
-"""Settings that change how something is computed, not what."""
+
+@dataclass(frozen=True)
+class Ground:
+    """What heads are fitted on, as far as it decides which can be: known before there are any states."""
+
+    shape: Shape
+    pooled: bool = True
+    tokens: str = "all"
+
+    def asks(self, key: str) -> bool:
+        """Whether a common option makes a difference here: spans read every token."""
+        return key == "layers" or (self.shape.kind != "span" and (key != "pooled" or self.pooled))
+
+    def problem(self, spec: Spec) -> str:
+        """Why a head cannot be fitted here; nothing if it can."""
+        import torch
+
+        try:
+            with torch.device("meta"):
+                head = build_head(spec, self.shape)
+            check_served(head, self.tokens)
+        except (BadInput, RuntimeError) as error:  # torch's own, for a size below 0
+            return str(error)
+        return "" if self.pooled or not head.needs_pooled else f"head {head.spec} needs the pooled CLS, there is none"
 
 
 @dataclass(frozen=True)
@@ -63,84 +55,76 @@ class Space:
     fit: Mapping[str, Domain]
 
 
-def space_of(heads: Sequence[str], shape: Shape, pooled: bool, typed: Sequence[str] = ()) -> Space:
+def named_heads(words: Sequence[str], ground: Ground) -> tuple[str, ...]:
+    """Specs as typed; ``quick`` and ``all`` are the heads by name, so that none of their options is fixed."""
+    found: list[str] = []
+    for word in words:
+        if word == "quick":
+            found += [parse_spec(spec).name for spec in QUICK_HEADS]
+        elif word == "all":
+            found += [name for name in HEADS if fits(name, ground.shape, ground.pooled, ground.tokens)]
+        else:
+            found.append(word)
+    return tuple(dict.fromkeys(found))
+
+
+def space_of(heads: Sequence[str], ground: Ground, typed: Sequence[str] = ()) -> Space:
     """What the heads declare and fitting has, overlaid with what the user typed: ``fit.lr=...``, ``compress.size=...``.
 
-    An option that a head's spec names is fixed; of the rest only values that can be built are tried.
+    An option that a head's spec names is fixed. Of what a head declares only values that can be built are tried; a
+    typed one that cannot is refused.
     """
-    given = [_typed(text) for text in typed]
-    sections: dict[str, dict[str, Domain]] = {"fit": dict(FIT), "tune": {}}
-    names = {parse_spec(head).name for head in heads}
-    for section, key, domain in given:
-        if section in sections:
-            _check_setting(section, key)
-            sections[section][key] = domain
-        elif section not in names:
-            raise BadInput(f"--space {section}.{key}: {unknown('section', section, [*sections, *sorted(names)])}")
-    found = {head: _head_space(head, shape, pooled, given) for head in heads}
-    return Space(found, sections["fit"])
+    asked = read_asked(typed)
+    specs = {head: parse_spec(head) for head in heads}
+    _check_sections(asked, list(specs.values()))
+    fit = {**FIT, **{one.key: setting_domain(one) for one in asked if one.section == "fit"}}
+    return Space({head: _head_space(spec, ground, asked) for head, spec in specs.items()}, fit)
 
 
 def tune_space(typed: Sequence[str]) -> dict[str, Domain]:
     """What the user wants tried of tuning the encoder; nothing unless it is typed, because each try is a tuning."""
-    found = {key: domain for section, key, domain in map(_typed, typed) if section == "tune"}
-    for key in found:
-        _check_setting("tune", key)
+    return {one.key: setting_domain(one) for one in read_asked(typed) if one.section == "tune"}
+
+
+def _check_sections(asked: Sequence[Asked], specs: Sequence[Spec]) -> None:
+    """Every word of --space is about something that is searched, and that no spec has fixed."""
+    sections = ["fit", "tune", *sorted({spec.name for spec in specs})]
+    for one in asked:
+        if one.section not in sections:
+            raise BadInput(f"--space {one.section}.{one.key}: {unknown('section', one.section, sections)}")
+        own = [spec for spec in specs if spec.name == one.section]
+        if own and all(one.key in spec.options for spec in own):
+            raise one.refused(f"{own[0]} fixes {one.key}; leave it out of the spec, or out of --space")
+
+
+def _head_space(spec: Spec, ground: Ground, asked: Sequence[Asked]) -> dict[str, Domain]:
+    problem = ground.problem(spec)
+    if problem:  # the defaults are fitted in any case, for the winner to stand beside
+        raise BadInput(problem)
+    body, options = HEADS[spec.name], head_options(str(spec))
+    common = {key: COMMON_CHOICES[key] for key in body.common if ground.asks(key)}
+    declared = {key: values for key, values in {**body.choices, **common}.items() if key not in spec.options}
+    found: dict[str, Domain] = {key: Choice(_fitting(spec, key, values, ground)) for key, values in declared.items()}
+    for one in asked:
+        if one.section == spec.name and one.key not in options:
+            raise BadInput(f"--space {spec.name}.{one.key}: {unknown('option', one.key, list(options))}")
+        if one.section == spec.name and one.key not in spec.options:
+            found[one.key] = _checked(spec, one, ground)
     return found
 
 
-def _typed(text: str) -> tuple[str, str, Domain]:
-    path, equals, values = text.partition("=")
-    section, dot, key = path.partition(".")
-    if not (equals and dot and key and values):
-        raise BadInput(f"--space {shorten(text)}: expected fit.lr=1e-4..1e-2 or compress.size=16|64")
-    low, dots, high = values.partition("..")
-    if not dots:
-        return section, key, Choice(tuple(read_value(value) for value in values.split("|")))
-    ends = [read_value(end) for end in (low, high)]
-    if any(isinstance(end, str | bool) for end in ends) or not float(ends[0]) < float(ends[1]) < math.inf:
-        raise BadInput(f"--space {shorten(text)}: expected two numbers, the smaller first, e.g. 1e-4..1e-2")
-    return section, key, Range(float(ends[0]), float(ends[1]), all(isinstance(end, int) for end in ends))
+def _fitting(spec: Spec, key: str, values: Sequence[Value], ground: Ground) -> tuple[Value, ...]:
+    """The choices with which the head can be fitted here; the default is one of them."""
+    return tuple(value for value in values if not ground.problem(_with(spec, key, value)))
 
 
-def _check_setting(section: str, key: str) -> None:
-    known = [item.name for item in fields(SECTIONS[section]) if item.name not in FIXED]
-    if key not in known:
-        raise BadInput(f"--space {section}.{key}: {unknown('setting', key, known)}")
+def _checked(spec: Spec, one: Asked, ground: Ground) -> Domain:
+    for value in one.domain.tested:
+        problem = ground.problem(_with(spec, one.key, value))
+        if problem:
+            raise one.refused_value(value, problem)
+    return one.domain
 
 
-def _head_space(head: str, shape: Shape, pooled: bool, given: Sequence[tuple[str, str, Domain]]) -> dict[str, Domain]:
-    spec = parse_spec(head)
-    body, options = HEADS[spec.name], head_options(head)
-    common = {key: COMMON_CHOICES[key] for key in body.common if key == "layers" or shape.kind != "span"}
-    if not pooled:
-        common.pop("pooled", None)
-    declared: dict[str, Domain] = {key: Choice(values) for key, values in {**body.choices, **common}.items()}
-    declared |= {key: domain for section, key, domain in given if section == spec.name}
-    for key in declared:
-        if key not in options:
-            raise BadInput(f"--space {spec.name}.{key}: {unknown('option', key, list(options))}")
-    free = {key: domain for key, domain in declared.items() if key not in spec.options}
-    return {key: _buildable(spec, key, domain, options[key], shape) for key, domain in free.items()}
-
-
-def _buildable(spec: Spec, key: str, domain: Domain, default: Value, shape: Shape) -> Domain:
-    """The choices with which the head can be built for these states, the default among them."""
-    if isinstance(domain, Range):
-        return domain
-    values = domain.values if default in domain.values else (default, *domain.values)
-    fitting = tuple(value for value in values if _builds(Spec(spec.name, {**spec.options, key: value}), shape))
-    if not fitting:
-        raise BadInput(f"head {spec}: none of {key}={'|'.join(map(str, values))} can be built for these states")
-    return Choice(fitting)
-
-
-def _builds(spec: Spec, shape: Shape) -> bool:
-    import torch
-
-    try:
-        with torch.device("meta"):
-            build_head(spec, shape)
-    except BadInput:
-        return False
-    return True
+def _with(spec: Spec, key: str, value: Value) -> Spec:
+    return Spec(spec.name, {**spec.options, key: value})

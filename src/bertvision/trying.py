@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from bertvision.analyse.trials import Tried
 from bertvision.config import FitConfig
+from bertvision.domains import Choice, Domain
 from bertvision.errors import BadInput, missing_extra
 from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec, head_options
 from bertvision.registry import Spec, parse_spec
 from bertvision.runtime import say
-from bertvision.spaces import Choice, Domain, Space
+from bertvision.spaces import Space
 from bertvision.steps.fit import begin_fit, fit_epochs
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
@@ -76,11 +77,12 @@ def opened_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: i
 
 
 class Trials:
-    """One study: a space over one store. Another store or another space is another study in the same file."""
+    """One study: a space over one store. Another store, space or seed is another study in the same file."""
 
     def __init__(self, path: Path, states: States, task: Task, space: Space, config: FitConfig, seed: int = 0) -> None:
         self.states, self.task, self.space, self.config, self.seed = states, task, space, config, seed
-        self.name = f"{states.id}-{hash_json([_plain(space), asdict(config)])[:12]}"
+        drawn = [seed] if seed else []  # seed 0 keeps the name that it had before seeds counted
+        self.name = f"{states.id}-{hash_json([plain_space(space), asdict(config), *drawn])[:12]}"
         self.study = opened_study(path, self.name, defaults_of(space, config), seed)
 
     @property
@@ -186,26 +188,22 @@ def defaults_of(space: Space, config: FitConfig) -> list[dict[str, Any]]:
     """Every head as it is without a search; what lies outside the space is left to the draw."""
     found = []
     for head, domains in space.heads.items():
-        name, options = parse_spec(head).name, head_options(head)
-        params: dict[str, Any] = {"head": head}
-        params |= {f"{name}.{key}": options[key] for key, domain in domains.items() if domain.holds(options[key])}
-        params |= {
-            f"fit.{key}": getattr(config, key)
-            for key, domain in space.fit.items()
-            if domain.holds(getattr(config, key))
-        }
-        found.append(params)
+        own = held(parse_spec(head).name, domains, head_options(head))
+        found.append({"head": head, **own, **held("fit", space.fit, asdict(config))})
     return found
 
 
-def held(section: str, domains: Mapping[str, Domain], config: object) -> dict[str, Any]:
+def held(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a section as they are, where their domains hold them."""
-    values = {key: getattr(config, key) for key in domains}
-    return {f"{section}.{key}": value for key, value in values.items() if domains[key].holds(value)}
+    return {f"{section}.{key}": values[key] for key, domain in domains.items() if domain.holds(values[key])}
 
 
-def _plain(space: Space) -> dict[str, Any]:
-    def told(domains: Mapping[str, Domain]) -> dict[str, Any]:
-        return {key: asdict(domain) for key, domain in domains.items()}
+def plain_space(space: Space) -> dict[str, Any]:
+    return {
+        "heads": {head: plain_domains(domains) for head, domains in space.heads.items()},
+        "fit": plain_domains(space.fit),
+    }
 
-    return {"heads": {head: told(domains) for head, domains in space.heads.items()}, "fit": told(space.fit)}
+
+def plain_domains(domains: Mapping[str, Domain]) -> dict[str, Any]:
+    return {key: asdict(domain) for key, domain in domains.items()}

@@ -71,6 +71,20 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
         assert title in page
 
 
+def test_heads_are_fitted_as_the_run_fits_them(text_run: Path) -> None:
+    from bertvision.cli.analyse import _study
+    from bertvision.cli.main import build_parser
+    from bertvision.config import read_recipe
+
+    told = read_recipe(text_run / "recipe.toml").fit
+    assert _study(build_parser().parse_args(["analyse", str(text_run)])).config == told
+
+
+def test_another_dev_is_not_compared(call: Call, squad_run: Path, text_run: Path) -> None:
+    words = ("analyse", squad_run, "--what", "learning-curve", "--head", "compress:size=4", "--shares", "1", *QUICK)
+    assert "expected the same ones" in call(*words, "--beside", text_run).refused()
+
+
 def test_any_two_rows(call: Call, squad_run: Path) -> None:
     words = ("analyse", squad_run, "--what", "agreement", "--json", "--pair")
     row = call(*words, "mean-pool@0", "encoder").document()["findings"]["agreement"]["rows"][0]

@@ -76,7 +76,7 @@ def test_doctor(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = call("doctor", "--json").document()
     assert {"python", "torch", "transformers", "device", "threads", "minilm"} <= set(facts)
     monkeypatch.setattr(importlib.metadata, "version", broken(importlib.metadata.PackageNotFoundError("x")))
-    assert "not installed; pip install 'bertvision[search]'" in call("doctor").out
+    assert "not installed; pip install -e '.[search]'" in call("doctor").out
     assert set(call("doctor", "--json").document()["extras"].values()) == {None}
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertvision import trying
+from bertvision import search_tuning, trying
 from bertvision.cli.search import told_search
 from bertvision.conclude import run_states
 from bertvision.config import FitConfig
+from bertvision.errors import BadInput
 from bertvision.search import Plan, search, states_space
 from bertvision.steps.live import states_task
 from bertvision.store.store import Store
@@ -95,9 +98,10 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     again.more(3)
     assert again.done == 5
     assert sorted(one.spec for one in again.tried()[2:]) == sorted(asked)  # what was open is tried first
-    assert again.tried()[0].settings["compress.size"] == 64  # the default is always among them
+    assert {one.settings["compress.size"] for one in again.tried()} <= {2, 4, 8}  # and not 64, the default
     other = trying.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
     assert other.done == 0
+    assert trying.Trials(path, states, task, space, config, seed=1).done == 0
 
 
 def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
@@ -125,20 +129,121 @@ def test_hopeless_trials_are_stopped(label_store: Store, tmp_path: Path, monkeyp
     assert trials.best(1)[0].config.lr == 0.03
 
 
+def tuning_words(data: Path, encoder: Path, out: Path) -> tuple[object, ...]:
+    base = ("search", "text", "--train", data, "--encoder", encoder, "--max-length", 48)
+    return (*base, "--heads", "probe", "--out", out, "--trials", 2, "--seeds", "0", *QUICK)
+
+
 def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
-    data = samples.write_csv(tmp_path / "my.csv")
-    base = ("search", "text", "--train", data, "--encoder", tiny_encoder_folder, "--max-length", 48, "--epochs", 1)
-    words = (*base, "--heads", "probe", "--out", tmp_path / "run", "--trials", 2, "--seeds", "0", *QUICK)
-    document = call(*words, "--space", "tune.lr=1e-4|1e-2", "--tunings", 2, "--json").document()
+    out = tmp_path / "run"
+    words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, out)
+    space = ("--epochs", 1, "--space", "tune.lr=1e-4|1e-2")
+    document = call(*words, *space, "--tunings", 2, "--json").document()
     assert len(document["tunings"]) == 2
     assert max(row["inner"] for row in document["tunings"]) >= document["winner"]["inner"] - 1e-9
-    runs = sorted((tmp_path / "run" / "search" / "tuned").iterdir())
+    runs = sorted((out / "search" / "tuned").iterdir())
     tried = {row["settings"]["lr"] for row in document["tunings"]}
     assert len(runs) == len(tried)
     assert sum((one / "store").exists() for one in runs) == 1
-    assert "--tunings N belong together" in call(*words, "--space", "tune.lr=1e-4|1e-2").refused()
+    for name in ("search-history", "search-importance", "search-tunings", "search-tunings-importance"):
+        assert (out / "analysis" / f"{name}.svg").exists()
+    again = call(*words, *space, "--tunings", 2)
+    assert f"best of 2 tunings on inner: lr={document['tuning']['lr']:.3g}, {document['run']}" in again.out
+    # Another batch of tuning and other heads are other studies, and looks at dev are counted over all.
+    other = call(*words, *space, "--tunings", 1, "--set", "tune.batch=8", "--json").document()
+    assert (len(other["tunings"]), other["dev_looks"]) == (1, 2)
+    heads = call(*words, *space, "--tunings", 1, "--heads", "mean-pool", "--json").document()
+    assert (len(heads["tunings"]), heads["dev_looks"]) == (1, 3)
+    rates = ("fit.lr=1e30|1e31", "--set", "fit.clip=1e30")
+    assert "none of 2 trials came to a score" in call(*words, *space, *rates, "--tunings", 1).refused()
+    assert "say how many: --tunings N" in call(*words, *space).refused()
+    assert "needs tune. keys in --space, got none" in call(*words, "--tunings", 2).refused()
+
+
+def test_a_method_brings_its_own_settings(
+    call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    monkeypatch.setattr(search_tuning, "prepare", lambda recipe, *_: made.append(recipe.tune) or stop())
+
+    def stop() -> None:
+        raise BadInput("far enough")
+
+    words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
+    space = ("--space", "tune.method=adapters:size=2", "--tunings", 1)
+    call(*words, *space).refused()
+    assert (made[-1].method, made[-1].epochs, made[-1].lr) == ("adapters:size=2", 50.0, 1e-4)
+    call(*words, *space, "--set", "tune.epochs=2").refused()
+    assert (made[-1].epochs, made[-1].lr) == (2.0, 1e-4)
+    for method in ("freeze:k=9", "nothing"):
+        said = call(*words, "--space", f"tune.method=full|{method}", "--tunings", 1).refused()
+        assert f"--space tune.method=full|{method}: {method} cannot be tried" in said
+    assert len(made) == 2
+    assert "epochs is -1" in call(*words, "--space", "tune.epochs=-1..2", "--tunings", 1).refused()
+    assert "x cannot be tried" in call(*words, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
+
+
+def test_a_search_that_tunes_first_is_taken_up_on_its_run(
+    call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
+) -> None:
+    words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
+    bad = call(*words, "--epochs", 0, "--space", "probe.layers=last9")
+    assert "last9 cannot be tried" in bad.refused()
+    assert not (tmp_path / "run").exists()
+    assert call(*words, "--epochs", 0, "--json").document()["dev_looks"] == 1
+    again = call("search", tmp_path / "run", "--heads", "probe", "--trials", 2, "--seeds", "0")
+    assert "as before" in again.err
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_the_winner_gets_a_board_of_its_own(
+    call: Call, text_run: Path, samples: Any, tiny_encoder_folder: Path, tmp_path: Path, live: bool
+) -> None:
+    run = tmp_path / "my run"
+    if live:
+        samples.write_csv(tmp_path / "my.csv")
+        call(*samples.text_words(tmp_path, tiny_encoder_folder), "--live", "--out", run)
+    else:
+        shutil.copytree(text_run, run)
+    before = {path: path.read_bytes() for path in (run / "leaderboard.json", *(run / "heads").rglob("*.json"))}
+    few = ("--heads", "learned-pool", "--space", "fit.lr=0.01|0.02", "--trials", 2, "--seeds", "0,1")
+    document = call("search", run, *few, "--json").document()
+    assert "Search: history" in (run / "report.html").read_text(encoding="utf-8")
+    words = shlex.split(document["command"])
+    assert words[0] == "bertvision"
+    if not live:
+        shutil.copytree(run / "encoder", Path(words[-1]) / "encoder")  # as docs/search.md says
+    board = call(*words[1:], "--json").document()
+    rows = [row for row in board["rows"] if row["name"] == document["winner"]["spec"]]
+    assert sorted(row["seed"] for row in rows) == [0, 1]
+    assert {row["seed"]: row["scores"][board["metric"]] for row in rows} == pytest.approx(
+        dict(enumerate(document["winner"]["dev_by_seed"]))
+    )
+    assert Path(words[-1]).parent == run / "search"
+    assert (Path(words[-1]) / "model").is_dir()
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_words_for_heads_are_known_on_a_run(call: Call, run: Path) -> None:
+    words = ("search", run, "--heads", "quick", "--trials", 4, "--seeds", "0", *QUICK, "--json")
+    document = call(*words).document()
+    assert [row["spec"] for row in document["defaults"]] == ["probe", "mean-pool", "learned-pool", "compress:size=64"]
+
+
+def test_a_run_does_not_listen_to_what_it_was_made_of(call: Call, run: Path) -> None:
+    for words in (["--out", "x"], ["--epochs", "1"], ["--encoder", "e"], ["--data", "d"], ["--set", "tune.lr=1"]):
+        said = call("search", run, *words).refused()
+        assert f"{run} is a run, and {' '.join(words[:1] if words[0] != '--set' else words)} is for a search" in said
+
+
+def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
+    states = run_states(run)
+    space = states_space(states, ["probe"], ["fit.lr=1e30|1e31"])
+    config = FitConfig(epochs=1, batch=8, clip=1e30)
+    with pytest.raises(BadInput, match=r"search in .*run: none of 2 trials came to a score .* try smaller rates"):
+        search(run, states, space, config, Plan(trials=2, together=2, seeds=(0,)))
 
 
 def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +255,14 @@ def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: py
     assert "no section named 'probe'" in refused("probe.layers=all")
     assert "two numbers, the smaller first" in refused("fit.lr=1..0.1")
     assert "expected fit.lr=" in refused("fit.lr")
+    assert "a cannot be tried, fit: lr: got 'a', expected float; leave it out" in refused("fit.lr=a|b")
+    assert "0 cannot be tried, fit.batch is 0; expected at least 1" in refused("fit.batch=0|32")
+    assert "2.5 cannot be tried" in refused("fit.epochs=2.5..4")
+    assert "size='x', expected int" in refused("compress.size=x|y")
+    assert "-1 cannot be tried" in refused("compress.size=-1|4")
+    assert "given twice" in refused("fit.lr=1e-3|1e-2", "fit.lr=1e-4|1e-2")
+    fixed = call("search", run, "--heads", "compress:size=4", "--space", "compress.size=2|4").refused()
+    assert "--space compress.size=2|4: compress:size=4 fixes size; leave it out of the spec" in fixed
     assert "needs --out" in call("search", "text").refused()
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    assert "pip install 'bertvision[search]'" in call("search", run).refused()
+    assert "pip install -e '.[search]'" in call("search", run).refused()

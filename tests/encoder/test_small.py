@@ -230,5 +230,5 @@ def test_without_peft_the_extra_is_named(
     tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(BadInput, match=r"peft is not installed; this needs it: pip install 'bertvision\[peft\]'"):
+    with pytest.raises(BadInput, match=r"peft is not installed; this needs it: pip install -e '\.\[peft\]'"):
         tune(tiny_encoder, label_task, method="lora:r=2", **SETTINGS)

@@ -29,7 +29,7 @@ def paragraph(prefix: str, number: int) -> dict[str, Any]:
 
 
 def write_data(folder: Path) -> Path:
-    """SQuAD 2.0, CoLA and one set of texts, as the papers' data would lie."""
+    """SQuAD 2.0, CoLA, SST-2 and one set of texts, as the papers' data would lie."""
     for name, prefix, count in (("train-v2.0.json", "t", 12), ("dev-v2.0.json", "d", 6)):
         path = folder / "squad" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,6 +42,11 @@ def write_data(folder: Path) -> Path:
             f"s\t{i % 2}\t\tthe {('bad', 'good')[i % 2]} old town of {TOWNS[i % 8]} {i} {name[0]}" for i in range(count)
         ]
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    for name, count in (("train.tsv", 40), ("dev.tsv", 12)):
+        path = folder / "glue" / "SST-2" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [f"a {('bad', 'good')[i % 2]} town like {TOWNS[i % 8]} {i} {name[0]}\t{i % 2}" for i in range(count)]
+        path.write_text("\n".join(["sentence\tlabel", *rows]) + "\n", encoding="utf-8")
     table = folder / "crowdflower" / "Airline-Sentiment-2-w-AA.csv"
     table.parent.mkdir(parents=True, exist_ok=True)
     with table.open("w", encoding="utf-8", newline="") as file:

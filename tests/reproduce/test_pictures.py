@@ -41,9 +41,11 @@ def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_pa
         for place, line in enumerate(item.lines)
     }
     rows = [{"row": row, "ours": told, "published": {}} for row, told in values.items()]
-    assert write_pictures(item, rows, tmp_path) == [f"{item.name}.svg"]
-    drawn = (tmp_path / f"{item.name}.svg").read_text(encoding="utf-8")
-    assert drawn.startswith("<svg ") and 'aria-label="' in drawn  # noqa: PT018
+    names = [f"{item.name}-{up}.svg" for up in picture.up] if picture.apart else [f"{item.name}.svg"]
+    assert write_pictures(item, rows, tmp_path) == names
+    for name in names:
+        drawn = (tmp_path / name).read_text(encoding="utf-8")
+        assert drawn.startswith("<svg ") and 'aria-label="' in drawn  # noqa: PT018
 
 
 def test_published_curves_are_drawn_too() -> None:

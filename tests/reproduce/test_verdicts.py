@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bertvision.registry import parse_spec
 from bertvision.reproduce.published import RULES
-from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, together, verdict, wilson
+from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, together, verdict
 from bertvision.reproduce.workshop import scaled_method
 
 numbers = st.floats(-50, 50, allow_nan=False)
@@ -72,14 +72,6 @@ def test_a_mean_lies_within_and_is_no_wider_than_its_parts(some: list[Found]) ->
     widest = max((one.high or 0) - (one.low or 0) for one in some)
     assert got.high - got.low <= widest + 1e-9
     assert not mean_of([*some, Found(why="lost")]).decided
-
-
-@given(st.integers(1, 5000), st.floats(0, 1))
-def test_an_interval_of_a_share_holds_the_share(total: int, part: float) -> None:
-    count = round(part * total)
-    low, high = wilson(count, total)
-    assert -1e-9 <= low <= 100 * count / total + 1e-9
-    assert 100 * count / total - 1e-9 <= high <= 100 + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from bertvision.store.store import MANIFEST
 from bertvision.tasks.base import Task
 
 os.environ.setdefault(LOOPBACK, "0")  # before ray is imported
-ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'bertvision[ray]'")
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install -e '.[ray]'")
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("BERTVISION_SLOW"), reason="takes minutes: set BERTVISION_SLOW=1"),

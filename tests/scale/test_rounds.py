@@ -127,6 +127,6 @@ def test_without_ray_one_line_names_the_extra(
     from bertvision.scale.ray_extract import ray_extract
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(BadInput, match=r"ray is not installed; this needs it: pip install 'bertvision\[ray\]'"):
+    with pytest.raises(BadInput, match=r"ray is not installed; this needs it: pip install -e '\.\[ray\]'"):
         ray_extract(span_encoder, span_task, tmp_path / "store")
     assert not (tmp_path / "store").exists()

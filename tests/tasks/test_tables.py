@@ -118,7 +118,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     path = write(tmp_path / "my.parquet", columns())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert refusal(train=path) == "pyarrow is not installed; this needs it: pip install 'bertvision[tables]'"
+    assert "pyarrow is not installed; this needs it: pip install -e '.[tables]'" in refusal(train=path)
 
 
 def test_parquet_streams(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_one_place_to_take_the_data_from(hub: Hub, monkeypatch: pytest.MonkeyPat
     hub({"test": HubRows(rows("test", "ab"))})
     assert "--hub x: no split 'train'; it has test" in refusal(hub="x")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "datasets is not installed; this needs it: pip install 'bertvision[hub]'" in refusal(hub="x")
+    assert "datasets is not installed; this needs it: pip install -e '.[hub]'" in refusal(hub="x")
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

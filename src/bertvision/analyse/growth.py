@@ -54,7 +54,8 @@ def learning_curve(steps: Sequence[Step], metric: str, rules: Mapping[str, float
     about = (
         "Heads fitted on a share of the training examples. Every seed draws its own share and its own start; within a "
         "seed the smaller shares lie in the larger. In the series 'head limited' the encoder was tuned on everything, "
-        "so that the curve says nothing about small data as such; in 'encoder limited too' it saw the share only."
+        "so that the curve says nothing about small data as such; in 'encoder limited too', of each run its "
+        "best head on inner, it saw the share only."
     )
     return _grown("learning-curve", "Learning curve", about, "share of the training data, %", steps, metric, rules)
 

@@ -40,16 +40,23 @@ def second_best(task: Task, split: str, ranked: Mapping[str, Ranked]) -> Finding
     return Finding("second-best", "The second most likely answer", ABOUT, columns, rows, (picture,))
 
 
+def rescues(task: Task, examples: Sequence[Example], ranked: Ranked) -> list[bool | None]:
+    """For every example whether its second answer is right; None where the first is."""
+    pairs = zip(examples, ranked, strict=True)
+    return [None if _right(task, e, some[:1]) else _right(task, e, _second(task, some)) for e, some in pairs]
+
+
 def _row(task: Task, name: str, examples: Sequence[Example], ranked: Ranked) -> dict[str, Cell]:
-    wrong = [(e, answers) for e, answers in zip(examples, ranked, strict=True) if not _right(task, e, answers[:1])]
-    rescued = [(e, answers) for e, answers in wrong if _right(task, e, _second(task, answers))]
+    found = list(zip(examples, rescues(task, examples, ranked), strict=True))
+    wrong = [example for example, second in found if second is not None]
+    rescued = [example for example, second in found if second]
     row: dict[str, Cell] = {"name": name, "wrong": len(wrong), "second_right": len(rescued)}
     row["share"] = share(len(rescued), len(wrong))
     if task.kind != "span":
         return row
     answerable = sum(bool(example.answers) for example in examples)
-    right, missed = len(examples) - len(wrong), sum(bool(example.answers) for example, _ in wrong)
-    sides = {has: [sum(bool(e.answers) == has for e, _ in some) for some in (rescued, wrong)] for has in (True, False)}
+    right, missed = len(examples) - len(wrong), sum(bool(example.answers) for example in wrong)
+    sides = {has: [sum(bool(e.answers) == has for e in some) for some in (rescued, wrong)] for has in (True, False)}
     return {
         **row,
         "has_answer_share": share(*sides[True]),

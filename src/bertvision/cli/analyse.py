@@ -67,14 +67,15 @@ def _analyse(options: argparse.Namespace) -> Result:
 
 
 def _study(options: argparse.Namespace) -> Any:
-    from bertvision.config import Recipe, override
+    from bertvision.config import override, recipe_of_run
     from bertvision.refits import SHARES, Study
 
     settings = {"head": options.head} if options.head else {}
+    folder = Path(options.folder)
     return Study(
-        folder=Path(options.folder),
+        folder=folder,
         seeds=options.seeds,
-        config=override(Recipe(task="fit"), options.set).fit,
+        config=override(recipe_of_run(folder), options.set).fit,
         shares=options.shares or SHARES,
         beside=[Path(folder) for folder in options.beside],
         pair=options.pair,
@@ -139,12 +140,13 @@ def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[s
 
 def _depth(options: argparse.Namespace) -> Result:
     from bertvision.board_text import aligned
-    from bertvision.config import Recipe, override
+    from bertvision.config import override, recipe_of_run
     from bertvision.depth import depth_frontier
     from bertvision.refits import depth_finding
 
-    config = override(Recipe(task="fit"), options.set).fit
-    document = depth_frontier(Path(options.folder), options.depth, options.seeds, config, options.within)
+    folder = Path(options.folder)
+    config = override(recipe_of_run(folder), options.set).fit
+    document = depth_frontier(folder, options.depth, options.seeds, config, options.within)
     shown = _shown(options, lambda work: depth_finding(work, document))
     metric = document["metric"]
     cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]
@@ -155,7 +157,7 @@ def _depth(options: argparse.Namespace) -> Result:
             f"{document['chosen']} of {cut['of']} layers are within {document['within']:g} of the best on inner: "
             f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
         )
-    lines.append(", ".join([f"{Path(options.folder) / 'depth' / 'depth.svg'}", *shown]))
+    lines.append(", ".join([f"{folder / 'depth' / 'depth.svg'}", *shown]))
     return document, "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertvision.cli.options import add_heads, at_least_one, expand_heads
+from bertvision.errors import install_line
 
 Result = tuple[Any, str]
 
@@ -110,5 +111,5 @@ def _doctor(options: argparse.Namespace) -> Result:
     facts.update(device=str(choose_device()), threads=torch.get_num_threads())
     facts["minilm"] = "installed" if importlib.util.find_spec(MINILM_PACKAGE) else "not installed"
     extras = {name: version(name) for _, name in EXTRAS}
-    told = {name: extras[name] or f"not installed; pip install 'bertvision[{extra}]'" for extra, name in EXTRAS}
+    told = {name: extras[name] or f"not installed; {install_line(extra)}" for extra, name in EXTRAS}
     return {**facts, "extras": extras}, "\n".join(f"{key:14} {value}" for key, value in {**facts, **told}.items())

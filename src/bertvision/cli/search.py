@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bertvision.cli.options import add_data, add_encoder, add_heads, add_set, add_tune, at_least_one, whole_numbers
+from bertvision.config import DataConfig
 from bertvision.errors import BadInput
 
 Result = tuple[Any, str]
@@ -18,7 +21,7 @@ def add_commands(commands: Any) -> None:
     for add in (add_data, add_encoder, add_tune, add_set):
         add(search)
     search.add_argument("--out", metavar="RUN", help="folder of the run; not needed where TASK is one")
-    add_heads(search, "which to try, as specs; an option named there is fixed; default compress learned-pool probe")
+    add_heads(search, "specs to try (an option named there is fixed), quick, all; default compress learned-pool probe")
     search.add_argument(
         "--trials", type=at_least_one, default=30, metavar="N", help="in all, over all calls; default 30"
     )
@@ -49,20 +52,45 @@ def add_commands(commands: Any) -> None:
 
 def _search(options: argparse.Namespace) -> Result:
     from bertvision.search import Plan
+    from bertvision.tasks.base import TASKS
 
-    typed = options.space
     plan = Plan(options.trials, options.together, tuple(options.final_seeds), options.search_seed)
-    tuning = any(text.startswith("tune.") for text in typed)
-    if tuning != (options.tunings is not None):
-        raise BadInput("tune. keys in --space and --tunings N belong together: each tuning takes as long as a run")
-    if Path(options.task).is_dir():
+    _check_tunings(options)
+    # A folder may happen to be called as a task is; a search that begins with one has --out.
+    if Path(options.task).is_dir() and (options.out is None or options.task not in TASKS):
         return _on_run(options, plan)
     if options.out is None:
         raise BadInput(f"search needs --out RUN, or a run in place of TASK; {options.task} is no folder")
     return _on_task(options, plan)
 
 
+def _check_tunings(options: argparse.Namespace) -> None:
+    """Every tuning takes as long as a run: how many is never guessed."""
+    tuned = [text for text in options.space if text.startswith("tune.")]
+    if tuned and options.tunings is None:
+        raise BadInput(f"--space {tuned[0]} searches over tunings; say how many: --tunings N, or leave it out")
+    if options.tunings is not None and not tuned:
+        raise BadInput(
+            f"--tunings {options.tunings} needs tune. keys in --space, got {' '.join(options.space) or 'none'}; "
+            "e.g. --space tune.lr=5e-5..3e-4, or leave --tunings out"
+        )
+
+
 HEADS = ("compress", "learned-pool", "probe")
+OF_A_TASK = (*(item.name for item in fields(DataConfig)), "encoder", "method", "epochs", "lr", "tune_head", "out")
+"""Options that say what a run is made of: one that is made already does not listen to them."""
+
+
+def _check_ignored(options: argparse.Namespace) -> None:
+    given = [f"--{name.replace('_', '-')}" for name in OF_A_TASK if getattr(options, name) is not None]
+    given += [f"--set {text}" for text in options.set if not text.startswith("fit.")]
+    if options.tunings is not None:
+        given.append("--tunings")
+    if given:
+        raise BadInput(
+            f"{options.task} is a run, and {given[0]} is for a search that begins with a task: a run keeps its data, "
+            f"encoder and tuning; leave it out, or search TASK {given[0]} ... --out ANOTHER"
+        )
 
 
 def _on_run(options: argparse.Namespace, plan: Any) -> Result:
@@ -71,8 +99,7 @@ def _on_run(options: argparse.Namespace, plan: Any) -> Result:
     from bertvision.config import Recipe, override, read_recipe
     from bertvision.search import search, states_space
 
-    if options.tunings is not None:
-        raise BadInput("to search over tuning give the task and its data, and another --out")
+    _check_ignored(options)
     folder = Path(options.task)
     states = run_states(folder)
     path = folder / "recipe.toml"
@@ -82,26 +109,39 @@ def _on_run(options: argparse.Namespace, plan: Any) -> Result:
 
 
 def _on_task(options: argparse.Namespace, plan: Any) -> Result:
-    from bertvision.cli.options import recipe_from
-    from bertvision.pipeline import prepare
-    from bertvision.search import search, states_space
+    from bertvision.encoder.load import load_encoder
+    from bertvision.pipeline import load_recipe_task, prepare
+    from bertvision.search import recipe_ground, search
     from bertvision.search_tuning import search_tuning
+    from bertvision.spaces import named_heads, space_of
 
-    # As typed: the canonical form would name options, and so fix them.
-    heads = tuple(options.heads or HEADS)
-    options.heads = list(heads)
-    recipe, folder = recipe_from(options), Path(options.out)
+    words, folder = tuple(options.heads or HEADS), Path(options.out)
+    options.heads = list(words)
     if options.tunings is not None:
-        document, place = search_tuning(recipe, folder, heads, options.space, plan, options.tunings)
-        return told_search(document, place)
-    states, _ = prepare(recipe, folder, heads)
-    return told_search(search(folder, states, states_space(states, heads, options.space), recipe.fit, plan), folder)
+        document, _ = search_tuning(partial(_recipe, options), folder, words, options.space, plan, options.tunings)
+        return told_search(document, folder)
+    recipe = _recipe(options)
+    task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+    ground = recipe_ground(recipe, task, encoder)
+    # As typed: the canonical form would name options, and so fix them.
+    heads = named_heads(words, ground)
+    space = space_of(heads, ground, options.space)
+    states, _ = prepare(recipe, folder, heads, (task, encoder))
+    return told_search(search(folder, states, space, recipe.fit, plan), folder)
+
+
+def _recipe(options: argparse.Namespace, method: str | None = None) -> Any:
+    """The recipe that was asked for, or that of another method, which brings settings of its own."""
+    from bertvision.cli.options import recipe_from
+
+    more = [] if method is None else [f"tune.method={method}"]
+    return recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *more]}))
 
 
 def told_search(document: Mapping[str, Any], folder: Path) -> Result:
-    """The winner beside the defaults."""
+    """The winner beside the defaults, and on which tuning."""
     metric, winner = document["metric"], document["winner"]
-    lines = [f"{document['trials']} trials on inner; dev was looked at once for these rows:"]
+    lines = [*_told_tuning(document), f"{document['trials']} trials on inner; dev was looked at once for these rows:"]
     lines.append(f"{'':10}{f'inner {metric}':>14}{f'dev {metric}':>14}  head and settings")
     rows = [("winner", winner), *(("default", row) for row in document["defaults"])]
     for name, row in rows:
@@ -121,3 +161,12 @@ def told_search(document: Mapping[str, Any], folder: Path) -> Result:
             f"dev was looked at {document['dev_looks']} times over all calls: its scores favour the winner a little"
         )
     return dict(document), "\n".join([*lines, document["command"], f"{folder / 'search'}, {folder / 'analysis'}"])
+
+
+def _told_tuning(document: Mapping[str, Any]) -> list[str]:
+    if "tuning" not in document:
+        return []
+    from bertvision.search_tuning import told_settings
+
+    count = len(document["tunings"])
+    return [f"best of {count} tunings on inner: {told_settings(document['tuning'])}, {document['run']}"]

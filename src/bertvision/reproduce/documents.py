@@ -16,13 +16,14 @@ from bertvision.reproduce.recipes import Item
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
 from bertvision.reproduce.weigh import STAR, metric_of, weigh
-from bertvision.reproduce.workshop import Workshop
+from bertvision.reproduce.workshop import Failed, NoData, NotHere, Workshop
 from bertvision.runtime import say, write_json
 from bertvision.scoring.regression import spearmanr
 
 ENOUGH = 5
 """Rows from which on the order of ours and the published ones is compared."""
-DONE, PART, NO_DATA = "done", "some data missing", "no data"
+DONE, PART, NO_DATA, FAILED = "done", "some data missing", NoData.word, "some rows failed"
+PUBLISHED = "published only: of a model or a data set that is not part of this"
 
 
 def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
@@ -67,8 +68,12 @@ def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
 
 
 def _status(entries: Sequence[Entry]) -> str:
-    missing = sum(bool(one.missing) for one in entries)
-    return DONE if not missing else NO_DATA if missing == len(entries) else PART
+    """What is for another scale only is not missed."""
+    asked = [one.missing for one in entries if not one.missing.startswith(NotHere.word)]
+    if any(missing.startswith(Failed.word) for missing in asked):
+        return FAILED
+    without = sum(map(bool, asked))
+    return DONE if not without else NO_DATA if without == len(asked) else PART
 
 
 def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -85,7 +90,7 @@ def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
         for one in entries
     ]
     rest = [
-        {"row": row, "ours": {}, "intervals": {}, "published": told, "missing": "not run"}
+        {"row": row, "ours": {}, "intervals": {}, "published": told, "missing": PUBLISHED}
         for row, told in printed.items()
     ]
     return [*rows, *rest]

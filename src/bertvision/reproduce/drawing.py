@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertvision.scoring.intervals import percentile_interval
+from bertvision.scoring.resample import draw_rows
 from bertvision.steps.evidence import evidence_of_answers
 from bertvision.steps.trust import Court, Side, Witness
 from bertvision.tasks.base import Task
 
 Answers = Mapping[str, Any]
+DRAWS = 2000
 
 
 def side_of(court: Court, answers: Sequence[Answers]) -> Side | None:
@@ -29,6 +32,15 @@ def point(court: Court, side: Side) -> float:
     """The score on the examples themselves, each drawn once, in points."""
     once = np.ones((1, court.units))
     return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
+
+
+def drawn_ends(court: Court, number: Callable[[NDArray[np.int64]], float]) -> tuple[float, float] | None:
+    """Interval of a number of the examples (by their rows), whole contexts drawn; None if there is nothing to draw."""
+    whole = number(np.arange(len(court.members)))
+    drawn = np.array([number(rows) for rows in draw_rows(court.members, DRAWS, 0)])
+    drawn = drawn[np.isfinite(drawn)]
+    interval = None if math.isnan(whole) or not len(drawn) else percentile_interval(whole, drawn, court.units)
+    return None if interval is None else (interval.low, interval.high)
 
 
 def floor_of(court: Court) -> tuple[float, NDArray[np.float64]]:

@@ -19,7 +19,7 @@ from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
 from bertvision.reproduce.drawing import floor_of
 from bertvision.reproduce.recipes import Line
-from bertvision.reproduce.workshop import NoData, Workshop, kept, scaled_method
+from bertvision.reproduce.workshop import Failed, NotHere, Workshop, kept, scaled_method
 from bertvision.runtime import known_json
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.fitted import load_fitted
@@ -77,7 +77,7 @@ def board_entry(shop: Workshop, line: Line, heads: Sequence[str]) -> Entry:
     name = head_of(line.who) or "encoder"
     rows = [row for row in run.board.rows if row.name == name]
     if not rows:
-        raise NoData(f"{name} is not on the leaderboard of {place}: its loss was no number")
+        raise Failed(f"{name} is not on the leaderboard of {place}: its loss was no number")
     values = {key: fmean(row.scores[key] for row in rows) for key in rows[0].scores}
     intervals = [one.interval for one in run.board.lines if one.name == name and one.interval is not None]
     ends = {run.board.metric: intervals[0]} if intervals else {}
@@ -99,7 +99,7 @@ def _mixed(line: Line, run: Run, place: Path, states: States) -> Entry:
     spec = head_of(line.who)
     seeds = sorted(row.seed for row in run.board.rows if row.name == spec and row.seed is not None)
     if not seeds:
-        raise NoData(f"{spec} is not on the leaderboard of {place}: its loss was no number")
+        raise Failed(f"{spec} is not on the leaderboard of {place}: its loss was no number")
     found = [_mixed_seed(place, str(spec), seed, states, run.task) for seed in seeds]
     values = {key: fmean(one["scores"][key] for one in found) for key in found[0]["scores"]}
     return Entry(line.row, values, {}, tuple(one["answers"] for one in found), run.task, str(place))
@@ -133,7 +133,7 @@ def curve_entry(shop: Workshop, line: Line) -> Entry:
     """A checkpoint of a tuning curve; epochs that this scale does not go to are left out."""
     points = shop.source("curve", str(line.curve)).at
     if line.at not in points:
-        raise NoData(f"at this scale only {', '.join(f'{at:g}' for at in points)} epochs are tuned")
+        raise NotHere(f"only {', '.join(f'{at:g}' for at in points)} epochs are tuned")
     document = shop.curve(str(line.curve))
     row = next(row for row in document["rows"] if row["epochs"] == line.at)
     return Entry(line.row, {**row["scores"], "seconds": row["seconds"]}, made=row["encoder"])

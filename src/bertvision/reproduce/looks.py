@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,13 +10,14 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertvision.ablation import NONE, without_spans
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.context_length import context_length
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.said import Said, context_words, hear
-from bertvision.analyse.second_best import second_best
+from bertvision.analyse.second_best import rescues, second_best
 from bertvision.config import read_recipe
 from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.hashing import hash_json
@@ -24,10 +26,9 @@ from bertvision.pipeline import fit_into
 from bertvision.records import Predictions
 from bertvision.refits import drawn
 from bertvision.report.facts import FINDINGS, Run
-from bertvision.reproduce.drawing import point, side_of
+from bertvision.reproduce.drawing import drawn_ends, point, side_of
 from bertvision.reproduce.entries import Entry, board_entry, head_of, predicted, told, tune_entry
 from bertvision.reproduce.recipes import Line
-from bertvision.reproduce.verdicts import wilson
 from bertvision.reproduce.workshop import Workshop, kept
 from bertvision.runtime import known_json
 from bertvision.steps.extract import extract
@@ -55,11 +56,30 @@ def looked_at(shop: Workshop, line: Line, heads: list[str]) -> Entry:
         return replace(board, **_weights(run, name))
     if line.study == "layers":
         return replace(board, **_by_layer(shop, place, states, run.task))
-    finding = _finding(shop, line, run, board, states)
-    row = next((row for row in finding.rows if _is_about(row, name, line.against)), {})
-    values = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
-    ends = {"share": wilson(values["second_right"], values["wrong"])} if values.get("wrong") and "share" in row else {}
-    return replace(board, values=values, ends=ends)
+    if line.study == "second-best":
+        return replace(board, **_second_best(line, run, predicted(line.who, run, place, states)[0]))
+    finding = _finding(shop, line, run, board)
+    return replace(board, values=_numbers(finding, name, line.against), ends={})
+
+
+def _numbers(finding: Finding, name: str, against: str | None = None) -> dict[str, float]:
+    row = next((row for row in finding.rows if _is_about(row, name, against)), {})
+    return {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
+
+
+def _second_best(line: Line, run: Run, said: Predictions) -> dict[str, Any]:
+    """The share of rescued answers among the wrong ones, whole contexts drawn together."""
+    ranked = ranked_answers(run.task, said, judge_predictions(run.task, said).verdict.threshold)
+    name = head_of(line.who) or "encoder"
+    found = rescues(run.task, run.task["dev"], ranked)
+    wrong, right = (np.array([keep(one) for one in found]) for keep in (lambda one: one is not None, bool))
+
+    def share(rows: NDArray[np.int64]) -> float:
+        return 100 * float(right[rows].sum() / wrong[rows].sum()) if wrong[rows].any() else math.nan
+
+    ends = drawn_ends(Court(run.task, "dev"), share)
+    values = _numbers(second_best(run.task, "dev", {name: ranked}), name)
+    return {"values": values, "ends": {} if ends is None else {"share": ends}}
 
 
 def _is_about(row: Any, name: str, against: str | None) -> bool:
@@ -71,7 +91,7 @@ def _without_seed(title: Any) -> str | None:
     return None if title is None else str(title).rpartition("@")[0] or str(title)
 
 
-def _finding(shop: Workshop, line: Line, run: Run, board: Entry, states: States) -> Finding:
+def _finding(shop: Workshop, line: Line, run: Run, board: Entry) -> Finding:
     """Analyses of answers are asked of the rows that matter here, all others of the whole run."""
     examples, name, place = run.task[run.board.split], head_of(line.who) or "encoder", Path(board.made)
     said = [_said(run, name)]
@@ -80,10 +100,6 @@ def _finding(shop: Workshop, line: Line, run: Run, board: Entry, states: States)
         return context_length(context_words(examples), [*said, *rivals])
     if line.study == "answer-types":
         return answer_types(examples, said)
-    if line.study == "second-best":
-        best = predicted(line.who, run, place, states)[0]
-        threshold = judge_predictions(run.task, best).verdict.threshold
-        return second_best(run.task, "dev", {name: ranked_answers(run.task, best, threshold)})
     return shop.finding(str(line.study), place)
 
 

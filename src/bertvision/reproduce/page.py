@@ -29,17 +29,18 @@ bertvision reproduce bv-table-1 --data FOLDER                  # laptop scale: m
 bertvision reproduce all --data FOLDER --scale paper --plan    # data, hours and bytes of the real thing
 ```
 
-`FOLDER` holds `squad/`, `glue/` and `crowdflower/`. Each of the {count} is a recipe in `recipes/reproduce/`; what they
-share (data sets, checkpoints, stores) is in `recipes/shared.toml` and made once below `--out`; interrupted, the same
-command goes on. Printed numbers are in `recipes/published.csv`, {misprints} of them corrected, with what was printed
-and why; the claims and the comparisons that decide them are in `recipes/claims.toml`. Rows whose data is not there say
-"no data".
+`FOLDER` holds `squad/`, `glue/` and `crowdflower/`; `--plan` names the files (of SQuAD the official ones will do). Each
+of the {count} is a recipe in `recipes/reproduce/`; what they share (data sets, checkpoints, stores) is in
+`recipes/shared.toml` and made once below `--out`; interrupted, the same command goes on. Printed numbers are in
+`recipes/published.csv`, {misprints} of them corrected, with what was printed and why; the claims and the comparisons
+that decide them are in `recipes/claims.toml`. Rows whose data is not there say "no data".
 
 A claim **holds** if the whole 95 % interval of every comparison agrees with it, **does not hold** if the whole interval
 of one contradicts it, and else is **not decided at this scale**. Intervals are for the luck of the dev examples (whole
-contexts drawn together); those of layer weights and times are the range over seeds or rounds. Encoders are tuned with
-one seed, and so are the costliest heads fitted at laptop scale; that luck is in no interval. Where neither side of a
-comparison is better than one answer to everything, nothing is called shown, except in claim 10, which says just that.
+contexts drawn together); those of layer weights are the range over six seeds, those of times the second and the tenth
+of eleven rounds. Encoders are tuned with one seed, and so are the costliest heads fitted at laptop scale; that luck is
+in no interval. Where neither side of a comparison is better than one answer to everything, nothing is called shown,
+except in claim 10, which says just that.
 
 Laptop scale is a small encoder on a small part of the data: its verdicts are about that, and not about BERT.
 
@@ -145,11 +146,18 @@ def _section(item: Item, document: Mapping[str, Any] | None) -> str:
 
 
 def _corrections(item: Item) -> list[str]:
-    """Published numbers that are not what was printed, each reason once."""
-    reasons: dict[str, list[str]] = {}
+    """What is to be known of published numbers, each reason once; first those that are not what was printed."""
+    mended: dict[str, list[str]] = {}
+    noted: dict[str, list[str]] = {}
     for one in published():
-        if one.item == item.name and one.printed is not None and one.printed != one.value:
-            told = f"{one.row}, {one.metric}: {one.value:,.10g} for {one.printed:,.10g}"
-            reasons.setdefault(one.note, []).append(told)
-    shown = {why: "; ".join(some) if len(some) <= FEW else f"{len(some)} numbers" for why, some in reasons.items()}
-    return [f"Published, corrected: {what} ({why})." for why, what in shown.items()]
+        if one.item == item.name and one.note:
+            other = one.printed is not None and one.printed != one.value
+            told = f"{one.row}, {one.metric}: {one.value:,.10g} for {one.printed:,.10g}" if other else one.row
+            (mended if other else noted).setdefault(one.note, []).append(told)
+    lines = [f"Published, corrected: {_few(some, 'numbers')} ({why})." for why, some in mended.items()]
+    notes = {why: list(dict.fromkeys(some)) for why, some in noted.items() if why not in mended}
+    return lines + [f"Published, {_few(some, 'rows')}: {why}." for why, some in notes.items()]
+
+
+def _few(names: Sequence[str], what: str) -> str:
+    return "; ".join(names) if len(names) <= FEW else f"{len(names)} {what}"

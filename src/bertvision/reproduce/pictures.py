@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,21 @@ STATE, LOST = "state ", "decrease "
 def write_pictures(item: Item, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """``NAME.svg`` and, where enough was published, ``NAME-published.svg``; their names."""
     names = []
-    for whose, end in (("ours", ""), ("published", "-published")):
-        plot = plot_of(item, {row["row"]: row[whose] for row in rows})
-        if plot is not None:
-            names.append(f"{item.name}{end}.svg")
-            write_picture(draw(plot), folder / names[-1])
+    for one in _apart(item):
+        for whose, end in (("ours", ""), ("published", "-published")):
+            plot = plot_of(one, {row["row"]: row[whose] for row in rows})
+            if plot is not None:
+                names.append(f"{one.name}{end}.svg")
+                write_picture(draw(plot), folder / names[-1])
     return names
+
+
+def _apart(item: Item) -> list[Item]:
+    """The item, or one for each metric, named after it."""
+    picture = item.picture
+    if picture is None or not picture.apart:
+        return [item]
+    return [replace(item, name=f"{item.name}-{up}", picture=replace(picture, up=(up,))) for up in picture.up]
 
 
 def plot_of(item: Item, values: Values) -> Plot | None:

@@ -1,7 +1,8 @@
 """What a recipe would take before it is run: data, hours and bytes, from a formula and stated assumptions.
 
 Hours: windows x tokens x (epochs / rate), the rate being tokens tuned a second; a pass without gradient
-takes 1 / 3.2 of a tuned one. Bytes of a store: windows x tokens x states x width x 2.
+takes 1 / 3.2 of a tuned one. Bytes of a store: windows x tokens x states x width x 2; of a checkpoint 4 x (12 layers
+x width^2 + 30,522 x width).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bertvision.board_text import aligned
-from bertvision.reproduce.recipes import DataSet, Item, Line, Shared, Source
+from bertvision.reproduce.recipes import DataSet, Item, Line, Shared, Source, file_names
 from bertvision.tasks.method_defaults import recipe_defaults
 
 PASS = 1 / 3.2
 """Of a tuned token's time: reading it only."""
-F16 = 2
+F16, F32 = 2, 4
+VOCABULARY = 30_522
 ONE = ("cls", "mean")
 """Kinds of store that keep one vector a text."""
 
@@ -44,12 +46,17 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
         "scale": shared.scale,
         "items": [item.name for item in items],
         "assumed": {"tokens_tuned_per_second": dict(shared.rates), "pass": PASS, "bytes_per_value": F16},
-        "data": {name: {"about": one.about, "url": one.url, "there": one.there} for name, one in needed.items()},
+        "data": {name: _told_data(one) for name, one in needed.items()},
         "jobs": [asdict(job) for job in jobs],
         "hours": sum(job.hours for job in jobs),
         "shared_hours": sum(job.hours for job in jobs if users[job.name] > 1),
         "bytes": sum(job.bytes for job in jobs),
     }
+
+
+def _told_data(data: DataSet) -> dict[str, Any]:
+    files = [name for names in file_names(data).values() for name in names]
+    return {"about": data.about, "url": data.url, "files": list(dict.fromkeys(files))}
 
 
 def data_of(item: Item, shared: Shared) -> list[str]:
@@ -88,7 +95,7 @@ def _limited_job(line: Line, source: Source, shared: Shared) -> Job:
 
 def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
     chosen = shared.data[data or str(source.data)]
-    if not (source.there and chosen.there):
+    if not source.there:
         return
     if source.encoder not in shared.encoders:
         curve, at, _ = source.encoder.partition("@")
@@ -102,7 +109,9 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     tuned = chosen.learned * _epochs(source, chosen, method) + PASS * read
     layers, width = shared.shapes[base]
     kept = 1 if source.extract.get("tokens") in ONE else chosen.tokens
-    size = chosen.windows * kept * (layers + 1) * width * F16 if source.kind == "run" else 0
+    states = chosen.windows * kept * (layers + 1) * width * F16 if source.kind == "run" else 0
+    kept_encoders = len(source.at) if source.at else int(source.kind == "tune" and method == "full")
+    size = states + kept_encoders * F32 * (12 * layers * width**2 + VOCABULARY * width)
     hours = tuned * chosen.tokens / shared.rates[base] / 3600
     yield Job(name, chosen.name, chosen.windows, chosen.tokens, hours, size)
 
@@ -133,7 +142,10 @@ def plan_text(document: Mapping[str, Any]) -> str:
     cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
     shared = f"{document['shared_hours']:.1f}"
     cells.append(["of which for several tables or figures", "", "", "", shared, ""])
-    needs = [f"data {name}: {one['about']} {one['url']}".rstrip() for name, one in document["data"].items()]
+    needs = [
+        f"data {name}: {one['about']}: {', '.join(one['files']).replace('|', ' or ')} {one['url']}".rstrip()
+        for name, one in document["data"].items()
+    ]
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
     assumed = (
         f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16; heads not counted"

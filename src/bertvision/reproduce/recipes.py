@@ -66,6 +66,7 @@ class Picture:
     up: tuple[str, ...]
     across: str = ""
     log: bool = False  # whether across is on a logarithmic scale
+    apart: bool = False  # a picture for each metric: together their lines could not be told apart
 
     def __post_init__(self) -> None:
         if self.kind not in PICTURES:
@@ -92,7 +93,10 @@ class Item:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Where a data set lies below the data folder, and how large it is (windows, and tokens a window on average)."""
+    """Where a data set lies below the data folder, and how large it is (windows, and tokens a window on average).
+
+    A file that may have either of two names is ``one.json|other.json``.
+    """
 
     name: str
     task: str
@@ -104,7 +108,12 @@ class DataSet:
     windows: int = 0
     learned: int = 0  # of these
     tokens: int = 0
-    there: bool = True  # false: known, but not to be had
+
+
+def file_names(data: DataSet) -> dict[str, list[str]]:
+    """Its files by what they are for; one that may have several names is all of them, with bars between."""
+    named = {key: [names] if isinstance(names, str) else list(names) for key, names in data.files.items()}
+    return {**named, "check": list(data.check)} if data.check else named
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,7 @@ class Shared:
     rates: Mapping[str, float]  # tokens tuned a second; an assumption, for plans
     seeds: tuple[int, ...]
     once: tuple[str, ...]  # heads that begin so are fitted with the first seed only
+    often: tuple[str, ...]  # and those with OFTEN seeds
     narrow: Mapping[str, str]  # heads whose width is that of the paper's encoder, and what is fitted in their place
     data: Mapping[str, DataSet]
     sources: Mapping[str, Source]  # by "run:squad-1" and the like
@@ -184,8 +194,9 @@ def shared_at(scale: str) -> Shared:
     }
     shapes = {name: (int(pair[0]), int(pair[1])) for name, pair in own["shapes"].items()}
     rates = {name: float(rate) for name, rate in own["rates"].items()}
-    seeds, once = tuple(map(int, own["seeds"])), tuple(map(str, own["once"]))
-    return Shared(scale, own["encoders"], shapes, rates, seeds, once, own.get("narrow", {}), data, sources)
+    seeds = tuple(map(int, own["seeds"]))
+    once, often = (tuple(map(str, own.get(key, ()))) for key in ("once", "often"))
+    return Shared(scale, own["encoders"], shapes, rates, seeds, once, often, own.get("narrow", {}), data, sources)
 
 
 def _scaled(cls: Any, name: str, table: Mapping[str, Any], scale: str) -> Any:

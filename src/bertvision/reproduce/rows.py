@@ -24,13 +24,13 @@ from bertvision.reproduce.looks import ablated, history, limited_share, looked_a
 from bertvision.reproduce.published import published_of
 from bertvision.reproduce.recipes import Item, Line
 from bertvision.reproduce.timing import with_times
-from bertvision.reproduce.workshop import NoData, Workshop
+from bertvision.reproduce.workshop import Missing, NoData, NotHere, Workshop
 
 Maker = Callable[[Workshop, Line, list[str]], Entry]
 
 
 def entries_of(shop: Workshop, item: Item) -> list[Entry]:
-    """All rows of a table; a row whose data is missing says so."""
+    """All rows of a table; a row that cannot be made says why."""
     heads = heads_by_run([shop.shared.narrowed(line) for line in item.lines])
     found: list[Entry] = []
     for line in item.lines:
@@ -47,19 +47,19 @@ def mean_entry(line: Line, entries: Sequence[Entry], printed: Mapping[str, Mappi
         if fnmatchcase(one.row, str(line.mean)) and one.task and not one.missing
     ]
     if not known:
-        return Entry(line.row, missing="none of the rows has data")
+        return Entry(line.row, missing=str(NoData("none of these rows has any")))
     theirs = [printed[row][metric] for row, metric, _ in known if metric in printed.get(row, {})]
     same = {"paper_mean_of_these": fmean(theirs)} if len(theirs) == len(known) else {}
     return Entry(line.row, {"mean": fmean(score for *_, score in known), "of": float(len(known)), **same})
 
 
 def entry(shop: Workshop, line: Line, heads: list[str]) -> Entry:
-    """One row; where data is missing, what can be told without."""
+    """One row; where it cannot be made, what can be told all the same."""
     try:
         if line.only not in (None, shop.shared.scale):
-            raise NoData(f"this row is for {line.only} scale")
+            raise NotHere(f"this row is for {line.only} scale")
         made = maker_of(line)(shop, shop.shared.narrowed(line), heads)
-    except NoData as missing:
+    except Missing as missing:
         made = Entry(line.row, missing=str(missing))
     if line.run is None or line.who.startswith(MIX) or line.who == NOBODY:
         return made

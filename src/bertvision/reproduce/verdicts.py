@@ -68,12 +68,3 @@ def mean_of(found: Sequence[Found]) -> Found:
     below = math.sqrt(sum(((one.difference or 0.0) - (one.low or 0.0)) ** 2 for one in found)) / count
     above = math.sqrt(sum(((one.high or 0.0) - (one.difference or 0.0)) ** 2 for one in found)) / count
     return Found(middle, middle - below, middle + above)
-
-
-def wilson(count: float, total: float, z: float = 1.96) -> tuple[float, float]:
-    """Interval of a share, in per cent; Wilson 1927: (p + z^2/2n -+ z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)."""
-    share = count / total
-    middle = share + z * z / (2 * total)
-    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 100 / (1 + z * z / total)
-    return (middle - spread) * scale, (middle + spread) * scale

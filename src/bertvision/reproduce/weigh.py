@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 
 from bertvision.analyse.cost import points_by_tenfold
 from bertvision.analyse.said import context_words, hear
-from bertvision.reproduce.drawing import floor_of, has_learned, point, side_of
+from bertvision.reproduce.drawing import drawn_ends, floor_of, has_learned, point, side_of
 from bertvision.reproduce.entries import Entry
 from bertvision.reproduce.published import Check, published_of
 from bertvision.reproduce.verdicts import Found, mean_of
-from bertvision.scoring.intervals import percentile_interval
-from bertvision.scoring.resample import draw_rows
 from bertvision.steps.trust import Court, Side
 from bertvision.tasks.base import Task
 
-DRAWS = 2000
 STAR = "*"
 EXACT = ("parameters", "percent", "trained")
 """Counted and not measured."""
@@ -158,10 +155,7 @@ def _lengths(test: Check, a: Entry, b: Entry) -> Found:
         means = [sizes[rows][mask[rows]] for mask in only]
         return float(means[0].mean() - means[1].mean()) if all(len(one) for one in means) else math.nan
 
-    whole = gap(np.arange(len(sizes)))
-    drawn = np.array([gap(rows) for rows in draw_rows(court.members, DRAWS, 0)])
-    drawn = drawn[np.isfinite(drawn)]
-    interval = None if math.isnan(whole) else percentile_interval(whole, drawn, court.units)
-    if interval is None:
+    ends = drawn_ends(court, gap)
+    if ends is None:
         return Found(why="one of them gets nothing right alone")
-    return Found(whole, interval.low, interval.high)
+    return Found(gap(np.arange(len(sizes))), *ends)

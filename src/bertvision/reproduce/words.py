@@ -59,12 +59,13 @@ def number(value: float | None) -> str:
 
 
 def missing_lines(document: Mapping[str, Any]) -> list[str]:
-    """What is not there, each reason once."""
+    """What is not there, each reason once, by its word."""
     reasons: dict[str, list[str]] = {}
     for row in document["rows"]:
-        if row["missing"] and row["missing"] != "not run":
+        if row["missing"]:
             reasons.setdefault(row["missing"], []).append(row["row"])
-    return [f"no data ({len(rows)} row{'s' if len(rows) > 1 else ''}): {reason}" for reason, rows in reasons.items()]
+    told = {reason: f" ({len(rows)} row{'s' if len(rows) > 1 else ''}): " for reason, rows in reasons.items()}
+    return [reason.replace(": ", count, 1) for reason, count in told.items()]
 
 
 def claim_lines(claim: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from bertvision.records import CONTROL
 from bertvision.refits import Study
 from bertvision.registry import Spec, parse_spec, unknown
 from bertvision.report.facts import Run, gather
-from bertvision.reproduce.recipes import DataSet, Shared, Source
+from bertvision.reproduce.recipes import DataSet, Shared, Source, file_names
 from bertvision.runtime import known_json, write_json
 from bertvision.steps.live import states_task
 from bertvision.store.split import States
@@ -32,12 +32,37 @@ OF_LAYERS, OF_WIDTH = 12, 768
 """Shape of the encoder that methods in recipes are written for."""
 ADAPTER_SIZE = 64
 """Of adapters that do not tell."""
+OFTEN = 6
+"""Seeds whose range encloses the median of all seeds with 97 %: 1 - 2 / 2^6."""
 CONCLUDED = "concluded.json"
 """Which heads the leaderboard of a run was made for; one that diverged is not on it."""
 
 
-class NoData(Exception):
+class Missing(Exception):
+    """A row cannot be made, and why; what is printed begins with the word."""
+
+    word = ""
+
+    def __str__(self) -> str:
+        return f"{self.word}: {super().__str__()}"
+
+
+class NoData(Missing):
     """Files that a row needs are not in the data folder."""
+
+    word = "no data"
+
+
+class NotHere(Missing):
+    """The row is not part of this scale."""
+
+    word = "not at this scale"
+
+
+class Failed(Missing):
+    """It was tried."""
+
+    word = "failed"
 
 
 @dataclass
@@ -67,19 +92,24 @@ class Workshop:
 
     def paths(self, data: DataSet) -> dict[str, Any]:
         """The data set's files, or :class:`NoData`, which names the first that is missing."""
-        if self.data is None or not data.there:
-            raise NoData(f"{data.about}: {'no --data FOLDER was given' if data.there else 'not to be had here'}")
-        named = {key: [names] if isinstance(names, str) else list(names) for key, names in data.files.items()}
-        for name in (name for names in [*named.values(), data.check] for name in names):
-            if not (self.data / name).exists():
-                raise NoData(f"{data.about}: the data folder has no {name}{f'; from {data.url}' if data.url else ''}")
-        found = {key: [str(self.data / name) for name in names] for key, names in named.items()}
-        return {key: paths[0] if isinstance(data.files[key], str) else paths for key, paths in found.items()}
+        if self.data is None:
+            raise NoData(f"{data.about}: no --data FOLDER was given")
+        found = {key: [self._path(data, name) for name in names] for key, names in file_names(data).items()}
+        return {key: found[key][0] if isinstance(names, str) else found[key] for key, names in data.files.items()}
+
+    def _path(self, data: DataSet, name: str) -> str:
+        """A file of the data folder, by the first of its names that is there."""
+        assert self.data is not None
+        for one in name.split("|"):
+            if (self.data / one).exists():
+                return str(self.data / one)
+        told = name.replace("|", " and no ")
+        raise NoData(f"{data.about}: the data folder has no {told}{f'; from {data.url}' if data.url else ''}")
 
     def recipe(self, source: Source, data: str | None = None, **tune: Any) -> Recipe:
         """The run recipe that a source stands for."""
         if not source.there:
-            raise NoData(f"{source.kind} {source.name} is not made at this scale")
+            raise NotHere(f"{source.kind} {source.name}")
         chosen = self.dataset(data or source.data)
         options = {**self.paths(chosen), **chosen.options, **source.options}
         sections = {"data": options, "tune": {**source.tune, **tune}}
@@ -156,7 +186,9 @@ class Workshop:
         return states, gather(place, task)
 
     def seeds_of(self, spec: str) -> tuple[int, ...]:
-        """Of a costly head only the first."""
+        """Of a costly head only the first; more of one that something is told of by its spread over seeds."""
+        if spec.startswith(self.shared.often):
+            return tuple(range(OFTEN))
         return self.shared.seeds[:1] if spec.startswith(self.shared.once) else self.shared.seeds
 
     def finding(self, name: str, place: Path) -> Finding:

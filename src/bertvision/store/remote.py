@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BadInput, missing_extra
+from bertvision.errors import BadInput, install_line, missing_extra
 from bertvision.runtime import file_sha256
 
 CACHE_FOLDER, CACHE_GB = "BERTVISION_CACHE", "BERTVISION_CACHE_GB"
@@ -52,7 +52,7 @@ class Remote:
         try:
             self.files, self.root = url_to_fs(self.url)
         except ImportError as error:
-            raise BadInput(f"{self.url} cannot be reached: {error}; pip install 'bertvision[remote]'") from error
+            raise BadInput(f"{self.url} cannot be reached: {error}; {install_line('remote')}") from error
         except ValueError as error:
             raise BadInput(f"{self.url} is no place for a store: {error}") from error
 
