@@ -15,6 +15,7 @@ from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
 from bertvision.report.facts import gather, store_place
 from bertvision.report.html import write_report, write_reports
+from bertvision.run_log import note_command
 from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
 from bertvision.steps.ensemble import How, ensemble
@@ -86,6 +87,7 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
         save_row(board.rows[0], encoder, heads, task, folder / "model")
         say(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
     note_findings(folder, task)
+    note_command(folder)
     write_report(folder, task)
     return RunResult(folder, board, document)
 
@@ -103,6 +105,7 @@ def renew_report(folder: Path) -> Path:
     """``RUN/report.html`` of a finished run, with what its files tell."""
     task = read_task(run_place(folder) / "task")
     note_findings(folder, task)
+    note_command(folder)
     return write_report(folder, task)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Callable
@@ -93,3 +94,24 @@ def test_several_runs_in_one_report(call: Call, squad_run: Path, text_run: Path,
     content = path.read_text(encoding="utf-8")
     assert 'id="run1-leaderboard"' in content
     assert 'id="run2-leaderboard"' in content
+
+
+def test_a_report_tells_every_command_as_it_was_typed(call: Call, text_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_run, tmp_path / "my run")
+    words = ("analyse", run, "--what", "layers", "--seeds", "1", *QUICK)
+    assert call(*words).code == 0
+    call("analyse", run, "--what", "layer").refused()
+    assert call("fit", run / "store", "--head", "tanh", "--set", "fit.epochs=1").code == 0
+    assert call("evaluate", run, "--compare", "tanh", "encoder").code == 0
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    typed = [line["words"] for line in lines if line["step"] == "command"]
+    assert typed[-2:] == [
+        [str(word) for word in words],
+        ["fit", f"{run}/store", *"--head tanh --set fit.epochs=1".split()],
+    ]
+    assert all(line["versions"]["torch"] for line in lines)
+    page = html.unescape((run / "report.html").read_text(encoding="utf-8"))
+    assert f"bertvision analyse '{run}' --what layers --seeds 1 --set fit.epochs=1 --set fit.batch=8\n" in page
+    assert f"bertvision fit '{run}/store' --head tanh --set fit.epochs=1" in page
+    assert "bertvision run text --train" in page
+    assert "--compare" not in page

@@ -272,6 +272,40 @@ def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tm
     assert "bertvision fit STORE --head learned-pool --head probe:layers=last1 --seeds 0,1 --out" in page.text
 
 
+def log_line(folder: Path, **line: Any) -> None:
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")
+
+
+def test_what_was_typed_is_shown_once_and_in_order_with_its_versions(make_run: Any) -> None:
+    folder, task = make_run("span")
+    run, fit = ["run", "squad2", "--out", "my runs/x"], ["fit", "my runs/x/store", "--head", "a" + NASTY]
+    for words, torch in ((run, "2.1"), (run, "2.1"), (fit, "2.2"), (run, "2.2")):
+        log_line(folder, step="command", words=words, versions={"python": "3.12", "torch": torch})
+    log_line(folder, step="fit", versions={"torch": "2.2" + NASTY})
+    text = report((folder, task)).text
+    typed = text[text.index("# python 3.12, torch 2.1") :]
+    assert typed.startswith(
+        "# python 3.12, torch 2.1\nbertvision run squad2 --out 'my runs/x'\n# python 3.12, torch 2.2"
+    )
+    assert typed.count("bertvision run squad2") == 1
+    assert "--head 'a" in typed
+    assert NASTY.split("'")[0] in typed
+    assert f"Run with torch 2.2{NASTY}." in text
+    assert "written with" not in text
+    assert "bertvision run recipe.toml --out runs/again" in text
+
+
+def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) -> None:
+    folder, task = make_run("span")
+    log_line(folder, step="run")
+    assert "bertvision fit" not in report((folder, task)).text
+    log_line(folder, step="fit", heads=["tanh", "a b"], seeds=[1, 0])
+    text = report((folder, task)).text
+    assert "bertvision fit runs/again/store --head tanh --head 'a b' --seeds 0,1" in text
+    assert "What it ran with was not kept" in text
+
+
 def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:
     folder, task = make_run("span")
     for child in list(folder.iterdir()):

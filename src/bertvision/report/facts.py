@@ -17,7 +17,8 @@ from bertvision.analyse.finding import KINDS, Finding, Plot
 from bertvision.errors import BadInput, shorten
 from bertvision.hashing import hash_json
 from bertvision.records import Board, Compared, Reliability, Row, Standing
-from bertvision.runtime import RunLog, folder_bytes
+from bertvision.run_log import COMMAND, RunLog
+from bertvision.runtime import folder_bytes
 from bertvision.tasks.base import Task
 
 STORE_SOURCE = "source.json"
@@ -58,6 +59,7 @@ class Run:
     recipe: str
     day: str
     findings: tuple[Finding, ...] = ()
+    log: tuple[Mapping[str, Any], ...] = ()  # steps and commands, oldest first
 
 
 def gather(folder: Path, task: Task) -> Run:
@@ -84,6 +86,7 @@ def gather(folder: Path, task: Task) -> Run:
         recipe=_text(folder / "recipe.toml"),
         day=_day(folder, path),
         findings=_findings(folder, board, manifest),
+        log=tuple(RunLog(folder).read()),
     )
 
 
@@ -191,5 +194,6 @@ def _states(layers: list[int], stored: list[int], count: int) -> tuple[str, ...]
 
 def _day(folder: Path, board: Path) -> str:
     """When the last step ended; without a log, when the leaderboard was written."""
-    times = [str(line["time"]) for line in RunLog(folder).read() if "time" in line]
+    lines = [line for line in RunLog(folder).read() if line.get("step") != COMMAND]
+    times = [str(line["time"]) for line in lines if "time" in line]
     return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()
