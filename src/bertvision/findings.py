@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from bertvision.analyse.agreement import agreement
+from bertvision.analyse.agreement import agreement, of_pair
 from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
@@ -67,7 +67,8 @@ def _said(run: Run, row: Row) -> Said | None:
     answers = run.answers.get((row.name, row.seed))
     if run.task.kind not in MEANS or not answers:
         return None
-    return hear(run.task, run.board.split, row_title(row), row.kind, answers)
+    places = run.places.get((row.name, row.seed))
+    return hear(run.task, run.board.split, row_title(row), row.kind, answers, places)
 
 
 def _span(desk: Desk) -> bool:
@@ -92,7 +93,7 @@ def _question_word(desk: Desk) -> Finding | None:
 
 def _agreement(desk: Desk) -> Finding | None:
     pairs = list(combinations(desk.main, 2))
-    return agreement(desk.examples, pairs) if pairs else None
+    return agreement(desk.run.task, desk.run.board.split, pairs) if pairs else None
 
 
 def agreement_of(run: Run, names: Sequence[str]) -> Finding:
@@ -106,7 +107,8 @@ def agreement_of(run: Run, names: Sequence[str]) -> Finding:
         if said is None:
             raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
         sides.append(said)
-    return agreement(run.task[run.board.split], [(sides[0], sides[1])])
+    a, b = sides
+    return of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
 
 
 def _layer_weights(desk: Desk) -> Finding | None:

@@ -14,8 +14,10 @@ import pytest
 from bertvision.analyse.finding import Finding
 from bertvision.findings import FROM_FILES
 from bertvision.study import ANALYSES, FILES, MAKERS, STATES
+from bertvision.tasks.base import read_task
 
 Call = Callable[..., Any]
+TONES = ("bad", "plain", "good")
 QUICK = ("--set", "fit.epochs=1", "--set", "fit.batch=8")
 
 
@@ -74,10 +76,46 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
 
 def test_any_two_rows(call: Call, squad_run: Path) -> None:
     words = ("analyse", squad_run, "--what", "agreement", "--json", "--pair")
-    row = call(*words, "mean-pool@0", "encoder").document()["findings"]["agreement"]["rows"][0]
+    (found,) = call(*words, "mean-pool@0", "encoder").document()["findings"].values()
+    row = found["rows"][0]
     assert (row["a"], row["b"]) == ("mean-pool@0", "encoder")
     assert row["both"] + row["only_a"] + row["only_b"] + row["neither"] == pytest.approx(100)
     assert "no row named 'mean-pol'" in call(*words, "mean-pol", "encoder").refused()
+
+
+def test_a_pair_that_was_asked_for_is_kept_beside_the_usual_ones(call: Call, text_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_run, tmp_path / "run")
+    assert call("report", run).code == 0
+    usual = (run / "analysis" / "agreement.json").read_bytes()
+    # Answers on which the two differ, both ways.
+    for name, place in (("encoder", 0), ("mean-pool@0", 1)):
+        path = run / "predictions" / f"{name}.json"
+        said = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(dict.fromkeys(said, TONES[place])), encoding="utf-8")
+    shown = call("analyse", run, "--what", "agreement", "--pair", "mean-pool", "encoder").out
+    assert "Agreement of mean-pool@0 and encoder" in shown
+    assert "  only the first right: the plain old town" in shown
+    assert shown.count("  only the second right: the bad old town") in (1, 2)
+    assert "    gold: plain\n    mean-pool@0: plain\n    encoder: bad" in shown
+    path = next((run / "analysis").glob("agreement-mean-pool-0-encoder-*.json"))
+    assert path.with_suffix(".svg").exists()
+    for again in (("report", run), ("analyse", run, "--what", "agreement")):
+        assert call(*again).code == 0
+        assert json.loads(path.read_text(encoding="utf-8"))["rows"][0]["a"] == "mean-pool@0"
+        page = (run / "report.html").read_text(encoding="utf-8")
+        assert page.index("Agreement and disagreement") < page.index("Agreement of mean-pool@0 and encoder")
+    assert len(json.loads((run / "analysis" / "agreement.json").read_text())["rows"]) == len(json.loads(usual)["rows"])
+
+
+def test_a_run_of_spans_keeps_where_its_answers_stand(squad_run: Path) -> None:
+    contexts = {example.id: example.pair for example in read_task(squad_run / "store" / "task")["dev"]}
+    found = sorted(path.name for path in (squad_run / "predictions").glob("*.json"))
+    assert sorted(path.name for path in (squad_run / "predictions" / "places").glob("*.json")) == found
+    for name in found:
+        said, places = (json.loads((squad_run / at / name).read_text()) for at in ("predictions", "predictions/places"))
+        assert {key for key, text in said.items() if text} == set(places)
+        assert all(contexts[key][start:end] == said[key] for key, (start, end) in places.items())
+    assert "did not keep where" not in (squad_run / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Path) -> None:
@@ -107,7 +145,7 @@ def test_a_report_tells_every_command_as_it_was_typed(call: Call, text_run: Path
     typed = [line["words"] for line in lines if line["step"] == "command"]
     assert typed[-2:] == [
         [str(word) for word in words],
-        ["fit", f"{run}/store", *"--head tanh --set fit.epochs=1".split()],
+        ["fit", f"{run}/store", "--head", "tanh", "--set", "fit.epochs=1"],
     ]
     assert all(line["versions"]["torch"] for line in lines)
     page = html.unescape((run / "report.html").read_text(encoding="utf-8"))

@@ -168,6 +168,41 @@ def test_the_explorer_knows_what_every_predictor_said(make_run: Any, kind: str) 
         assert one["said"][0] == ["answer" + NASTY, 1, start, end]
 
 
+def test_a_place_that_was_kept_is_shown_and_a_guess_is_called_one(make_run: Any) -> None:
+    folder, task = make_run("span")
+    example = task["dev"][1]
+    twice = replace(example, pair=f"{example.pair} answer")
+    task = replace(task, splits={**task.splits, "dev": (task["dev"][0], twice, *task["dev"][2:])})
+    page = report((folder, task))
+    assert page.text.count("did not keep where its answers stand") == 2  # the explorer, the examples
+    end = len(twice.pair or "")
+    for path in (folder / "predictions").glob("*.json"):
+        write_json(folder / "predictions" / "places" / path.name, {example.id: [end - 6, end]})
+    page = report((folder, task))
+    assert "did not keep where its answers stand" not in page.text
+    one = next(one for one in json.loads(page.scripts[0])["examples"] if one["id"] == example.id)
+    assert one["said"][0] == ["answer", 1, end - 6, end]
+    assert one["spans"][0][0] < end - 6
+
+
+@pytest.mark.parametrize("nasty", ["", NASTY])
+@pytest.mark.parametrize("kind", ["span", "classify", "multilabel"])
+def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str) -> None:
+    folder, task = make_run(kind, plain=lambda text: text + nasty)
+    run = gather(folder, task)
+    silent = {"span": "", "classify": task.labels[:1], "multilabel": []}[kind]
+    none = dict.fromkeys((e.id for e in task["dev"]), silent[0] if kind == "classify" else silent)
+    run = replace(run, answers={**run.answers, ("encoder", None): none})
+    keep(folder, run, file_findings(run, ["agreement"]))
+    page = report((folder, task))
+    cards = page.text[page.text.index("examples of disagreement") : page.text.rindex("What it cost")]
+    golds = {"span": "answer", "classify": "label-yes", "multilabel": "label-no"}
+    assert f"gold{golds[kind]}{nasty}" in cards
+    assert ("goldno answer" in cards) == (kind == "span")
+    assert ("encoderno label" in cards) == (kind == "multilabel")
+    assert ("context-start" if kind == "span" else "pair") + nasty in cards.replace(" " + nasty, nasty)
+
+
 @pytest.mark.parametrize("nasty", ["", NASTY])
 def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> None:
     folder, task = make_run("span", plain=lambda text: text + nasty)

@@ -11,6 +11,8 @@ from bertvision.cli.options import add_set, numbers, whole_numbers
 from bertvision.errors import BadInput
 
 Result = tuple[Any, str]
+TOLD, WIDEST = 2, 160
+"""Examples of a sort that a terminal shows, and letters of one text of them."""
 
 
 def add_commands(commands: Any) -> None:
@@ -61,7 +63,7 @@ def _analyse(options: argparse.Namespace) -> Result:
         "missing": missing,
         "report": str(report),
     }
-    parts = [f"{one.title}\n{_table(one.columns, one.rows)}" for one in made]
+    parts = ["\n".join([one.title, _table(one.columns, one.rows), *_examples(one.examples)]) for one in made]
     parts += [f"{name}: {why}" for name, why in missing.items()]
     return document, "\n\n".join([*parts, f"{work.folder / 'analysis'}, {report}"])
 
@@ -88,6 +90,26 @@ def _listed() -> Result:
     rows = [{"name": name, "needs": needs, "about": about} for name, (needs, about) in ANALYSES.items()]
     text = "\n".join(f"{row['name']:16} {row['needs']:8} {row['about']}" for row in rows)
     return {"analyses": rows}, text
+
+
+def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first few of each sort, of the first pair that has any; the report shows more, with their contexts."""
+    from bertvision.report.analyses import SORTS
+
+    first = [case for case in cases if (case["a"], case["b"]) == (cases[0]["a"], cases[0]["b"])]
+    shown = [(title, [case for case in first if case["sort"] == sort]) for sort, title in SORTS.items()]
+    return [line for title, alike in shown for case in alike[:TOLD] for line in _example(title, case)]
+
+
+def _example(title: str, case: Mapping[str, Any]) -> list[str]:
+    from bertvision.analyse.gold import told
+    from bertvision.report.analyses import case_gold
+    from bertvision.report.markup import cut, printable
+
+    pair = [("    beside", case["pair"])] if case["pair"] and "spans" not in case else []
+    said = [(case[side], told(case[f"{side}_said"])) for side in "ab"]
+    lines = [(f"  {title}", case["text"]), *pair, ("    gold", case_gold(case)), *((f"    {a}", b) for a, b in said)]
+    return [f"{name}: {cut(' '.join(printable(str(text)).split()), WIDEST)}" for name, text in lines]
 
 
 def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
