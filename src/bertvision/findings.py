@@ -16,7 +16,7 @@ from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
 from bertvision.analyse.context_length import context_length
-from bertvision.analyse.cost import Price, cost_against_score
+from bertvision.analyse.cost import Floor, Price, cost_against_score
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.layer_weights import LayerWeights, layer_weights
 from bertvision.analyse.question_word import question_word
@@ -30,6 +30,7 @@ from bertvision.report.line_plot import write_picture
 from bertvision.report.lines import Line, best_head, lines_of
 from bertvision.report.plots import draw
 from bertvision.runtime import write_json
+from bertvision.steps.baseline import baseline
 
 Maker = Callable[["Desk"], Finding | None]
 
@@ -130,7 +131,13 @@ def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) 
     """``seconds``: of every head (spec@seed) over the split, if they were measured."""
     metric = run.board.metric
     prices = [_price(run, line, seconds) for line in lines]
-    return cost_against_score(prices, metric) if prices else None
+    return cost_against_score(prices, metric, _floor(run)) if prices else None
+
+
+def _floor(run: Run) -> Floor:
+    """As on the leaderboard; an old one lacks it."""
+    name, scores = run.baseline or baseline(run.task, run.board.split)
+    return Floor(name, scores[run.board.metric])
 
 
 def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:

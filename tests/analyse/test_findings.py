@@ -16,7 +16,7 @@ from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
 from bertvision.analyse.context_length import context_length
-from bertvision.analyse.cost import Price, cost_against_score, efficiency, pareto
+from bertvision.analyse.cost import PAPER_FLOOR, Floor, Price, cost_against_score, efficiency, pareto
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.growth import Step, by_layer, learning_curve
 from bertvision.analyse.layer_weights import LayerWeights, layer_weights
@@ -219,14 +219,16 @@ def test_nobody_on_the_front_is_beaten_and_everybody_else_is(points: list[tuple[
 
 def test_cost_marks_the_front_and_leaves_out_what_was_not_measured() -> None:
     prices = [Price("big", 80.0, 1e6, 100.0), Price("small", 79.0, 1e3, 10.0), Price("bad", 70.0, 1e5, 50.0)]
-    found = cost_against_score(prices, "f1")
+    found = cost_against_score(prices, "f1", Floor("always no", 70.0))
     rows = whole(found)
+    assert (rows["small"]["efficiency"], rows["bad"]["efficiency"]) == (pytest.approx(3.0), 0.0)
+    assert found.about.endswith("The floor is f1 70.00 (always no).")
     assert rows["small"]["front"] == "trained parameters, training seconds"
     assert rows["bad"]["front"] == ""
     assert [plot.x for plot in found.plots] == ["trained parameters", "training seconds"]
     assert [title for *_, title in found.plots[0].series["on the front"]] == ["small", "big"]
-    assert efficiency(76.3, 108_311_810) == pytest.approx(3.27, abs=0.005)  # Hulburd's table 1
-    assert efficiency(50.0, 1.0) is None
+    assert efficiency(76.3, 108_311_810, PAPER_FLOOR) == pytest.approx(3.27, abs=0.005)  # Hulburd's table 1
+    assert efficiency(50.0, 1.0, PAPER_FLOOR) is None
     assert pareto([(None, 9.0), (1.0, float("nan")), (2.0, 3.0)]) == {2}
 
 
