@@ -19,6 +19,7 @@ from bertvision.findings import file_findings, keep
 from bertvision.report.explorer_script import SCRIPT
 from bertvision.report.facts import gather
 from bertvision.report.html import write_report, write_reports
+from bertvision.report.style import STYLE
 from bertvision.runtime import write_json
 
 KINDS = ("span", "classify", "multilabel", "regress")
@@ -305,6 +306,13 @@ def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tm
     assert "encoder-name" in page.text
     assert "bertvision run recipe.toml" not in page.text
     assert "bertvision fit STORE --head learned-pool --head probe:layers=last1 --seeds 0,1 --out" in page.text
+
+
+def test_print_hides_the_explorer_with_its_heading_and_unfolds_the_rest() -> None:
+    paper = STYLE[STYLE.index("@media print") :]
+    assert 'section[id$="explorer"] { display: none; }' in paper
+    assert "details::details-content { content-visibility: visible;" in paper
+    assert 'addEventListener("beforeprint"' in SCRIPT
 
 
 def log_line(folder: Path, **line: Any) -> None:
