@@ -6,6 +6,7 @@ import html
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 from bertvision.analyse.finding import Finding
 from bertvision.findings import FROM_FILES
-from bertvision.study import ANALYSES, FILES, MAKERS, STATES
+from bertvision.refits import Study
+from bertvision.study import ANALYSES, FILES, MAKERS, STATES, study
 from bertvision.tasks.base import read_task
 
 Call = Callable[..., Any]
@@ -22,7 +24,7 @@ QUICK = ("--set", "fit.epochs=1", "--set", "fit.batch=8")
 
 
 def test_every_analysis_is_listed_and_can_be_made(call: Call) -> None:
-    listed = call("analyse", "anywhere", "--list", "--json").document()["analyses"]
+    listed = call("analyse", "--list", "--json").document()["analyses"]
     assert {one["name"] for one in listed} == set(FROM_FILES) | set(MAKERS) == set(ANALYSES)
     assert "learning-curve" in call("analyse", "anywhere", "--list").out
 
@@ -123,7 +125,45 @@ def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Pat
     assert "--within goes with --depth" in call("analyse", squad_run, "--within", 1).refused()
     assert "above 0 and at most 1" in call("analyse", squad_run, "--what", "learning-curve", "--shares", "2").refused()
     assert "is no run" in call("analyse", tmp_path).refused()
+    assert "analyse needs RUN" in call("analyse").refused()
     assert "need --to FILE" in call("report", squad_run, squad_run).refused()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--what", "cost", "--pair", "a", "b"), "--pair is for agreement; add --what agreement"),
+        (("--head", "probe"), "--head is for depth, learning-curve; add --what depth"),
+        (("--what", "layers", "--shares", "0.5"), "--shares is for learning-curve"),
+        (("--what", "depth", "--beside", "x"), "--beside is for learning-curve"),
+        (("--what", "agreement", "--seeds", "0"), "--seeds is for layers, depth, learning-curve"),
+        (("--set", "fit.epochs=1"), "--set is for layers, depth, learning-curve"),
+        (("--depth", "probe", "--what", "cost"), "--what does not go with --depth SPEC"),
+        (("--depth", "probe", "--head", "probe"), "--head does not go with --depth SPEC"),
+        (("--ablation", "--what", "cost"), "--what does not go with --ablation"),
+        (("--ablation", "--seeds", "1"), "--seeds does not go with --ablation"),
+        (("--ablation", "--within", "1"), "--within goes with --depth"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    call: Call, text_run: Path, words: tuple[str, ...], told: str
+) -> None:
+    assert told in call("analyse", text_run, *words).refused()
+
+
+def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Study(text_run)
+    task = replace(work.run.task, labels=("no", "yes"))
+    monkeypatch.setattr(work, "run", replace(work.run, task=task))
+    made, missing = study(work, ["second-best"])
+    assert made == []
+    assert missing == {"second-best": "does not apply to text: of two labels the second is always the other one"}
+
+
+def test_what_does_not_apply_is_told_with_its_reason(call: Call, text_run: Path) -> None:
+    said = call("analyse", text_run, "--what", "ablation").out
+    assert "ablation: does not apply to text: there is no encoder with adapters" in said
+    assert "--method adapters" in said
 
 
 def test_several_runs_in_one_report(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:

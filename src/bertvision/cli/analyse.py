@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertvision.cli.analyse_options import check_options
 from bertvision.cli.options import add_set, numbers, whole_numbers
 from bertvision.errors import BadInput
 
@@ -17,7 +18,7 @@ TOLD, WIDEST = 2, 160
 
 def add_commands(commands: Any) -> None:
     analyse = commands.add_parser("analyse", help="why scores are what they are: tables and pictures of a run")
-    analyse.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    analyse.add_argument("folder", nargs="?", metavar="RUN", help="a folder that run or fit made")
     analyse.add_argument(
         "--what", action="extend", nargs="+", metavar="NAME", help="only these, or all; default: all that are quick"
     )
@@ -32,7 +33,7 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--depth", metavar="SPEC", help="only depth: the head to fit over states 0..k for every k")
     instead.add_argument("--ablation", action="store_true", help="only adapters: off for every span of layers")
     analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
-    analyse.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
+    analyse.add_argument("--seeds", type=whole_numbers, metavar="0,1,2", help="one fit each; default 0")
     add_set(analyse)
     analyse.set_defaults(run=_analyse)
 
@@ -45,12 +46,12 @@ def add_commands(commands: Any) -> None:
 def _analyse(options: argparse.Namespace) -> Result:
     if options.list:
         return _listed()
+    check_options(options)
+    options.seeds = options.seeds or (0,)
     if options.ablation:
         return _ablation(options)
     if options.depth is not None:
         return _depth(options)
-    if options.within is not None:
-        raise BadInput("--within goes with --depth SPEC")
     from bertvision.conclude import renew_report
     from bertvision.study import study
 
