@@ -94,7 +94,8 @@ def _chosen(run: Run) -> list[tuple[tuple[str, ...], Line]]:
     encoder = next((line for line in known if line.kind == ENCODER), None)
     if known and known[0] is encoder:
         return [((BEST, ENCODER), encoder)]
-    return [((BEST,), line) for line in known[:1]] + [((ENCODER,), line) for line in [encoder] if line is not None]
+    chosen: list[tuple[tuple[str, ...], Line]] = [((BEST,), line) for line in known[:1]]
+    return chosen if encoder is None else [*chosen, ((ENCODER,), encoder)]
 
 
 def _pairs(parties: Sequence[Party]) -> list[tuple[Party, Party]]:
