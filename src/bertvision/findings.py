@@ -109,6 +109,8 @@ def agreement_of(run: Run, names: Sequence[str]) -> Finding:
             raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
         sides.append(said)
     a, b = sides
+    if a.name == b.name:
+        raise BadInput(f"--pair names {a.name} twice; expected two different rows of the leaderboard")
     return of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
 
 

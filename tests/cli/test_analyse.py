@@ -83,6 +83,7 @@ def test_any_two_rows(call: Call, squad_run: Path) -> None:
     assert (row["a"], row["b"]) == ("mean-pool@0", "encoder")
     assert row["both"] + row["only_a"] + row["only_b"] + row["neither"] == pytest.approx(100)
     assert "no row named 'mean-pol'" in call(*words, "mean-pol", "encoder").refused()
+    assert "names mean-pool@0 twice" in call(*words, "mean-pool", "mean-pool@0").refused()
 
 
 def test_a_pair_that_was_asked_for_is_kept_beside_the_usual_ones(call: Call, text_run: Path, tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def log_line(folder: Path, **line: Any) -> None:
 def test_what_was_typed_is_shown_once_and_in_order_with_its_versions(make_run: Any) -> None:
     folder, task = make_run("span")
     run, fit = ["run", "squad2", "--out", "my runs/x"], ["fit", "my runs/x/store", "--head", "a" + NASTY]
-    for words, torch in ((run, "2.1"), (run, "2.1"), (fit, "2.2"), (run, "2.2")):
+    for words, torch in ((run, "2.1"), ([*run, "--json"], "2.1"), (fit, "2.2"), (run, "2.2")):
         log_line(folder, step="command", words=words, versions={"python": "3.12", "torch": torch})
     log_line(folder, step="fit", versions={"torch": "2.2" + NASTY})
     text = report((folder, task)).text

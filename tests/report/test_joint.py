@@ -56,7 +56,7 @@ def test_runs_on_the_same_dev_are_tested_in_pairs(make_run: Any, tmp_path: Path)
     assert text.count("<td>not distinguishable</td>") == 2
     assert "learned-pool" in text
     assert "95.00" in text
-    assert text.count("p &lt; 0.001") == 4
+    assert text.count("<td>&lt; 0.001</td>") == 4
     assert "Not compared" not in text
 
 

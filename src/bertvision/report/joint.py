@@ -73,7 +73,12 @@ def _group(runs: Sequence[Named]) -> list[Html]:
         tag("h2", "Side by side"),
         tag("p", _reading(court, first, names, len(found))),
         table(heads, rows, "Best rows and encoders", "finding"),
-        table(["first minus second", "difference", "95 %", "p", "verdict"], _tests(pairs, found), "Tests", "finding"),
+        table(
+            ["first minus second", "difference", "95 %", "p, corrected", "verdict"],
+            _tests(pairs, found),
+            "Tests",
+            "finding",
+        ),
     ]
 
 
@@ -127,7 +132,7 @@ def _tests(pairs: Sequence[tuple[Party, Party]], found: Sequence[Compared]) -> l
         real = "ahead" if one.difference > 0 else "behind"
         verdict = real if one.p_holm < SURE else "not distinguishable"
         names = join([tag("span", a.title), tag("small", f"minus {b.title}")])
-        rows.append([names, signed(one.difference), _ends(ends, signed), chance(one), verdict])
+        rows.append([names, signed(one.difference), _ends(ends, signed), chance(one).removeprefix("p "), verdict])
     return rows
 
 

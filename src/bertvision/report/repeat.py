@@ -14,6 +14,8 @@ from bertvision.run_log import COMMAND, versions
 AGAIN = "bertvision run recipe.toml --out runs/again"
 BEGIN = ("run", "demo")
 """Commands that make all of a recipe."""
+SHOWING = ("--json", "--debug")
+"""Options that change what is printed, and nothing that is made."""
 Line = Mapping[str, Any]
 
 
@@ -31,7 +33,8 @@ def _typed(log: Iterable[Line]) -> list[Line]:
     found: dict[tuple[str, ...], Line] = {}
     for line in log:
         if line.get("step") == COMMAND:
-            found.setdefault(tuple(map(str, line.get("words", ()))), line)
+            words = [str(word) for word in line.get("words", ()) if word not in SHOWING]
+            found.setdefault(tuple(words), {**line, "words": words})
     return list(found.values())
 
 
@@ -44,7 +47,7 @@ def _commands(typed: Sequence[Line]) -> list[Html]:
         if line.get("versions") != before:
             before = line.get("versions")
             lines.append(f"# {_told(before or {})}")
-        lines.append(shlex.join(["bertvision", *map(str, line["words"])]))
+        lines.append(shlex.join(["bertvision", *line["words"]]))
     how = "What was typed, in this order. Paths are as they were given; to repeat it elsewhere, name another run."
     return [tag("p", how), _block("\n".join(lines))]
 
