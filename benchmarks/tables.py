@@ -329,9 +329,10 @@ def costs_table() -> str:
     lines = []
     for row in read("costs"):
         sizes = [f"{float(row[key]) / 1e6:,.1f}" for key in ("peak_bytes", "saved_bytes")]
-        rates = [f"{float(row[key]):.1f}" for key in ("inference_per_1000", "score", "efficiency")]
+        rates = [f"{float(row[key]):.1f}" for key in ("inference_per_1000", "score")]
         what = [row["encoder"], f"`{row['method']}`", f"{int(row['trained']):,}"]
-        lines.append([*what, f"{float(row['seconds_per_1000']):.1f}", *sizes, *rates])
+        worth = f"{float(row['efficiency']):.2f}"
+        lines.append([*what, f"{float(row['seconds_per_1000']):.1f}", *sizes, *rates, worth])
     return markdown(head, lines)
 
 

@@ -20,7 +20,7 @@ import bertvision
 SOURCE = Path(bertvision.__file__).parent
 PREFIX = "bertvision."
 
-LEVEL_0 = ("errors", "registry", "records", "board_text", "hashing", "runtime", "convert", "config")
+LEVEL_0 = ("errors", "registry", "records", "board_text", "hashing", "runtime", "run_log", "convert", "config")
 LEVEL_1 = ("tasks", "scoring", "encoder", "store", "heads")
 ABOVE = (
     "steps",

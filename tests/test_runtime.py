@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bertvision.errors import BadInput
 from bertvision.runtime import (
-    RunLog,
     Timer,
     choose_device,
     file_sha256,
@@ -135,20 +134,6 @@ def test_the_rate_rises_to_its_peak_and_falls_to_nothing(steps: int, warmup: flo
     elif rise < steps:
         assert rates[-1] == pytest.approx(1 / (steps - rise))
     assert rate_at(steps, steps, warmup, "linear") == 0.0
-
-
-def test_the_log_appends_lines(tmp_path: Path) -> None:
-    log = RunLog(tmp_path / "run")
-    assert log.read() == []
-    log.write("tune", seconds=1.5, text="é\n")
-    RunLog(tmp_path / "run").write("fit", heads=["probe"])
-    lines = log.read()
-    assert [line["step"] for line in lines] == ["tune", "fit"]
-    assert lines[0]["text"] == "é\n"
-    assert all("time" in line for line in lines)
-    nowhere = RunLog(None)
-    nowhere.write("tune")
-    assert nowhere.read() == []
 
 
 def test_messages_and_progress_stay_off_stdout(

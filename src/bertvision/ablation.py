@@ -36,7 +36,8 @@ def ablate(folder: Path) -> dict[str, Any] | None:
     verdicts = without_spans(encoder, task)
     whole = verdicts.pop(NONE).scores[task.metric]
     if whole <= 0:
-        raise BadInput(f"the encoder of {folder} has {task.metric} {whole:g} on {SPLIT}: there is nothing to lose")
+        what = f"the encoder of {folder} has {task.metric} {whole:g} on {SPLIT}, so that nothing can be lost"
+        raise BadInput(f"{what}; tune one that scores above 0, with more --epochs or another --lr")
     rows = []
     for (first, last), verdict in verdicts.items():
         score = float(verdict.scores[task.metric])

@@ -13,8 +13,9 @@ from bertvision.errors import BadInput
 from bertvision.findings import file_findings, keep
 from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
-from bertvision.report.facts import gather, store_place
+from bertvision.report.facts import ANSWERS, PLACES, gather, store_place
 from bertvision.report.html import write_report, write_reports
+from bertvision.run_log import note_command
 from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
 from bertvision.steps.ensemble import How, ensemble
@@ -86,6 +87,7 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
         save_row(board.rows[0], encoder, heads, task, folder / "model")
         say(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
     note_findings(folder, task)
+    note_command(folder)
     write_report(folder, task)
     return RunResult(folder, board, document)
 
@@ -103,6 +105,7 @@ def renew_report(folder: Path) -> Path:
     """``RUN/report.html`` of a finished run, with what its files tell."""
     task = read_task(run_place(folder) / "task")
     note_findings(folder, task)
+    note_command(folder)
     return write_report(folder, task)
 
 
@@ -147,10 +150,13 @@ def _ensembles(own: Predictions, ranked: Sequence[Predictions], task: Task) -> l
 
 
 def _write_results(judged: Sequence[Judged], board: Board, task: Task, folder: Path) -> dict[str, Any]:
-    """Answers as the official scripts take them (id -> answer), and the leaderboard with the advice."""
+    """Answers as the official scripts take them (id -> answer), where they stand, and the leaderboard with advice."""
     for one in judged:
         seed = "" if one.predictions.seed is None else f"@{one.predictions.seed}"
-        write_json(folder / "predictions" / f"{one.predictions.name}{seed}.json", one.verdict.answers)
+        name = f"{one.predictions.name}{seed}.json"
+        write_json(folder / ANSWERS / name, one.verdict.answers)
+        if task.kind == "span":
+            write_json(folder / PLACES / name, one.verdict.places)
     name, scores = baseline(task, board.split)
     document = {**asdict(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
     write_json(folder / "leaderboard.json", document)

@@ -11,6 +11,7 @@ from bertvision.board_text import aligned
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.runtime import folder_bytes
+from bertvision.steps.baseline import baseline
 from bertvision.steps.inputs import split_windows
 from bertvision.steps.judge import Judged, judge_predictions
 from bertvision.steps.live import LiveStates
@@ -29,11 +30,13 @@ def cost_table(folders: Sequence[Path], task: Task) -> dict[str, Any]:
     encoders = [_tuned(folder) for folder in folders]
     windows = split_windows(task, "dev", encoders[0])
     seconds = seconds_in_turns(encoders, windows)
+    name, scores = baseline(task, "dev")
+    floor = scores[task.metric]
     rows = [
-        _row(folder, encoder, task, 1000 * taken / min(WINDOWS, len(windows)))
+        _row(folder, encoder, task, 1000 * taken / min(WINDOWS, len(windows)), floor)
         for folder, encoder, taken in zip(folders, encoders, seconds, strict=True)
     ]
-    return {"task": task.name, "metric": task.metric, "rows": rows}
+    return {"task": task.name, "metric": task.metric, "baseline": {"name": name, "score": floor}, "rows": rows}
 
 
 def _tuned(folder: Path) -> Encoder:
@@ -43,7 +46,7 @@ def _tuned(folder: Path) -> Encoder:
     return encoder
 
 
-def _row(folder: Path, encoder: Encoder, task: Task, inference: float) -> dict[str, Any]:
+def _row(folder: Path, encoder: Encoder, task: Task, inference: float, floor: float) -> dict[str, Any]:
     tune, cost = encoder.record["tune"], encoder.record["cost"]
     judged = judge_own(encoder, task)
     assert judged.inner is not None
@@ -61,7 +64,7 @@ def _row(folder: Path, encoder: Encoder, task: Task, inference: float) -> dict[s
         "inference_per_1000": inference,
         "score": score,
         "inner": judged.inner.scores[task.metric],
-        "efficiency": efficiency(score, cost["trained"]),
+        "efficiency": efficiency(score, cost["trained"], floor),
     }
 
 
@@ -78,7 +81,9 @@ def cost_lines(document: dict[str, Any]) -> str:
         document["metric"],
         "effic.",
     )
-    return "\n".join(aligned([head, *(_cells(row) for row in document["rows"])]))
+    base = document["baseline"]
+    note = f"effic.: points above {base['name']} ({base['score']:.2f}) for each tenfold of trained parameters"
+    return "\n".join([*aligned([head, *(_cells(row) for row in document["rows"])]), note])
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from bertvision.analyse.agreement import agreement
+from bertvision.analyse.agreement import agreement, of_pair
 from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
 from bertvision.analyse.context_length import context_length
-from bertvision.analyse.cost import Price, cost_against_score
+from bertvision.analyse.cost import Floor, Price, cost_against_score
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.layer_weights import LayerWeights, layer_weights
 from bertvision.analyse.question_word import question_word
@@ -30,6 +30,7 @@ from bertvision.report.line_plot import write_picture
 from bertvision.report.lines import Line, best_head, lines_of
 from bertvision.report.plots import draw
 from bertvision.runtime import write_json
+from bertvision.steps.baseline import baseline
 
 Maker = Callable[["Desk"], Finding | None]
 
@@ -67,7 +68,8 @@ def _said(run: Run, row: Row) -> Said | None:
     answers = run.answers.get((row.name, row.seed))
     if run.task.kind not in MEANS or not answers:
         return None
-    return hear(run.task, run.board.split, row_title(row), row.kind, answers)
+    places = run.places.get((row.name, row.seed))
+    return hear(run.task, run.board.split, row_title(row), row.kind, answers, places)
 
 
 def _span(desk: Desk) -> bool:
@@ -92,7 +94,7 @@ def _question_word(desk: Desk) -> Finding | None:
 
 def _agreement(desk: Desk) -> Finding | None:
     pairs = list(combinations(desk.main, 2))
-    return agreement(desk.examples, pairs) if pairs else None
+    return agreement(desk.run.task, desk.run.board.split, pairs) if pairs else None
 
 
 def agreement_of(run: Run, names: Sequence[str]) -> Finding:
@@ -106,7 +108,10 @@ def agreement_of(run: Run, names: Sequence[str]) -> Finding:
         if said is None:
             raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
         sides.append(said)
-    return agreement(run.task[run.board.split], [(sides[0], sides[1])])
+    a, b = sides
+    if a.name == b.name:
+        raise BadInput(f"--pair names {a.name} twice; expected two different rows of the leaderboard")
+    return of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
 
 
 def _layer_weights(desk: Desk) -> Finding | None:
@@ -128,7 +133,13 @@ def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) 
     """``seconds``: of every head (spec@seed) over the split, if they were measured."""
     metric = run.board.metric
     prices = [_price(run, line, seconds) for line in lines]
-    return cost_against_score(prices, metric) if prices else None
+    return cost_against_score(prices, metric, _floor(run)) if prices else None
+
+
+def _floor(run: Run) -> Floor:
+    """As on the leaderboard; an old one lacks it."""
+    name, scores = run.baseline or baseline(run.task, run.board.split)
+    return Floor(name, scores[run.board.metric])
 
 
 def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:

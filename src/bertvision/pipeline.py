@@ -21,7 +21,8 @@ from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.records import CONTROL
 from bertvision.report.facts import STORE_SOURCE
-from bertvision.runtime import RunLog, Timer, folder_bytes, say, write_json
+from bertvision.run_log import RunLog
+from bertvision.runtime import Timer, folder_bytes, say, write_json
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
 from bertvision.steps.fit_saved import SAVED_FIT

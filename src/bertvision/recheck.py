@@ -12,14 +12,14 @@ from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.encoder.tokens import tokenizer_hash
 from bertvision.errors import BadInput
 from bertvision.findings import row_title
-from bertvision.records import Compared, Row
+from bertvision.records import Compared
 from bertvision.registry import unknown
 from bertvision.report.facts import Run, gather
+from bertvision.report.witness import witness_of
 from bertvision.scoring.legacy import legacy_scores
-from bertvision.steps.evidence import evidence_of_answers
 from bertvision.steps.judge import Judged
 from bertvision.steps.live import states_task
-from bertvision.steps.trust import Court, Side, Witness
+from bertvision.steps.trust import Court, Side
 from bertvision.store.split import States
 from bertvision.tasks.base import Task, read_task
 from bertvision.tasks.legacy import Golds, golds_by_text, golds_by_window, legacy_decode
@@ -59,15 +59,10 @@ def _side(run: Run, folder: Path, court: Court, name: str) -> Side:
     missing = [row_title(row) for row in rows if (row.name, row.seed) not in run.answers]
     if missing:
         raise BadInput(f"{folder} has no predictions of {missing[0]}; write them with: bertvision evaluate {folder}")
-    sides = court.sides([_witness(run, row, name) for row in rows])
+    sides = court.sides([witness_of(run, row, name) for row in rows])
     if not sides:
         raise BadInput(f"{run.board.metric} cannot be resampled, so that rows of {folder} cannot be compared")
     return sides[0]
-
-
-def _witness(run: Run, row: Row, name: str) -> Witness:
-    evidence = evidence_of_answers(run.task, run.board.split, run.answers[row.name, row.seed])
-    return Witness(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
 
 
 def legacy_board(folder: Path) -> tuple[dict[str, Any], str]:

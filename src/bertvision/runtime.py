@@ -1,4 +1,4 @@
-"""What every step needs of the machine: seeds, device, threads, time, progress and the run log."""
+"""What every step needs of the machine: seeds, device, threads, time, progress and whole files."""
 
 from __future__ import annotations
 
@@ -145,27 +145,6 @@ class Timer:
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self._start
-
-
-class RunLog:
-    """One JSON line per finished step, appended to ``log.jsonl`` and echoed for the person watching."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.path = None if folder is None else folder / "log.jsonl"
-
-    def write(self, step: str, **facts: object) -> None:
-        """Append a line; ``facts`` are what was done and what it cost."""
-        line = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), **facts}
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as log:
-                log.write(json.dumps(line) + "\n")
-
-    def read(self) -> list[dict[str, object]]:
-        """All lines so far, oldest first."""
-        if self.path is None or not self.path.exists():
-            return []
-        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
 
 
 def say(text: str) -> None:

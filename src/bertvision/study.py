@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bertvision.ablation import ablate
 from bertvision.analyse.ablation import by_span
@@ -32,9 +32,7 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
 
     Without names: all that neither fit heads nor run the encoder.
     """
-    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)])
-    if "all" in wanted:
-        wanted = list(ANALYSES)
+    wanted = wanted_names(names)
     for name in wanted:
         if name not in ANALYSES:
             raise BadInput(unknown("analysis", name, [*ANALYSES, "all"]))
@@ -42,11 +40,28 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
     for name in dict.fromkeys(wanted):
         found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)
         if found is None:
-            missing[name] = f"does not apply to {work.run.task.name}: {ANALYSES[name][1]}"
+            missing[name] = _reason(work, name)
             continue
         keep(work.folder, work.run, [found])
         made.append(found)
     return made, missing
+
+
+def wanted_names(names: Iterable[str] | None) -> list[str]:
+    """What is to be made where these were asked for."""
+    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)])
+    return list(ANALYSES) if "all" in wanted else wanted
+
+
+def _reason(work: Study, name: str) -> str:
+    """Why there is nothing to find, and what to do where something can be done."""
+    why = ANALYSES[name][1]
+    if name == "ablation":
+        place = work.folder / "encoder"
+        why = f"there is no encoder with adapters in {place}; make one: bertvision run ... --method adapters"
+    elif name == "second-best" and work.run.task.kind == "classify":
+        why = "of two labels the second is always the other one"
+    return f"does not apply to {work.run.task.name}: {why}"
 
 
 def _from_files(work: Study, name: str) -> Finding | None:
@@ -56,9 +71,9 @@ def _from_files(work: Study, name: str) -> Finding | None:
 
 
 def _second_best(work: Study) -> Finding | None:
-    """The encoder and every head's best seed, their answers ranked anew from their outputs."""
+    """The encoder and every head's best seed, their answers ranked anew; of two labels nothing would be learned."""
     task = work.run.task
-    if task.kind not in ("span", "classify"):
+    if task.kind != "span" and (task.kind != "classify" or len(task.labels) < 3):
         return None
     wanted = {row_title(line.rows[0]) for line in lines_of(work.run.board)}
     heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
@@ -117,7 +132,7 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
 FILES, STATES, FITS, ENCODER = "files", "states", "fits", "encoder"
 ANALYSES: Mapping[str, tuple[str, str]] = {
     "answer-types": (FILES, "spans, with and without an answer, and misses by silence"),
-    "second-best": (STATES, "spans and labels: where the best answer is wrong, is the second right"),
+    "second-best": (STATES, "spans, and three labels or more: where the best answer is wrong, is the second right"),
     "agreement": (FILES, "two predictors side by side, with examples; --pair A B for any two"),
     "question-word": (FILES, "spans, by question word"),
     "answer-length": (FILES, "spans, by the length of the gold answer"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.analyse.agreement import agreement, kappa
+from bertvision.analyse.agreement import agreement, kappa, of_pair
 from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
 from bertvision.analyse.context_length import context_length
-from bertvision.analyse.cost import Price, cost_against_score, efficiency, pareto
+from bertvision.analyse.cost import PAPER_FLOOR, Floor, Price, cost_against_score, efficiency, pareto
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.growth import Step, by_layer, learning_curve
 from bertvision.analyse.layer_weights import LayerWeights, layer_weights
@@ -24,6 +25,7 @@ from bertvision.analyse.said import Said, context_words, hear
 from bertvision.analyse.second_best import second_best
 from bertvision.analyse.trials import Tried, explained, search_history, search_importance
 from bertvision.records import Answer, Example, Reliability, Row
+from bertvision.report.analyses import case_gold
 from bertvision.report.plots import draw
 from bertvision.tasks.base import Task
 
@@ -131,11 +133,47 @@ def test_question_words() -> None:
 
 
 def test_agreement_counts_and_shows_both_sides() -> None:
-    found = agreement(EXAMPLES, [(said(HEAD), said(OTHER, "other"))])
+    found = agreement(TASK, "dev", [(said(HEAD), said(OTHER, "other"))])
     row = whole(found)["head"]
     assert [row[key] for key in ("both", "only_a", "only_b", "neither", "either", "same")] == [25, 25, 50, 0, 100, 25]
     assert next((case["sort"], case["id"]) for case in found.examples) == ("only_a", "q0")
     assert {case["id"] for case in found.examples if case["sort"] == "only_b"} == {"q1", "q3"}
+
+
+@pytest.mark.parametrize("places", [None, {"q3": (20, 24)}])
+def test_disagreement_on_spans_can_be_judged(places: Any) -> None:
+    one = hear(TASK, "dev", "head", "head", HEAD, places)
+    cases = {case["id"]: case for case in agreement(TASK, "dev", [(one, said(OTHER, "other"))]).examples}
+    assert (cases["q0"]["gold"], cases["q3"]["gold"]) == ("red cat", "")
+    assert cases["q0"]["pair"] == EXAMPLES[0].pair
+    assert cases["q0"]["spans"] == [[4, 11]]
+    assert cases["q3"].get("a_place") == (places and [20, 24])
+    assert "b_place" not in cases["q3"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "marks", "right", "wrong", "golds"),
+    [
+        ("classify", {"label": 1.0}, "yes", "no", "yes"),
+        ("multilabel", {"labels": (0, 1)}, ["no", "yes"], [], "no, yes"),
+        ("multilabel", {"labels": ()}, [], ["no"], ""),
+    ],
+)
+def test_disagreement_on_labels_names_the_gold(kind: Any, marks: Any, right: Any, wrong: Any, golds: str) -> None:
+    examples = (Example("e", "one text", "another", **marks),)
+    task = Task("t", kind, {"train": (), "inner": (), "dev": examples}, "accuracy", ("no", "yes"))
+    sides = hear(task, "dev", "a", "head", {"e": right}), hear(task, "dev", "b", "head", {"e": wrong})
+    (case,) = agreement(task, "dev", [sides]).examples
+    assert (case["gold"], case["pair"], case["sort"]) == (golds, "another", "only_a")
+    assert "spans" not in case
+    assert case_gold(case) == (golds or "no label")
+
+
+def test_two_pairs_never_share_a_name() -> None:
+    found = agreement(TASK, "dev", [(said(HEAD), said(OTHER, "other"))])
+    names = [of_pair(found, a, b).name for a, b in (("a:x=1", "b"), ("a:x-1", "b"), ("b", "a:x=1"), ("a" * 300, "b"))]
+    assert len(set(names)) == 4
+    assert all(re.fullmatch("agreement-[A-Za-z0-9-]{1,80}", name) for name in names)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
@@ -181,14 +219,16 @@ def test_nobody_on_the_front_is_beaten_and_everybody_else_is(points: list[tuple[
 
 def test_cost_marks_the_front_and_leaves_out_what_was_not_measured() -> None:
     prices = [Price("big", 80.0, 1e6, 100.0), Price("small", 79.0, 1e3, 10.0), Price("bad", 70.0, 1e5, 50.0)]
-    found = cost_against_score(prices, "f1")
+    found = cost_against_score(prices, "f1", Floor("always no", 70.0))
     rows = whole(found)
+    assert (rows["small"]["efficiency"], rows["bad"]["efficiency"]) == (pytest.approx(3.0), 0.0)
+    assert found.about.endswith("The floor is f1 70.00 (always no).")
     assert rows["small"]["front"] == "trained parameters, training seconds"
     assert rows["bad"]["front"] == ""
     assert [plot.x for plot in found.plots] == ["trained parameters", "training seconds"]
     assert [title for *_, title in found.plots[0].series["on the front"]] == ["small", "big"]
-    assert efficiency(76.3, 108_311_810) == pytest.approx(3.27, abs=0.005)  # Hulburd's table 1
-    assert efficiency(50.0, 1.0) is None
+    assert efficiency(76.3, 108_311_810, PAPER_FLOOR) == pytest.approx(3.27, abs=0.005)  # Hulburd's table 1
+    assert efficiency(50.0, 1.0, PAPER_FLOOR) is None
     assert pareto([(None, 9.0), (1.0, float("nan")), (2.0, 3.0)]) == {2}
 
 

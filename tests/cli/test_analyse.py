@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,17 @@ import pytest
 
 from bertvision.analyse.finding import Finding
 from bertvision.findings import FROM_FILES
-from bertvision.study import ANALYSES, FILES, MAKERS, STATES
+from bertvision.refits import Study
+from bertvision.study import ANALYSES, FILES, MAKERS, STATES, study
+from bertvision.tasks.base import read_task
 
 Call = Callable[..., Any]
+TONES = ("bad", "plain", "good")
 QUICK = ("--set", "fit.epochs=1", "--set", "fit.batch=8")
 
 
 def test_every_analysis_is_listed_and_can_be_made(call: Call) -> None:
-    listed = call("analyse", "anywhere", "--list", "--json").document()["analyses"]
+    listed = call("analyse", "--list", "--json").document()["analyses"]
     assert {one["name"] for one in listed} == set(FROM_FILES) | set(MAKERS) == set(ANALYSES)
     assert "learning-curve" in call("analyse", "anywhere", "--list").out
 
@@ -87,10 +92,47 @@ def test_another_dev_is_not_compared(call: Call, squad_run: Path, text_run: Path
 
 def test_any_two_rows(call: Call, squad_run: Path) -> None:
     words = ("analyse", squad_run, "--what", "agreement", "--json", "--pair")
-    row = call(*words, "mean-pool@0", "encoder").document()["findings"]["agreement"]["rows"][0]
+    (found,) = call(*words, "mean-pool@0", "encoder").document()["findings"].values()
+    row = found["rows"][0]
     assert (row["a"], row["b"]) == ("mean-pool@0", "encoder")
     assert row["both"] + row["only_a"] + row["only_b"] + row["neither"] == pytest.approx(100)
     assert "no row named 'mean-pol'" in call(*words, "mean-pol", "encoder").refused()
+    assert "names mean-pool@0 twice" in call(*words, "mean-pool", "mean-pool@0").refused()
+
+
+def test_a_pair_that_was_asked_for_is_kept_beside_the_usual_ones(call: Call, text_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_run, tmp_path / "run")
+    assert call("report", run).code == 0
+    usual = (run / "analysis" / "agreement.json").read_bytes()
+    # Answers on which the two differ, both ways.
+    for name, place in (("encoder", 0), ("mean-pool@0", 1)):
+        path = run / "predictions" / f"{name}.json"
+        said = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(dict.fromkeys(said, TONES[place])), encoding="utf-8")
+    shown = call("analyse", run, "--what", "agreement", "--pair", "mean-pool", "encoder").out
+    assert "Agreement of mean-pool@0 and encoder" in shown
+    assert "  only the first right: the plain old town" in shown
+    assert shown.count("  only the second right: the bad old town") in (1, 2)
+    assert "    gold: plain\n    mean-pool@0: plain\n    encoder: bad" in shown
+    path = next((run / "analysis").glob("agreement-mean-pool-0-encoder-*.json"))
+    assert path.with_suffix(".svg").exists()
+    for again in (("report", run), ("analyse", run, "--what", "agreement")):
+        assert call(*again).code == 0
+        assert json.loads(path.read_text(encoding="utf-8"))["rows"][0]["a"] == "mean-pool@0"
+        page = (run / "report.html").read_text(encoding="utf-8")
+        assert page.index("Agreement and disagreement") < page.index("Agreement of mean-pool@0 and encoder")
+    assert len(json.loads((run / "analysis" / "agreement.json").read_text())["rows"]) == len(json.loads(usual)["rows"])
+
+
+def test_a_run_of_spans_keeps_where_its_answers_stand(squad_run: Path) -> None:
+    contexts = {example.id: example.pair for example in read_task(squad_run / "store" / "task")["dev"]}
+    found = sorted(path.name for path in (squad_run / "predictions").glob("*.json"))
+    assert sorted(path.name for path in (squad_run / "predictions" / "places").glob("*.json")) == found
+    for name in found:
+        said, places = (json.loads((squad_run / at / name).read_text()) for at in ("predictions", "predictions/places"))
+        assert {key for key, text in said.items() if text} == set(places)
+        assert all(contexts[key][start:end] == said[key] for key, (start, end) in places.items())
+    assert "did not keep where" not in (squad_run / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Path) -> None:
@@ -98,7 +140,45 @@ def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Pat
     assert "--within goes with --depth" in call("analyse", squad_run, "--within", 1).refused()
     assert "above 0 and at most 1" in call("analyse", squad_run, "--what", "learning-curve", "--shares", "2").refused()
     assert "is no run" in call("analyse", tmp_path).refused()
+    assert "analyse needs RUN" in call("analyse").refused()
     assert "need --to FILE" in call("report", squad_run, squad_run).refused()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--what", "cost", "--pair", "a", "b"), "--pair is for agreement; add --what agreement"),
+        (("--head", "probe"), "--head is for depth, learning-curve; add --what depth"),
+        (("--what", "layers", "--shares", "0.5"), "--shares is for learning-curve"),
+        (("--what", "depth", "--beside", "x"), "--beside is for learning-curve"),
+        (("--what", "agreement", "--seeds", "0"), "--seeds is for layers, depth, learning-curve"),
+        (("--set", "fit.epochs=1"), "--set is for layers, depth, learning-curve"),
+        (("--depth", "probe", "--what", "cost"), "--what does not go with --depth SPEC"),
+        (("--depth", "probe", "--head", "probe"), "--head does not go with --depth SPEC"),
+        (("--ablation", "--what", "cost"), "--what does not go with --ablation"),
+        (("--ablation", "--seeds", "1"), "--seeds does not go with --ablation"),
+        (("--ablation", "--within", "1"), "--within goes with --depth"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    call: Call, text_run: Path, words: tuple[str, ...], told: str
+) -> None:
+    assert told in call("analyse", text_run, *words).refused()
+
+
+def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Study(text_run)
+    task = replace(work.run.task, labels=("no", "yes"))
+    monkeypatch.setattr(work, "run", replace(work.run, task=task))
+    made, missing = study(work, ["second-best"])
+    assert made == []
+    assert missing == {"second-best": "does not apply to text: of two labels the second is always the other one"}
+
+
+def test_what_does_not_apply_is_told_with_its_reason(call: Call, text_run: Path) -> None:
+    said = call("analyse", text_run, "--what", "ablation").out
+    assert "ablation: does not apply to text: there is no encoder with adapters" in said
+    assert "--method adapters" in said
 
 
 def test_several_runs_in_one_report(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:
@@ -107,3 +187,24 @@ def test_several_runs_in_one_report(call: Call, squad_run: Path, text_run: Path,
     content = path.read_text(encoding="utf-8")
     assert 'id="run1-leaderboard"' in content
     assert 'id="run2-leaderboard"' in content
+
+
+def test_a_report_tells_every_command_as_it_was_typed(call: Call, text_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_run, tmp_path / "my run")
+    words = ("analyse", run, "--what", "layers", "--seeds", "1", *QUICK)
+    assert call(*words).code == 0
+    call("analyse", run, "--what", "layer").refused()
+    assert call("fit", run / "store", "--head", "tanh", "--set", "fit.epochs=1").code == 0
+    assert call("evaluate", run, "--compare", "tanh", "encoder").code == 0
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    typed = [line["words"] for line in lines if line["step"] == "command"]
+    assert typed[-2:] == [
+        [str(word) for word in words],
+        ["fit", f"{run}/store", "--head", "tanh", "--set", "fit.epochs=1"],
+    ]
+    assert all(line["versions"]["torch"] for line in lines)
+    page = html.unescape((run / "report.html").read_text(encoding="utf-8"))
+    assert f"bertvision analyse '{run}' --what layers --seeds 1 --set fit.epochs=1 --set fit.batch=8\n" in page
+    assert f"bertvision fit '{run}/store' --head tanh --set fit.epochs=1" in page
+    assert "bertvision run text --train" in page
+    assert "--compare" not in page

@@ -29,7 +29,7 @@ def test_a_run_leaves_what_it_promises(request: pytest.FixtureRequest, name: str
     assert {row["name"] for row in board["rows"] if row["kind"] != "ensemble"} == SQUAD_ROWS
     assert {row["kind"] for row in board["rows"]} == {"encoder", "head", "ensemble"}
     steps = [json.loads(line)["step"] for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert steps[:4] == ["tune", "extract", "fit", "run"]
+    assert steps[:5] == ["tune", "extract", "fit", "command", "run"]
     assert read_recipe(run / "recipe.toml").heads == ("mean-pool", "learned-pool")
     assert not list(run.rglob("*.part"))
 

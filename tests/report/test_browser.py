@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,52 @@ def test_examples_are_filtered(make_run: Any, browser: Any, nasty: str) -> None:
     golds = browser.ask("Array.from(document.querySelectorAll('.explorer mark.gold'), one => one.firstChild.data)")
     assert golds == ["answer" + nasty] * 2
     assert browser.ask("document.documentElement.scrollWidth") <= browser.width
+    is_quiet(browser)
+
+
+def media(browser: Any, kind: str = "", scheme: str = "light") -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.call("Emulation.setEmulatedMedia", media=kind, features=features)
+
+
+def disagreeing(make_run: Any) -> Path:
+    """A report with examples of disagreement."""
+    folder, task = make_run("classify")
+    run = gather(folder, task)
+    none = dict.fromkeys((example.id for example in task["dev"]), task.labels[0])
+    run = replace(run, answers={**run.answers, ("encoder", None): none})
+    keep(folder, run, file_findings(run, ["agreement"]))
+    return write_report(folder, task)
+
+
+def test_on_paper_nothing_is_empty_or_folded(make_run: Any, browser: Any) -> None:
+    browser.events.clear()
+    browser.open(disagreeing(make_run))
+    height = "document.querySelector('{}').getBoundingClientRect().height"
+    card = "document.querySelector('details .card').checkVisibility()"
+    assert browser.ask(height.format("#explorer")) > 0
+    assert not browser.ask(card)
+    media(browser, "print")
+    assert browser.ask(height.format("#explorer")) == 0
+    assert browser.ask("getComputedStyle(document.querySelector('nav')).display") == "none"
+    browser.ask("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.ask(card)
+    browser.ask("window.dispatchEvent(new Event('afterprint'))")
+    media(browser)
+    assert not browser.ask(card)
+    is_quiet(browser)
+
+
+def test_the_page_follows_the_systems_colours_and_paper_is_white(make_run: Any, browser: Any) -> None:
+    browser.events.clear()
+    browser.open(write_report(*make_run("span")))
+    colour = "getComputedStyle(document.body).backgroundColor"
+    found = []
+    for kind, scheme in (("", "light"), ("", "dark"), ("print", "dark")):
+        media(browser, kind, scheme)
+        found.append(browser.ask(colour))
+    media(browser)
+    assert found == ["rgb(255, 255, 255)", "rgb(20, 23, 27)", "rgb(255, 255, 255)"]
     is_quiet(browser)
 
 

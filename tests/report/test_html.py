@@ -19,6 +19,7 @@ from bertvision.findings import file_findings, keep
 from bertvision.report.explorer_script import SCRIPT
 from bertvision.report.facts import gather
 from bertvision.report.html import write_report, write_reports
+from bertvision.report.style import STYLE
 from bertvision.runtime import write_json
 
 KINDS = ("span", "classify", "multilabel", "regress")
@@ -168,6 +169,41 @@ def test_the_explorer_knows_what_every_predictor_said(make_run: Any, kind: str) 
         assert one["said"][0] == ["answer" + NASTY, 1, start, end]
 
 
+def test_a_place_that_was_kept_is_shown_and_a_guess_is_called_one(make_run: Any) -> None:
+    folder, task = make_run("span")
+    example = task["dev"][1]
+    twice = replace(example, pair=f"{example.pair} answer")
+    task = replace(task, splits={**task.splits, "dev": (task["dev"][0], twice, *task["dev"][2:])})
+    page = report((folder, task))
+    assert page.text.count("did not keep where its answers stand") == 2  # the explorer, the examples
+    end = len(twice.pair or "")
+    for path in (folder / "predictions").glob("*.json"):
+        write_json(folder / "predictions" / "places" / path.name, {example.id: [end - 6, end]})
+    page = report((folder, task))
+    assert "did not keep where its answers stand" not in page.text
+    one = next(one for one in json.loads(page.scripts[0])["examples"] if one["id"] == example.id)
+    assert one["said"][0] == ["answer", 1, end - 6, end]
+    assert one["spans"][0][0] < end - 6
+
+
+@pytest.mark.parametrize("nasty", ["", NASTY])
+@pytest.mark.parametrize("kind", ["span", "classify", "multilabel"])
+def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str) -> None:
+    folder, task = make_run(kind, plain=lambda text: text + nasty)
+    run = gather(folder, task)
+    silent = {"span": "", "classify": task.labels[:1], "multilabel": []}[kind]
+    none = dict.fromkeys((e.id for e in task["dev"]), silent[0] if kind == "classify" else silent)
+    run = replace(run, answers={**run.answers, ("encoder", None): none})
+    keep(folder, run, file_findings(run, ["agreement"]))
+    page = report((folder, task))
+    cards = page.text[page.text.index("examples of disagreement") : page.text.rindex("What it cost")]
+    golds = {"span": "answer", "classify": "label-yes", "multilabel": "label-no"}
+    assert f"gold{golds[kind]}{nasty}" in cards
+    assert ("goldno answer" in cards) == (kind == "span")
+    assert ("encoderno label" in cards) == (kind == "multilabel")
+    assert ("context-start" if kind == "span" else "pair") + nasty in cards.replace(" " + nasty, nasty)
+
+
 @pytest.mark.parametrize("nasty", ["", NASTY])
 def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> None:
     folder, task = make_run("span", plain=lambda text: text + nasty)
@@ -270,6 +306,47 @@ def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tm
     assert "encoder-name" in page.text
     assert "bertvision run recipe.toml" not in page.text
     assert "bertvision fit STORE --head learned-pool --head probe:layers=last1 --seeds 0,1 --out" in page.text
+
+
+def test_print_hides_the_explorer_with_its_heading_and_unfolds_the_rest() -> None:
+    paper = STYLE[STYLE.index("@media print") :]
+    assert 'section[id$="explorer"] { display: none; }' in paper
+    assert "details::details-content { content-visibility: visible;" in paper
+    assert 'addEventListener("beforeprint"' in SCRIPT
+
+
+def log_line(folder: Path, **line: Any) -> None:
+    with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")
+
+
+def test_what_was_typed_is_shown_once_and_in_order_with_its_versions(make_run: Any) -> None:
+    folder, task = make_run("span")
+    run, fit = ["run", "squad2", "--out", "my runs/x"], ["fit", "my runs/x/store", "--head", "a" + NASTY]
+    for words, torch in ((run, "2.1"), ([*run, "--json"], "2.1"), (fit, "2.2"), (run, "2.2")):
+        log_line(folder, step="command", words=words, versions={"python": "3.12", "torch": torch})
+    log_line(folder, step="fit", versions={"torch": "2.2" + NASTY})
+    text = report((folder, task)).text
+    typed = text[text.index("# python 3.12, torch 2.1") :]
+    assert typed.startswith(
+        "# python 3.12, torch 2.1\nbertvision run squad2 --out 'my runs/x'\n# python 3.12, torch 2.2"
+    )
+    assert typed.count("bertvision run squad2") == 1
+    assert "--head 'a" in typed
+    assert NASTY.split("'")[0] in typed
+    assert f"Run with torch 2.2{NASTY}." in text
+    assert "written with" not in text
+    assert "bertvision run recipe.toml --out runs/again" in text
+
+
+def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) -> None:
+    folder, task = make_run("span")
+    log_line(folder, step="run")
+    assert "bertvision fit" not in report((folder, task)).text
+    log_line(folder, step="fit", heads=["tanh", "a b"], seeds=[1, 0])
+    text = report((folder, task)).text
+    assert "bertvision fit runs/again/store --head tanh --head 'a b' --seeds 0,1" in text
+    assert "What it ran with was not kept" in text
 
 
 def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bertvision.analyse.finding import Cell, Finding, bars, number_of, share
+from bertvision.analyse.gold import gold_text
 from bertvision.analyse.said import Said
+from bertvision.hashing import hash_json
 from bertvision.records import Example
-from bertvision.tasks.base import stable_hash
+from bertvision.tasks.base import Task, stable_hash
 
 ABOUT = (
     "How often two predictors are right together, alone or not at all, and how often they say the same. Kappa is the "
@@ -30,15 +34,17 @@ COLUMNS = {
 }
 SHOWN = 6
 """Examples of each sort of disagreement."""
+LONGEST_FILE = 60
+"""Of two names in the name of a file."""
 LONGEST = 22
 """Of a name in the picture, where two stand side by side."""
 
 
-def agreement(examples: Sequence[Example], pairs: Iterable[tuple[Said, Said]]) -> Finding:
+def agreement(task: Task, split: str, pairs: Iterable[tuple[Said, Said]]) -> Finding:
     """A row a pair; the examples are of the pairs in order, chosen by a hash."""
     pairs = list(pairs)
     rows = tuple(_row(a, b) for a, b in pairs)
-    shown = tuple(case for a, b in pairs for case in _cases(examples, a, b))
+    shown = tuple(case for a, b in pairs for case in _cases(task, task[split], a, b))
     names = [f"{_short(a.name)} / {_short(b.name)}" for a, b in pairs]
     kinds = {"only the first right": "only_a", "only the second right": "only_b", "neither": "neither"}
     series = {title: [number_of(row[key]) for row in rows] for title, key in kinds.items()}
@@ -72,18 +78,32 @@ def kappa(a: np.ndarray, b: np.ndarray) -> float | None:
     return None if expected == 1.0 else (float((a == b).mean()) - expected) / (1 - expected)
 
 
-def _cases(examples: Sequence[Example], a: Said, b: Said) -> list[dict[str, Any]]:
+def of_pair(found: Finding, a: str, b: str) -> Finding:
+    """A finding on two rows that were asked for, under a name of its own: it stands beside the usual one."""
+    words = re.sub("[^A-Za-z0-9]+", "-", f"{a}-{b}")[:LONGEST_FILE].strip("-")
+    return replace(found, name=f"agreement-{words}-{hash_json([a, b])[:6]}", title=f"Agreement of {a} and {b}")
+
+
+def _cases(task: Task, examples: Sequence[Example], a: Said, b: Said) -> list[dict[str, Any]]:
     found = []
     for sort, here in (("only_a", a.right & ~b.right), ("only_b", ~a.right & b.right)):
         places = sorted(np.flatnonzero(here).tolist(), key=lambda place: stable_hash(examples[place].id))
-        found += [_case(sort, examples[place], a, b, place) for place in places[:SHOWN]]
+        found += [_case(task, sort, examples[place], a, b, place) for place in places[:SHOWN]]
     return found
 
 
-def _case(sort: str, example: Example, a: Said, b: Said, place: int) -> dict[str, Any]:
+def _case(task: Task, sort: str, example: Example, a: Said, b: Said, place: int) -> dict[str, Any]:
     sides = {"a": a.name, "b": b.name, "a_said": a.answers[place], "b_said": b.answers[place]}
-    gold = list(dict.fromkeys(answer.text for answer in example.answers))
-    return {"id": example.id, "sort": sort, "text": example.text, "gold": gold, **sides}
+    texts = {"text": example.text, "pair": example.pair, "gold": gold_text(task, example)}
+    return {"id": example.id, "sort": sort, **texts, **sides, **(_spans(example, a, b) if task.kind == "span" else {})}
+
+
+def _spans(example: Example, a: Said, b: Said) -> dict[str, Any]:
+    """Where in the context the gold answers stand, and those that were given, as far as that was kept."""
+    golds = sorted({(answer.start, answer.start + len(answer.text)) for answer in example.answers})
+    known = {"a_place": a.places, "b_place": b.places}
+    places = {key: list(kept[example.id]) for key, kept in known.items() if kept and example.id in kept}
+    return {"spans": [list(span) for span in golds], **places}
 
 
 def _short(name: str) -> str:

@@ -16,8 +16,11 @@ ABOUT = (
     "Parameters are those that were trained: of a head its own, of the encoder all. Training seconds hold everything "
     "that the predictor needs: tuning and, for a head, extracting and its own fit. Inference seconds are for the whole "
     "split, the encoder included (its share of the extraction) and the head's own measured. A predictor on the front "
-    "has none that is at least as good and at least as cheap. Efficiency is (score - 50) / log10(parameters)."
+    "has none that is at least as good and at least as cheap. Efficiency is (score - floor) / log10(parameters): "
+    "points above what needs no look at the text, for each tenfold of trained parameters."
 )
+PAPER_FLOOR = 50.0
+"""Hulburd's, which is what never answering is worth on SQuAD 2.0."""
 COLUMNS = {
     "name": "predictor",
     "score": "score",
@@ -47,13 +50,23 @@ class Price:
     inference_seconds: float | None = None
 
 
-def cost_against_score(prices: Sequence[Price], metric: str) -> Finding:
+@dataclass(frozen=True)
+class Floor:
+    """The score of one answer to everything, and which answer that is."""
+
+    name: str
+    score: float
+
+
+def cost_against_score(prices: Sequence[Price], metric: str, floor: Floor) -> Finding:
     """A row a predictor and a picture a price, the Pareto front marked."""
     fronts = {axis: pareto([(getattr(one, axis), one.score) for one in prices]) for axis in AXES}
-    rows = tuple(_row(one, [AXES[axis] for axis in AXES if place in fronts[axis]]) for place, one in enumerate(prices))
+    known = [[AXES[axis] for axis in AXES if place in fronts[axis]] for place in range(len(prices))]
+    rows = tuple(_row(one, names, floor.score) for one, names in zip(prices, known, strict=True))
     plots = tuple(_plot(prices, axis, fronts[axis], metric) for axis in AXES if _known(prices, axis))
     columns = {**COLUMNS, "score": metric}
-    return Finding("cost", "Cost against score", ABOUT, columns, rows, plots)
+    about = f"{ABOUT} The floor is {metric} {floor.score:.2f} ({floor.name})."
+    return Finding("cost", "Cost against score", about, columns, rows, plots)
 
 
 def pareto(points: Sequence[tuple[float | None, float]]) -> set[int]:
@@ -70,11 +83,8 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[0] and one[1] >= other[1] and one != other
 
 
-def efficiency(score: float, parameters: float, floor: float = 50.0) -> float | None:
-    """Points by tenfold; not known for fewer than two parameters.
-
-    Hulburd's floor is 50, which is what never answering is worth on SQuAD 2.0.
-    """
+def efficiency(score: float, parameters: float, floor: float) -> float | None:
+    """Points by tenfold; not known for fewer than two parameters."""
     return points_by_tenfold(score, parameters, floor) if parameters > 1 else None
 
 
@@ -87,14 +97,14 @@ def _known(prices: Sequence[Price], axis: str) -> bool:
     return sum(getattr(one, axis) is not None for one in prices) > 1
 
 
-def _row(one: Price, fronts: Sequence[str]) -> dict[str, Cell]:
+def _row(one: Price, fronts: Sequence[str], floor: float) -> dict[str, Cell]:
     return {
         "name": one.name,
         "score": one.score,
         "parameters": one.parameters,
         "train_seconds": one.train_seconds,
         "inference_seconds": one.inference_seconds,
-        "efficiency": efficiency(one.score, one.parameters),
+        "efficiency": efficiency(one.score, one.parameters, floor),
         "front": ", ".join(fronts),
     }
 

@@ -26,14 +26,22 @@ class Said:
     answers: tuple[Any, ...]
     right: NDArray[np.bool_]  # (examples,)
     score: NDArray[np.float64]  # (examples,) in 0..1: F1 of spans, else right or not
+    places: Mapping[str, Sequence[int]] | None = None  # of spans, by id: start and end; None where they were not kept
 
 
-def hear(task: Task, split: str, name: str, kind: str, answers: Mapping[str, Any]) -> Said:
+def hear(
+    task: Task,
+    split: str,
+    name: str,
+    kind: str,
+    answers: Mapping[str, Any],
+    places: Mapping[str, Sequence[int]] | None = None,
+) -> Said:
     """Judge written answers (example id -> answer); not for numbers, which are neither right nor wrong."""
     right, score = MEANS[task.kind]
     means = evidence_of_answers(task, split, answers).means
     told = tuple(answers[example.id] for example in task[split])
-    return Said(name, kind, told, means[right] == 1.0, means[score])
+    return Said(name, kind, told, means[right] == 1.0, means[score], places)
 
 
 def context_words(examples: Sequence[Example]) -> list[int]:

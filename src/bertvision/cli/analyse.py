@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertvision.cli.analyse_options import check_options
 from bertvision.cli.options import add_set, numbers, whole_numbers
 from bertvision.errors import BadInput
 
 Result = tuple[Any, str]
+TOLD, WIDEST = 2, 160
+"""Examples of a sort that a terminal shows, and letters of one text of them."""
 
 
 def add_commands(commands: Any) -> None:
     analyse = commands.add_parser("analyse", help="why scores are what they are: tables and pictures of a run")
-    analyse.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
+    analyse.add_argument("folder", nargs="?", metavar="RUN", help="a folder that run or fit made")
     analyse.add_argument(
         "--what", action="extend", nargs="+", metavar="NAME", help="only these, or all; default: all that are quick"
     )
@@ -30,7 +33,7 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--depth", metavar="SPEC", help="only depth: the head to fit over states 0..k for every k")
     instead.add_argument("--ablation", action="store_true", help="only adapters: off for every span of layers")
     analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
-    analyse.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
+    analyse.add_argument("--seeds", type=whole_numbers, metavar="0,1,2", help="one fit each; default 0")
     add_set(analyse)
     analyse.set_defaults(run=_analyse)
 
@@ -43,12 +46,12 @@ def add_commands(commands: Any) -> None:
 def _analyse(options: argparse.Namespace) -> Result:
     if options.list:
         return _listed()
+    check_options(options)
+    options.seeds = options.seeds or (0,)
     if options.ablation:
         return _ablation(options)
     if options.depth is not None:
         return _depth(options)
-    if options.within is not None:
-        raise BadInput("--within goes with --depth SPEC")
     from bertvision.conclude import renew_report
     from bertvision.study import study
 
@@ -61,7 +64,7 @@ def _analyse(options: argparse.Namespace) -> Result:
         "missing": missing,
         "report": str(report),
     }
-    parts = [f"{one.title}\n{_table(one.columns, one.rows)}" for one in made]
+    parts = ["\n".join([one.title, _table(one.columns, one.rows), *_examples(one.examples)]) for one in made]
     parts += [f"{name}: {why}" for name, why in missing.items()]
     return document, "\n\n".join([*parts, f"{work.folder / 'analysis'}, {report}"])
 
@@ -89,6 +92,26 @@ def _listed() -> Result:
     rows = [{"name": name, "needs": needs, "about": about} for name, (needs, about) in ANALYSES.items()]
     text = "\n".join(f"{row['name']:16} {row['needs']:8} {row['about']}" for row in rows)
     return {"analyses": rows}, text
+
+
+def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first few of each sort, of the first pair that has any; the report shows more, with their contexts."""
+    from bertvision.report.analyses import SORTS
+
+    first = [case for case in cases if (case["a"], case["b"]) == (cases[0]["a"], cases[0]["b"])]
+    shown = [(title, [case for case in first if case["sort"] == sort]) for sort, title in SORTS.items()]
+    return [line for title, alike in shown for case in alike[:TOLD] for line in _example(title, case)]
+
+
+def _example(title: str, case: Mapping[str, Any]) -> list[str]:
+    from bertvision.analyse.gold import told
+    from bertvision.report.analyses import case_gold
+    from bertvision.report.markup import cut, printable
+
+    pair = [("    beside", case["pair"])] if case["pair"] and "spans" not in case else []
+    said = [(case[side], told(case[f"{side}_said"])) for side in "ab"]
+    lines = [(f"  {title}", case["text"]), *pair, ("    gold", case_gold(case)), *((f"    {a}", b) for a, b in said)]
+    return [f"{name}: {cut(' '.join(printable(str(text)).split()), WIDEST)}" for name, text in lines]
 
 
 def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:

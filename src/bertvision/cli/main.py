@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 import bertvision
 from bertvision.cli import analyse, experiment, inspect, reproduce, search, stores, use
+from bertvision.cli.workplace import workplace
 from bertvision.errors import BadInput
+from bertvision.run_log import note_command, typed
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 """What a path that a user gave can lead to where nobody looked closer."""
@@ -54,10 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; everything that goes wrong is one line on stderr."""
     # Two threads that spin at barriers lose half their speed to a busy neighbour; must precede torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    options = argparse.Namespace(debug="--debug" in (sys.argv if arguments is None else arguments))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = argparse.Namespace(debug="--debug" in words)
     try:
-        options = build_parser().parse_args(arguments)
-        _print(options.run(options), options.json)
+        options = build_parser().parse_args(words)
+        _print(_done(options, words), options.json)
         return 0
     except BadInput as error:
         return _failed(error, 2, options)
@@ -71,6 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(BadInput(f"cannot use {error.filename}: {error.strerror}; choose another path"), 2, options)
     except Exception as error:
         return _failed(error, 1, options)
+
+
+def _done(options: argparse.Namespace, words: Sequence[str]) -> Any:
+    """What a command gives; one that went well is written down in the run that it worked in."""
+    with typed(words, workplace(options)):
+        result = options.run(options)
+        note_command()
+    return result
 
 
 def _failed(error: Exception, code: int, options: argparse.Namespace) -> int:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.analyse.finding import Finding
+from bertvision.analyse.gold import told
 from bertvision.report.facts import Run
+from bertvision.report.marks import Span, marked, place_of
 from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, section, table, tag
 from bertvision.report.plots import draw
 
@@ -25,7 +27,7 @@ ORDER = (
     "learning-curve",
     "cost",
 )
-LONGEST_CELL, LONGEST_TEXT = 60, 400
+LONGEST_CELL, LONGEST_TEXT, LONGEST_ANSWER = 60, 400, 200
 MOST_ROWS = 40
 SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
 
@@ -33,11 +35,14 @@ SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
 def analyses_section(run: Run) -> Section | None:
     """Nothing if nothing was analysed."""
     known = {one.name: one for one in run.findings if one.name not in ELSEWHERE}
-    names = [name for name in ORDER if name in known] + [name for name in known if name not in ORDER]
-    if not names:
-        return None
-    parts = [part for name in names for part in _finding(known[name])]
-    return section("analyses", "Analyses", *parts)
+    parts = [part for name in sorted(known, key=_turn) for part in _finding(known[name])]
+    return section("analyses", "Analyses", *parts) if parts else None
+
+
+def _turn(name: str) -> tuple[int, str]:
+    """Agreement of a pair that was asked for stands behind the usual one; what is not known comes last."""
+    known = "agreement" if name.startswith("agreement-") else name
+    return ORDER.index(known) if known in ORDER else len(ORDER), name
 
 
 def _finding(one: Finding) -> list[Html]:
@@ -74,14 +79,32 @@ def _examples(cases: Sequence[Mapping[str, Any]]) -> list[Html]:
 
 def _card(case: Mapping[str, Any]) -> Html:
     sort = SORTS.get(str(case.get("sort")), str(case.get("sort")))
-    names = tag("small", cut(str(case.get("id")), LONGEST_CELL))
-    top = tag("p", tag("span", sort, class_="tag"), names, class_="top")
-    told: list[tuple[object, object]] = [("gold", _said(case.get("gold")))] if "gold" in case else []
-    told += [(cut(str(case.get(side)), LONGEST_CELL), _said(case.get(f"{side}_said"))) for side in ("a", "b")]
-    text = tag("p", cut(str(case.get("text")), LONGEST_TEXT), dir="auto", class_="context")
-    return tag("article", top, text, facts(told, class_="stacked"), class_="card")
+    which = tag("small", cut(str(case.get("id")), LONGEST_CELL))
+    top = tag("p", tag("span", sort, class_="tag"), which, class_="top")
+    names = [("gold", case_gold(case))] if "gold" in case else []
+    names += [(cut(str(case.get(side)), LONGEST_CELL), told(case.get(f"{side}_said"))) for side in ("a", "b")]
+    said = [(name, cut(answer, LONGEST_ANSWER)) for name, answer in names]
+    return tag("article", top, *_texts(case), facts(said, class_="stacked"), class_="card")
 
 
-def _said(said: object) -> str:
-    told = " / ".join(map(str, said)) if isinstance(said, list) else str(said)
-    return cut(told, LONGEST_CELL) if told else "no answer"
+def case_gold(case: Mapping[str, Any]) -> str:
+    """In words; where there is none, what stands for none is told by what was said."""
+    nothing = told([]) if isinstance(case.get("a_said"), list) else told("")
+    gold = case.get("gold")
+    return (" / ".join(map(str, gold)) if isinstance(gold, list) else str(gold)) or nothing
+
+
+def _texts(case: Mapping[str, Any]) -> list[Html]:
+    """A question over its context, around what is marked in it; else the text and, of a pair, the second one."""
+    text, pair = str(case.get("text")), str(case.get("pair") or "")
+    if "spans" not in case:
+        return [tag("p", cut(one, LONGEST_TEXT), dir="auto", class_="context") for one in (text, pair) if one]
+    context = marked(pair, [(start, end) for start, end in case["spans"]], _wrong_place(case, pair))
+    return [tag("h4", cut(text, LONGEST_TEXT), dir="auto"), tag("p", context, dir="auto", class_="context")]
+
+
+def _wrong_place(case: Mapping[str, Any], context: str) -> Span | None:
+    """Where the wrong one of the two looked; the right one is where the gold is."""
+    side = "b" if case.get("sort") == "only_a" else "a"
+    near = [start for start, _ in case["spans"]]
+    return place_of(str(case.get(f"{side}_said") or ""), context, near, case.get(f"{side}_place"))

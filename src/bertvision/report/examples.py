@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from bertvision.analyse.gold import gold_names, gold_text
 from bertvision.records import Example
 from bertvision.report.facts import Run
 from bertvision.report.labels import confusion_table, label_table
 from bertvision.report.lines import Line, best_head
-from bertvision.report.marks import Span, locate, marked
+from bertvision.report.marks import GUESSED, Span, marked, place_of
 from bertvision.report.markup import Html, Section, cut, facts, number, section, tag
 from bertvision.report.pictures import scatter
 from bertvision.scoring.squad import best_over_golds, exact, f1
@@ -37,6 +38,7 @@ class Case:
     encoder: object  # None where the encoder said nothing
     right: bool
     sort: str
+    place: Sequence[int] | None = None  # of a span, as it was kept
 
 
 def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
@@ -48,7 +50,10 @@ def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
     own = next((run.answers.get((line.name, None), {}) for line in lines if line.kind == "encoder"), {})
     judge, write = WAYS[run.task.kind]
     shown = [example for example in run.task[run.board.split] if example.id in answers]
+    places = run.places.get((best.rows[0].name, best.rows[0].seed))
     cases = [judge(run, example, answers[example.id], own.get(example.id)) for example in shown]
+    if places is not None:
+        cases = [replace(case, place=places.get(case.example.id, (0, 0))) for case in cases]
     intro = f"What {best.name} (seed {best.rows[0].seed}) says about {run.board.split}."
     return section("examples", "Examples", *write(run, intro, cases))
 
@@ -66,25 +71,17 @@ def _span_case(run: Run, example: Example, said: object, own: object) -> Case:
 
 
 def _label_case(run: Run, example: Example, said: object, own: object) -> Case:
-    gold = _label(run, example)
+    gold = gold_names(run.task, example)[0]
     taken = f"{cut(gold, LONGEST_LABEL)} taken for {cut(str(said), LONGEST_LABEL)}"
     return Case(example, said, own, said == gold, cut(gold, LONGEST_LABEL) if said == gold else taken)
 
 
-def _label(run: Run, example: Example) -> str:
-    return run.task.labels[int(example.label or 0)]
-
-
 def _set_case(run: Run, example: Example, said: object, own: object) -> Case:
-    gold, told = set(_labels(run, example)), set(_listed(said))
+    gold, told = set(gold_names(run.task, example)), set(_listed(said))
     missed, more = gold - told, told - gold
     sort = "labels missed and too many" if missed and more else "labels missed" if missed else "labels too many"
     sort = sort if missed or more else "all labels" if gold else "rightly no label"
     return Case(example, said, own, gold == told, sort)
-
-
-def _labels(run: Run, example: Example) -> list[str]:
-    return [run.task.labels[place] for place in example.labels or ()]
 
 
 def _listed(said: object) -> list[str]:
@@ -110,18 +107,19 @@ def choose(cases: Iterable[Case], count: int = SHOWN) -> list[Case]:
 
 
 def _span_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
-    return [tag("p", f"{intro} {LEGEND}"), _counts(cases), *_both(cases, _span_card)]
+    guessed = f" {GUESSED}" if any(case.place is None for case in cases) else ""
+    return [tag("p", f"{intro} {LEGEND}{guessed}"), _counts(cases), *_both(cases, _span_card)]
 
 
 def _label_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
-    pairs = [(_label(run, case.example), str(case.said)) for case in cases]
+    pairs = [(gold_names(run.task, case.example)[0], str(case.said)) for case in cases]
     table = confusion_table(run.task.labels, pairs)
-    return [tag("p", intro), table, *_both(cases, lambda case: _text_card(case, _label(run, case.example)))]
+    return [tag("p", intro), table, *_both(cases, lambda case: _text_card(case, gold_text(run.task, case.example)))]
 
 
 def _set_parts(run: Run, intro: str, cases: Sequence[Case]) -> list[Html]:
-    pairs = [(_labels(run, case.example), _listed(case.said)) for case in cases]
-    cards = _both(cases, lambda case: _text_card(case, _told(_labels(run, case.example))))
+    pairs = [(gold_names(run.task, case.example), _listed(case.said)) for case in cases]
+    cards = _both(cases, lambda case: _text_card(case, _told(gold_names(run.task, case.example))))
     return [tag("p", intro), label_table(run.task.labels, pairs), _counts(cases), *cards]
 
 
@@ -164,7 +162,7 @@ def _both(cases: Sequence[Case], card: Callable[[Case], Html]) -> list[Html]:
 def _span_card(case: Case) -> Html:
     context = case.example.pair or ""
     golds: list[Span] = sorted({(answer.start, answer.start + len(answer.text)) for answer in case.example.answers})
-    said = locate(str(case.said), context, [start for start, _ in golds])
+    said = place_of(str(case.said), context, [start for start, _ in golds], case.place)
     texts = list(dict.fromkeys(answer.text for answer in case.example.answers))
     overlap = best_over_golds(f1, texts, str(case.said))
     shared = f" (F1 {100 * overlap:.0f})" if 0 < overlap < 1 else ""

@@ -12,15 +12,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bertvision.analyse.gold import gold_names, gold_text
 from bertvision.records import Example
 from bertvision.report.explorer_script import SCRIPT
 from bertvision.report.facts import Run
 from bertvision.report.lines import Line, best_head
-from bertvision.report.marks import locate
+from bertvision.report.marks import GUESSED, place_of
 from bertvision.report.markup import Html, Section, cut, opened, printable, section, tag
 from bertvision.scoring.squad import best_over_golds, exact
 from bertvision.tasks.base import stable_hash
 
+Answers = Mapping[str, Any]
+"""By example's id what was said, or where it stands."""
 MOST = 1000
 """Examples that are put into the page; of more, a sample by hash."""
 LONGEST = 12_000
@@ -35,10 +38,12 @@ def explorer_section(run: Run, lines: Sequence[Line]) -> Section | None:
     rows = [line.rows[0] for line in chosen]
     names = [row.name if row.seed is None else f"{row.name}, seed {row.seed}" for row in rows]
     answers = [run.answers[row.name, row.seed] for row in rows]
-    data = explorer_data(run, names, answers)
+    places = [run.places.get((row.name, row.seed)) for row in rows]
+    data = explorer_data(run, names, answers, places)
     whole, held = len(run.task[run.board.split]), len(data["examples"])
     sample = "" if whole == held else f" Here are {held:,} of {whole:,}, drawn by a hash."
-    intro = f"What several predictors say of the examples of {run.board.split}.{sample}"
+    guessed = f" {GUESSED}" if run.task.kind == "span" and None in places else ""
+    intro = f"What several predictors say of the examples of {run.board.split}.{sample}{guessed}"
     box = tag("div", _controls(names, run), tag("div", class_="found cards"), _block(data), class_="explorer")
     off = tag("noscript", tag("p", "Filtering needs the page's own script; single examples stand below without it."))
     return section("explorer", "Explore the examples", tag("p", intro), off, box)
@@ -51,28 +56,30 @@ def _shown(lines: Sequence[Line]) -> list[Line]:
     return list({line.name: line for line in wanted}.values())
 
 
-def explorer_data(run: Run, names: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def explorer_data(
+    run: Run, names: Sequence[str], answers: Sequence[Answers], kept: Sequence[Answers | None]
+) -> dict[str, Any]:
     """Contexts once, and for every example its gold and what each predictor said."""
     asked = [e for e in run.task[run.board.split] if all(e.id in said for said in answers)]
-    kept = sorted(asked, key=lambda example: stable_hash(example.id))[:MOST]
-    contexts = list(dict.fromkeys(_text(example.pair or "") for example in kept))
-    places = {context: place for place, context in enumerate(contexts)}
-    told = [_example(run, example, answers, places) for example in kept]
+    shown = sorted(asked, key=lambda example: stable_hash(example.id))[:MOST]
+    contexts = list(dict.fromkeys(_text(example.pair or "") for example in shown))
+    numbers = {context: number for number, context in enumerate(contexts)}
+    told = [_example(run, example, list(zip(answers, kept, strict=True)), numbers) for example in shown]
     return {"models": [_text(name) for name in names], "contexts": contexts, "examples": told}
 
 
 def _example(
-    run: Run, example: Example, answers: Sequence[Mapping[str, Any]], places: Mapping[str, int]
+    run: Run, example: Example, sides: Sequence[tuple[Answers, Answers | None]], numbers: Mapping[str, int]
 ) -> dict[str, Any]:
     context = _text(example.pair or "")
     golds = [] if run.task.kind != "span" else _gold_spans(example)
     return {
         "id": _text(example.id),
         "text": _text(example.text),
-        "context": places[context],
-        "gold": _gold(run, example),
+        "context": numbers[context],
+        "gold": _text(gold_text(run.task, example)),
         "spans": golds,
-        "said": [_said(run, example, said[example.id], context, golds) for said in answers],
+        "said": [_said(run, example, said, context, places) for said, places in sides],
     }
 
 
@@ -80,25 +87,19 @@ def _gold_spans(example: Example) -> list[list[int]]:
     return [list(span) for span in sorted({(a.start, a.start + len(a.text)) for a in example.answers})]
 
 
-def _gold(run: Run, example: Example) -> str:
-    if run.task.kind == "span":
-        return _text(" / ".join(dict.fromkeys(answer.text for answer in example.answers)))
-    if run.task.kind == "multilabel":
-        return _text(", ".join(run.task.labels[place] for place in example.labels or ()))
-    return _text(run.task.labels[int(example.label or 0)])
-
-
-def _said(run: Run, example: Example, said: object, context: str, golds: Sequence[Sequence[int]]) -> list[Any]:
+def _said(run: Run, example: Example, answers: Answers, context: str, places: Answers | None) -> list[Any]:
     """Text, right or not, and where it stands in the context."""
+    said, gold = answers[example.id], gold_names(run.task, example)
     if run.task.kind == "span":
-        right = best_over_golds(exact, [answer.text for answer in example.answers], str(said)) == 1.0
-        place = locate(_text(str(said)), context, [span[0] for span in golds])
-        return [_text(str(said)), int(right), *(place or ())]
+        text = _text(str(said))
+        # A question that was not answered has no place among those that were kept.
+        known = None if places is None else places.get(example.id, (0, 0))
+        place = place_of(text, context, [answer.start for answer in example.answers], known)
+        return [text, int(best_over_golds(exact, gold, str(said)) == 1.0), *(place or ())]
     if run.task.kind == "multilabel":
         labels = sorted(map(str, said)) if isinstance(said, list) else []
-        gold = sorted(run.task.labels[place] for place in example.labels or ())
-        return [_text(", ".join(labels)), int(labels == gold)]
-    return [_text(str(said)), int(said == run.task.labels[int(example.label or 0)])]
+        return [_text(", ".join(labels)), int(labels == sorted(gold))]
+    return [_text(str(said)), int([said] == gold)]
 
 
 def _text(text: str) -> str:

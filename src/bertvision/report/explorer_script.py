@@ -1,9 +1,18 @@
-"""The one script of a report: it filters examples and shows them, as text and never as markup."""
+"""The one script of a report: it filters examples, shows them as text and never as markup, and unfolds for print."""
 
 from __future__ import annotations
 
 SCRIPT = """
 "use strict";
+const closed = function () { return document.querySelectorAll("details:not([open])"); };
+let unfolded = [];
+window.addEventListener("beforeprint", function () {
+  unfolded = Array.from(closed());
+  unfolded.forEach(function (one) { one.open = true; });
+});
+window.addEventListener("afterprint", function () {
+  unfolded.forEach(function (one) { one.open = false; });
+});
 document.querySelectorAll(".explorer").forEach(function (box) {
   const PAGE = 12, AROUND = 220;
   const data = JSON.parse(box.querySelector("script").textContent);

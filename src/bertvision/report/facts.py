@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,15 @@ from bertvision.analyse.finding import KINDS, Finding, Plot
 from bertvision.errors import BadInput, shorten
 from bertvision.hashing import hash_json
 from bertvision.records import Board, Compared, Reliability, Row, Standing
-from bertvision.runtime import RunLog, folder_bytes
+from bertvision.run_log import COMMAND, RunLog
+from bertvision.runtime import folder_bytes
 from bertvision.tasks.base import Task
 
 STORE_SOURCE = "source.json"
 """Names the store of a run whose store lies elsewhere."""
+
+ANSWERS, PLACES = "predictions", "predictions/places"
+"""Where answers are (id -> answer) and, of spans, where those stand in their contexts (id -> start, end)."""
 
 FINDINGS = "analysis"
 """Where a run's findings are."""
@@ -58,6 +62,8 @@ class Run:
     recipe: str
     day: str
     findings: tuple[Finding, ...] = ()
+    places: Mapping[tuple[str, int | None], Mapping[str, Any]] = field(default_factory=dict)  # id -> start, end
+    log: tuple[Mapping[str, Any], ...] = ()  # steps and commands, oldest first
 
 
 def gather(folder: Path, task: Task) -> Run:
@@ -76,7 +82,8 @@ def gather(folder: Path, task: Task) -> Run:
         baseline=(baseline["name"], baseline["scores"]) if baseline else None,
         advice=document.get("advice", ""),
         heads=_heads(folder, rows, manifest),
-        answers={(row.name, row.seed): found for row in rows if (found := _answers(folder, row))},
+        answers=_by_row(folder / ANSWERS, rows),
+        places=_by_row(folder / PLACES, rows),
         manifest=manifest,
         # The one that made the states; the run's own may have been tuned again since.
         encoder=manifest.get("encoder") or _read(folder / "encoder" / "bertvision.json") or {},
@@ -84,6 +91,7 @@ def gather(folder: Path, task: Task) -> Run:
         recipe=_text(folder / "recipe.toml"),
         day=_day(folder, path),
         findings=_findings(folder, board, manifest),
+        log=tuple(RunLog(folder).read()),
     )
 
 
@@ -156,10 +164,10 @@ def store_place(folder: Path) -> Path:
     return Path(source["store"]) if source else folder / "store"
 
 
-def _answers(folder: Path, row: Row) -> Mapping[str, Any] | None:
-    seed = "" if row.seed is None else f"@{row.seed}"
-    found: Mapping[str, Any] | None = _read(folder / "predictions" / f"{row.name}{seed}.json")
-    return found
+def _by_row(folder: Path, rows: tuple[Row, ...]) -> dict[tuple[str, int | None], Mapping[str, Any]]:
+    """What a folder says of the examples, for every row that it knows."""
+    names = {(row.name, row.seed): row.name if row.seed is None else f"{row.name}@{row.seed}" for row in rows}
+    return {row: found for row, name in names.items() if (found := _read(folder / f"{name}.json")) is not None}
 
 
 def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:
@@ -191,5 +199,6 @@ def _states(layers: list[int], stored: list[int], count: int) -> tuple[str, ...]
 
 def _day(folder: Path, board: Path) -> str:
     """When the last step ended; without a log, when the leaderboard was written."""
-    times = [str(line["time"]) for line in RunLog(folder).read() if "time" in line]
+    lines = [line for line in RunLog(folder).read() if line.get("step") != COMMAND]
+    times = [str(line["time"]) for line in lines if "time" in line]
     return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()

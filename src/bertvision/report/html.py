@@ -13,6 +13,7 @@ from bertvision.report.cost import cost_section, tuning
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section, script_hash, script_tag
 from bertvision.report.facts import Run, gather
+from bertvision.report.joint import joint_parts
 from bertvision.report.learning import curves_section, weights_section
 from bertvision.report.lines import Line, best_head, lines_of
 from bertvision.report.markup import NOTHING, Html, Section, facts, join, number, opened, table, tag
@@ -84,14 +85,15 @@ def _chapter(run: Run) -> tuple[Html, list[Section]]:
 
 
 def _overview(runs: Sequence[tuple[str, Run]]) -> Html:
-    """Each run in one line; scores of different data do not compare, so nothing is ranked."""
+    """Each run in one line; scores of different data do not compare, so nothing is ranked. Those that do are tested."""
     rows = [_overview_row(place, name, run) for place, (name, run) in enumerate(runs, 1)]
     head = ["run", "task", "encoder", "metric", "best head on inner", "its score", "control", "encoder alone"]
-    how = "Scores are on each run's own dev. They compare where task and dev are the same, and nowhere else."
+    how = "Scores are on each run's own dev. They compare where metric and dev are the same, and nowhere else."
     title = tag("h1", f"{len(runs)} runs")
     links = tag("nav", *(tag("a", name, href=f"#run{i}") for i, (name, _) in enumerate(runs, 1)), aria_label="Runs")
     over = tag("p", "BERTVision report", class_="over")
-    return tag("header", over, title, tag("p", how), table(head, rows, "All runs", "finding"), links)
+    every = table(head, rows, "All runs", "finding")
+    return tag("header", over, title, tag("p", how), every, *joint_parts(runs), links)
 
 
 def _overview_row(place: int, name: str, run: Run) -> list[object]:

@@ -13,6 +13,10 @@ AROUND = 140
 """Characters kept on each side of a span."""
 WITHOUT = 360
 """Characters kept of a context in which nothing is marked."""
+GUESSED = (
+    "This run did not keep where its answers stand: of several places that read the same, the one nearest to a gold "
+    "answer is framed, which may not be the one that was chosen."
+)
 SNAP = 24
 """How far a cut may move to fall between two words."""
 
@@ -29,6 +33,17 @@ def locate(text: str, context: str, near: Sequence[int]) -> Span | None:
         return None
     best = min(starts, key=lambda start: min((abs(start - place) for place in near), default=start))
     return best, best + len(text)
+
+
+def place_of(text: str, context: str, near: Sequence[int], known: Sequence[int] | None) -> Span | None:
+    """Where an answer stands: as it was kept or, where nothing was kept, a guess.
+
+    A place that does not read as the answer does (the context was cut) is shown nowhere else instead.
+    """
+    if known is None:
+        return locate(text, context, near)
+    start, end = known
+    return (start, end) if text and context[start:end] == text else None
 
 
 def marked(context: str, golds: Sequence[Span], said: Span | None) -> Html:

@@ -173,7 +173,9 @@ _PLACES = """
 @media print { :root { --page: #fff; --card: #f6f7f9; --ink: #000; --soft: #444; --line: #ccc; --track: #e4e4e4;
     --blue: #0068a8; --orange: #c04a00; --green: #007a5a; --purple: #a3468a; --shade: 0 104 168; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
-  html { font-size: 12px; } body { max-width: none; padding: 0; font-size: 1rem; } nav, .explorer { display: none; }
+  html { font-size: 12px; } body { max-width: none; padding: 0; font-size: 1rem; }
+  nav, section[id$="explorer"] { display: none; }
+  details::details-content { content-visibility: visible; block-size: auto; } summary { color: inherit; }
   section { margin-top: 2.5rem; } h2, h3, h4 { break-after: avoid; }
   figure, .card, tr, .tiles > div { break-inside: avoid; } tfoot { display: table-row-group; }
   .scroll, pre { overflow: visible; } .scroll { background: none; } pre { white-space: pre-wrap; }

@@ -81,10 +81,11 @@ def _cell(found: Compared | None) -> Html:
         else [tag("small", f"{signed(found.low)} to {signed(found.high)}")]
     )
     mark = tag("span", verdict, class_="tag") if verdict else ""
-    return tag("td", join([signed(found.difference), mark], " "), *ends, tag("small", _chance(found)), class_=verdict)
+    return tag("td", join([signed(found.difference), mark], " "), *ends, tag("small", chance(found)), class_=verdict)
 
 
-def _chance(found: Compared) -> str:
+def chance(found: Compared) -> str:
+    """The corrected p, as far as it can be told."""
     return f"p {found.p_holm:.3f}" if found.p_holm >= 0.001 else "p < 0.001"
 
 

@@ -5,8 +5,8 @@ Shared ground of fit (which epoch was best on inner), ensemble and evaluate; not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from bertvision.steps.evidence import (
     value_evidence,
 )
 from bertvision.tasks.base import Task
-from bertvision.tasks.spans import Decoded, answer_texts, decode
+from bertvision.tasks.spans import Decoded, answer_places, answer_texts, decode
 
 Logits = Sequence[NDArray[np.float32]]
 
@@ -43,6 +43,7 @@ class Verdict:
     threshold: float | None
     answers: dict[str, object]  # example id -> answer text, label name, names of labels or value
     evidence: Evidence | None = None
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # spans: where an answer that was given stands
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def _judge_spans(
     answers = answer_texts(decoded, examples, threshold)
     pairs = {e.id: (exact, f1) for e, (exact, f1) in zip(examples, spans.at(threshold).tolist(), strict=True)}
     scores = summarise(golds_of(examples), pairs)
-    return Verdict(scores, threshold, dict(answers), evidence_at(examples, spans, threshold))
+    places = answer_places(decoded, examples, threshold)
+    return Verdict(scores, threshold, dict(answers), evidence_at(examples, spans, threshold), places)
 
 
 def _judge_sets(task: Task, examples: Sequence[Example], values: NDArray[np.float64], threshold: float) -> Verdict:

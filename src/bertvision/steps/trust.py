@@ -152,7 +152,11 @@ class Court:
 
     def comparisons(self, sides: Sequence[Side], best: str | None) -> tuple[Compared, ...]:
         """Every predictor against the encoder and the control, and the best head against all, corrected together."""
-        found = [self.compare(*pair) for pair in pairs_of(sides, best)]
+        return self.corrected(pairs_of(sides, best))
+
+    def corrected(self, pairs: Sequence[tuple[Side, Side]]) -> tuple[Compared, ...]:
+        """Each pair's first minus its second, p corrected for all of them together."""
+        found = [self.compare(*pair) for pair in pairs]
         corrected = holm([one.p for one in found])
         return tuple(replace(one, p_holm=p) for one, p in zip(found, corrected, strict=True))
 

@@ -83,14 +83,21 @@ def _ranked(spans: dict[tuple[int, int], float], top_k: int) -> tuple[Candidate,
     return tuple(Candidate(start, end, score) for (start, end), score in ranked)
 
 
+def answer_places(
+    decoded: Sequence[Decoded], examples: Sequence[Example], threshold: float | None
+) -> dict[str, tuple[int, int]]:
+    """Question id -> start and end of its answer in the context; a question without an answer is left out."""
+    places = {}
+    for example, one in zip(examples, decoded, strict=True):
+        if one.candidates and (threshold is None or one.no_answer_score <= threshold):
+            places[example.id] = one.candidates[0].start, one.candidates[0].end
+    return places
+
+
 def answer_texts(decoded: Sequence[Decoded], examples: Sequence[Example], threshold: float | None) -> dict[str, str]:
     """Question id -> answer text, "" for no answer; without a threshold the best span is always given."""
-    answers = {}
-    for example, one in zip(examples, decoded, strict=True):
-        answered = one.candidates and (threshold is None or one.no_answer_score <= threshold)
-        best = one.candidates[0] if answered else None
-        answers[example.id] = (example.pair or "")[best.start : best.end] if best else ""
-    return answers
+    places = answer_places(decoded, examples, threshold)
+    return {example.id: (example.pair or "")[slice(*places.get(example.id, (0, 0)))] for example in examples}
 
 
 def n_best(
