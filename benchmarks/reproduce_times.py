@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from os.path import abspath
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def main() -> None:
     for name in names or [name for name in items if not rows.has(kind=ITEM, name=name)]:
         heads = _forget(items[name], shop, [place for place in parts[name] if users[place] == 1])
         command = ["bertvision", "reproduce", name, "--scale", SCALE, "--data", data, "--out", runs]
-        _timed(rows, ITEM, name, heads, lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+        _timed(rows, ITEM, name, heads, partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
 
 
 def _make_shared(parts: Iterable[Part], shop: Workshop, rows: Rows) -> None:

@@ -33,7 +33,12 @@ def test_what_was_not_run_says_so(tmp_path: Path) -> None:
 
 
 def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
-    rows = [("shared", "curve/spans", 900), ("shared", "run/squad-1", 300), ("item", "bv-glue", 80), ("item", "x", 605.4)]
+    rows = [
+        ("shared", "curve/spans", 900),
+        ("shared", "run/squad-1", 300),
+        ("item", "bv-glue", 80),
+        ("item", "x", 605.4),
+    ]
     told = page({}, [{"kind": kind, "name": name, "seconds": str(seconds)} for kind, name, seconds in rows])
     assert "20 minutes for what is shared, and after that, each of 2 by itself" in told
     assert "at most x 605, bv-glue 80 seconds" in told

@@ -96,14 +96,13 @@ def _check_ignored(options: argparse.Namespace) -> None:
 def _on_run(options: argparse.Namespace, plan: Any) -> Result:
     """A finished run: its states, and how its heads were fitted."""
     from bertvision.conclude import run_states
-    from bertvision.config import Recipe, override, read_recipe
+    from bertvision.config import override, recipe_of_run
     from bertvision.search import search, states_space
 
     _check_ignored(options)
     folder = Path(options.task)
     states = run_states(folder)
-    path = folder / "recipe.toml"
-    recipe = read_recipe(path) if path.exists() else Recipe(task="fit")
+    recipe = recipe_of_run(folder)
     space = states_space(states, options.heads or HEADS, options.space)
     return told_search(search(folder, states, space, override(recipe, options.set).fit, plan), folder)
 

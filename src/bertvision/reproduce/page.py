@@ -105,8 +105,9 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
     told = ", ".join(f"{name} {items[name]:,.0f}" for name in longest)
     return (
         f"Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`): "
-        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, and after that, each of {len(items)} by itself with "
-        f"all its heads, at most {told} seconds. "
+        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, and after that, each of {len(items)} by itself "
+        f"with all its heads, at most {told} seconds. Some other work ran beside it at times; the processor's seconds "
+        "are told there, too. "
     )
 
 
