@@ -65,7 +65,7 @@ def _make_shared(parts: Iterable[Part], shop: Workshop, rows: Rows) -> None:
             try:
                 _timed(rows, SHARED, name, 0, part.make)
             except NoData as missing:
-                print(f"{name}: no data: {missing}", flush=True)
+                print(f"{name}: {missing}", flush=True)
 
 
 def _timed(rows: Rows, kind: str, name: str, heads: int, work: Callable[[], object]) -> None:
