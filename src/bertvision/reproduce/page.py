@@ -37,8 +37,8 @@ that decide them are in `recipes/claims.toml`. Rows whose data is not there say 
 
 A claim **holds** if the whole 95 % interval of every comparison agrees with it, **does not hold** if the whole interval
 of one contradicts it, and else is **not decided at this scale**. Intervals are for the luck of the dev examples (whole
-contexts drawn together); those of layer weights are the range over six seeds, those of times the second and the tenth
-of eleven rounds. Encoders are tuned with one seed, and so are the costliest heads fitted at laptop scale; that luck is
+contexts drawn together); those of layer weights are the range over six seeds, those of times the second and the
+eighth of nine rounds. Encoders are tuned with one seed, and so are the costliest heads fitted at laptop scale; that luck is
 in no interval. Where neither side of a comparison is better than one answer to everything, nothing is called shown,
 except in claim 10, which says just that.
 
