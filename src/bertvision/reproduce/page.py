@@ -38,9 +38,9 @@ that decide them are in `recipes/claims.toml`. Rows whose data is not there say 
 A claim **holds** if the whole 95 % interval of every comparison agrees with it, **does not hold** if the whole interval
 of one contradicts it, and else is **not decided at this scale**. Intervals are for the luck of the dev examples (whole
 contexts drawn together); those of layer weights are the range over six seeds, those of times the second and the
-eighth of nine rounds. Encoders are tuned with one seed, and so are the costliest heads fitted at laptop scale; that luck is
-in no interval. Where neither side of a comparison is better than one answer to everything, nothing is called shown,
-except in claim 10, which says just that.
+eighth of nine rounds. Encoders are tuned with one seed, and so are the costliest heads fitted at laptop scale; that
+luck is in no interval. Where neither side of a comparison is better than one answer to everything, nothing is called
+shown, except in claim 10, which says just that.
 
 Laptop scale is a small encoder on a small part of the data: its verdicts are about that, and not about BERT.
 
@@ -62,9 +62,9 @@ as having learned labels were revised after a first look, too: claim 24 was unde
 description.
 
 By its plan (`--plan`) all of laptop scale is {hours:.1f} hours of tuning and extraction on two cores, {shared:.1f} of
-them for what several tables share; heads come on top. {times}Minutes of one table can be compared with each other,
-seconds of the curves too, but not between them: the machine was not equally busy. Times that claims rest on are
-measured in turns.
+them for what several tables share; heads come on top.
+{times}Minutes of one table can be compared with each other, seconds of the curves too, but not between them: the
+machine was not equally busy. Times that claims rest on are measured in turns.
 
 {tally}
 
@@ -104,10 +104,11 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
     longest = sorted(items, key=lambda name: -items[name])[:LONGEST]
     told = ", ".join(f"{name} {items[name]:,.0f}" for name in longest)
     return (
-        f"Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`): "
+        "Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`):\n"
         f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, and after that, each of {len(items)} by itself "
-        f"with all its heads, at most {told} seconds. Some other work ran beside it at times; the processor's seconds "
-        "are told there, too. "
+        f"with all its heads, at most\n{told} seconds.\n"
+        "These are of several days, on machines that were not equally fast or quiet; seconds of the processor stand "
+        "beside.\n"
     )
 
 
