@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pytest
@@ -16,7 +17,7 @@ from bertvision.registry import parse_spec
 from bertvision.reproduce.entries import head_of
 from bertvision.reproduce.plan import data_of, plan, sources_of
 from bertvision.reproduce.published import Check, claims, published, published_of
-from bertvision.reproduce.recipes import KINDS, SCALES, Item, all_items, find_items, shared_at
+from bertvision.reproduce.recipes import KINDS, SCALES, Item, Line, all_items, find_items, shared_at
 from bertvision.study import ANALYSES
 from bertvision.tasks.base import TASKS
 
@@ -72,6 +73,16 @@ def test_narrowed_heads_are_the_same_share_of_the_width() -> None:
         options = [parse_spec(spec).options for spec in (wide, narrower)]
         sizes = [float(one.get("size", one.get("scale", 1.0))) for one in options]
         assert sizes[1] / sizes[0] == pytest.approx(384 / 1024, rel=0.01)
+
+
+def test_a_row_is_narrowed_in_all_that_it_names() -> None:
+    row = Line("x", run="squad-1", who="max:compress:size=386", against="compress:size=64")
+    narrowed = shared_at("laptop").narrowed(row)
+    assert (narrowed.who, narrowed.against) == ("max:compress:size=145", "compress:size=24")
+    assert shared_at("laptop").narrowed(replace(row, who="encoder", against=None)) == replace(
+        row, who="encoder", against=None
+    )
+    assert shared_at("paper").narrowed(row) == row
 
 
 @EVERY

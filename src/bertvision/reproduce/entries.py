@@ -18,7 +18,7 @@ from bertvision.records import Kind, Predictions, Shape
 from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
 from bertvision.reproduce.drawing import floor_of
-from bertvision.reproduce.recipes import Line
+from bertvision.reproduce.recipes import MIX, Line
 from bertvision.reproduce.workshop import Failed, NotHere, Workshop, kept, scaled_method
 from bertvision.runtime import known_json
 from bertvision.steps.ensemble import ensemble
@@ -29,7 +29,7 @@ from bertvision.steps.trust import Court
 from bertvision.store.split import States
 from bertvision.tasks.base import Task, read_task
 
-MIX, NOBODY = "max:", "nobody"
+NOBODY = "nobody"
 NO_HEADS = ("encoder", NOBODY)
 
 

@@ -23,6 +23,8 @@ KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", 
 PICTURES = ("lines", "states", "points", "bars", "heat")
 
 
+MIX = "max:"
+"""Before a head that is mixed with the encoder."""
 TABLES = ("files", "options", "tune", "extract", "fit")
 """Settings of data sets and sources that are tables themselves."""
 
@@ -148,8 +150,14 @@ class Shared:
     sources: Mapping[str, Source]  # by "run:squad-1" and the like
 
     def narrowed(self, line: Line) -> Line:
-        """The row with the head that is fitted at this scale."""
-        return replace(line, who=self.narrow.get(line.who, line.who))
+        """The row with the heads that are fitted at this scale."""
+        against = None if line.against is None else self._narrow(line.against)
+        return replace(line, who=self._narrow(line.who), against=against)
+
+    def _narrow(self, who: str) -> str:
+        """A head, also where it is mixed with the encoder."""
+        spec = who.removeprefix(MIX)
+        return who.removesuffix(spec) + self.narrow.get(spec, spec)
 
 
 def recipes_folder() -> Path:

@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from statistics import fmean
 
 from bertvision.reproduce.entries import (
-    MIX,
     NOBODY,
     Entry,
     board_entry,
@@ -22,7 +21,7 @@ from bertvision.reproduce.entries import (
 )
 from bertvision.reproduce.looks import ablated, history, limited_share, looked_at, on_share
 from bertvision.reproduce.published import published_of
-from bertvision.reproduce.recipes import Item, Line
+from bertvision.reproduce.recipes import MIX, Item, Line
 from bertvision.reproduce.timing import with_times
 from bertvision.reproduce.workshop import Missing, NoData, NotHere, Workshop
 
