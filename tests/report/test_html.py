@@ -349,6 +349,16 @@ def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) ->
     assert "What it ran with was not kept" in text
 
 
+def test_heads_with_more_seeds_than_others_are_told(make_run: Any) -> None:
+    folder, task = make_run("span")
+    assert "2 seeds each" in write_report(folder, task).read_text(encoding="utf-8")
+    path = folder / "leaderboard.json"
+    board = json.loads(path.read_text(encoding="utf-8"))
+    last = next(row for row in reversed(board["rows"]) if row["kind"] == "head")
+    write_json(path, {**board, "rows": [row for row in board["rows"] if row is not last]})
+    assert "1 to 2 seeds each" in write_report(folder, task).read_text(encoding="utf-8")
+
+
 def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:
     folder, task = make_run("span")
     for child in list(folder.iterdir()):

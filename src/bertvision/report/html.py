@@ -134,8 +134,7 @@ def _header_facts(run: Run, lines: Sequence[Line]) -> list[tuple[object, object]
     task = run.task
     sizes = ", ".join(f"{split} {len(examples):,}" for split, examples in task.splits.items())
     skipped = f"; {sum(task.skipped.values()):,} bad rows left out" if task.skipped else ""
-    heads = sum(line.kind in ("head", "control") for line in lines)
-    seeds = len({seed for line in lines for seed in line.seeds})
+    heads = [line for line in lines if line.kind in ("head", "control")]
     pairs: list[tuple[object, object]] = [("task", f"{run.board.task}: {_asks(task)}")]
     if run.encoder:
         pairs.append(("encoder", f"{run.encoder['name']}, {tuning(run.encoder.get('record', {}))}"))
@@ -143,8 +142,14 @@ def _header_facts(run: Run, lines: Sequence[Line]) -> list[tuple[object, object]
     if task.labels:
         weighed = "; weighed to count alike" if task.class_weights else ""
         pairs.append(("labels in train", f"{counts_line(task)}{weighed}"))
-    pairs.append(("heads", f"{heads}, {seeds} {'seed' if seeds == 1 else 'seeds'} each"))
+    pairs.append(("heads", f"{len(heads)}, {_seeds_each(heads)}"))
     return [*pairs, ("date", run.day)]
+
+
+def _seeds_each(heads: Sequence[Line]) -> str:
+    counts = sorted({len(line.seeds) for line in heads}) or [0]
+    told = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{told} {'seed' if counts[-1] == 1 else 'seeds'} each"
 
 
 def _asks(task: Task) -> str:
