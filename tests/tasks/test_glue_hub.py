@@ -96,5 +96,5 @@ def test_the_diagnostic_set_has_no_labels_there(install: Install) -> None:
 
 def test_the_library_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(BadInput, match=r"datasets is not installed.*bertvision\[hub\]"):
+    with pytest.raises(BadInput, match=r"datasets is not installed.*'\.\[hub\]'"):
         load_task("rte", hub="nyu-mll/glue")
