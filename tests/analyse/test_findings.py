@@ -205,8 +205,13 @@ def test_growth_keeps_seeds_apart_from_means() -> None:
         60,
         2,
     )
-    assert "encoder" in draw(found.plots[0])
+    picture = str(draw(found.plots[0]))
+    assert "encoder" in picture
+    assert "a: 55.00 (50.00 to 60.00) at 10, 70.00 at 100" in picture
+    assert picture.count("<title>50.00 to 60.00</title>") == 1
+    assert "from the lowest to the highest seed" in found.about
     assert "series" not in by_layer(steps[:2], "f1", {}).columns
+    assert "lowest to the highest" not in by_layer(steps[1:2], "f1", {}).about
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))

@@ -14,6 +14,8 @@ Cell = str | int | float | None
 Rows = tuple[Mapping[str, Cell], ...]
 Point = tuple[float, float, str]
 """Across, up, and what it is."""
+Span = tuple[float, float, float]
+"""Across, lowest and highest."""
 Kind = Literal["lines", "bars", "points", "heat"]
 KINDS: tuple[Kind, ...] = ("lines", "bars", "points", "heat")
 
@@ -31,6 +33,7 @@ class Plot:
     series: Mapping[str, Sequence[Point]]
     names: tuple[str, ...] = ()  # bars, heat: what stands at 0, 1, ...
     rules: Mapping[str, float] = field(default_factory=dict)  # horizontal lines
+    spread: Mapping[str, Sequence[Span]] = field(default_factory=dict)  # lines: how far apart seeds are, by series
     log: bool = False  # whether across is on a logarithmic scale
     legend: str = ""  # heat: what the values are
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from bertvision.analyse.finding import Cell, Finding, Plot
+from bertvision.analyse.finding import Cell, Finding, Plot, Span
 
 COLUMNS = {
     "series": "series",
@@ -18,6 +18,8 @@ COLUMNS = {
     "inner": "inner",
     "seeds": "seeds",
 }
+
+SPREAD = " Upright lines reach from the lowest to the highest seed."
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,17 @@ def _grown(
 ) -> Finding:
     rows = tuple(_row(step) for step in steps)
     series: dict[str, list[tuple[float, float, str]]] = {}
+    spread: dict[str, list[Span]] = {}
     for step in steps:
         series.setdefault(step.series, []).append((step.at, fmean(step.dev), f"{len(step.dev)} seeds"))
+        if len(step.dev) > 1:
+            spread.setdefault(step.series, []).append((step.at, min(step.dev), max(step.dev)))
     several = len(series) > 1
     hidden = {"examples"} if all(step.examples is None for step in steps) else set()
     hidden |= set() if several else {"series"}
     columns = {key: title for key, title in {**COLUMNS, "at": x}.items() if key not in hidden}
-    picture = Plot("lines", x, f"dev {metric}", series, rules=rules)
-    return Finding(name, title, about, columns, rows, (picture,))
+    picture = Plot("lines", x, f"dev {metric}", series, rules=rules, spread=spread)
+    return Finding(name, title, about + (SPREAD if spread else ""), columns, rows, (picture,))
 
 
 def _row(step: Step) -> dict[str, Cell]:

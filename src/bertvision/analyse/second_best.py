@@ -33,7 +33,7 @@ def second_best(task: Task, split: str, ranked: Mapping[str, Ranked]) -> Finding
     """``ranked``: by predictor, for every example of the split in order, its likeliest answers."""
     examples = task[split]
     spans = task.kind == "span"
-    rows = tuple(_row(task, name, examples, answers) for name, answers in ranked.items())
+    rows = tuple(rescue_row(task, name, examples, rescues(task, examples, said)) for name, said in ranked.items())
     shares = [row["share"] if isinstance(row["share"], float) else None for row in rows]
     picture = bars(list(ranked), {"second right": shares}, "of the wrong, %")
     columns = COLUMNS if spans else LABEL_COLUMNS
@@ -46,8 +46,11 @@ def rescues(task: Task, examples: Sequence[Example], ranked: Ranked) -> list[boo
     return [None if _right(task, e, some[:1]) else _right(task, e, _second(task, some)) for e, some in pairs]
 
 
-def _row(task: Task, name: str, examples: Sequence[Example], ranked: Ranked) -> dict[str, Cell]:
-    found = list(zip(examples, rescues(task, examples, ranked), strict=True))
+def rescue_row(
+    task: Task, name: str, examples: Sequence[Example], rescued_by_second: Sequence[bool | None]
+) -> dict[str, Cell]:
+    """A predictor's row of the table, from its :func:`rescues`."""
+    found = list(zip(examples, rescued_by_second, strict=True))
     wrong = [example for example, second in found if second is not None]
     rescued = [example for example, second in found if second]
     row: dict[str, Cell] = {"name": name, "wrong": len(wrong), "second_right": len(rescued)}

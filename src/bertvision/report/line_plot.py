@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bertvision.analyse.finding import Span
 from bertvision.report.markup import Html, number, tag
 from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, tick_text
 from bertvision.runtime import written_whole
@@ -24,16 +25,25 @@ ALONE = (
 """Style of a picture that stands by itself; in a report the page's style has the same classes, for dark too."""
 
 
-def line_picture(series: Mapping[str, Points], x_name: str, y_name: str, width: int = 560, height: int = 320) -> Html:
-    """One line a series, named in a legend beneath; every point tells its values."""
+def line_picture(
+    series: Mapping[str, Points],
+    x_name: str,
+    y_name: str,
+    width: int = 560,
+    height: int = 320,
+    spread: Mapping[str, Sequence[Span]] | None = None,
+) -> Html:
+    """One line a series, named in a legend beneath; points tell their values, upright lines how far seeds are apart."""
+    reach = spread or {}
     points = [point for line in series.values() for point in line if drawable(point[1])]
+    ends = [end for spans in reach.values() for _, *both in spans for end in both]
     across = _whole_scale([x for x, _ in points])
     legend = 18 * len(series)
-    frame = Frame(across, scale_of([y for _, y in points]), width, height + legend + 14, bottom=52 + legend)
+    frame = Frame(across, scale_of([*(y for _, y in points), *ends]), width, height + legend + 14, bottom=52 + legend)
     ticks = [(value, tick_text(value)) for value in across.ticks(8) if across.low <= value <= across.high]
-    drawn = [_line(frame, place, name, line) for place, (name, line) in enumerate(series.items())]
+    drawn = [_line(frame, i, name, line, reach.get(name, ())) for i, (name, line) in enumerate(series.items())]
     named = [_named(frame, place, name, height) for place, name in enumerate(series)]
-    told = "; ".join(f"{name}: {_told(line)}" for name, line in series.items())
+    told = "; ".join(f"{name}: {_told(line, reach.get(name, ()))}" for name, line in series.items())
     return frame.picture(f"{y_name} by {x_name}. {told}.", frame.axes(ticks, x_name, y_name), *drawn, *named)
 
 
@@ -43,12 +53,21 @@ def _whole_scale(values: Sequence[float]) -> Scale:
     return Scale(low - room, high + room)
 
 
-def _line(frame: Frame, place: int, name: str, line: Points) -> Html:
+def _line(frame: Frame, place: int, name: str, line: Points, spans: Sequence[Span]) -> Html:
     dash = dashes(place)
     look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash}
     path = tag("polyline", points=frame.points(line), **look)
     dots = [dot(*frame.at(x, y), f"{name}, {x:g}: {number(y)}", 3.5, "point") for x, y in line if drawable(y)]
-    return tag("g", path, tag("g", *dots, fill="currentColor"), class_=colour_class(place))
+    upright = [_upright(frame, span) for span in spans if all(map(drawable, span))]
+    return tag("g", path, *upright, tag("g", *dots, fill="currentColor"), class_=colour_class(place))
+
+
+def _upright(frame: Frame, span: Span) -> Html:
+    """From the lowest to the highest value at a place."""
+    x, low, high = span
+    (across, bottom), (_, top) = frame.at(x, low), frame.at(x, high)
+    title = tag("title", f"{number(low)} to {number(high)}")
+    return tag("line", title, x1=across, x2=across, y1=bottom, y2=top, stroke="currentColor", stroke_width=1.2)
 
 
 def dashes(place: int) -> str:
@@ -68,8 +87,9 @@ def _named(frame: Frame, place: int, name: str, height: int) -> Html:
     return tag("g", stroke, tag("text", name, x=frame.left + 42, y=y + 4))
 
 
-def _told(line: Points) -> str:
-    return ", ".join(f"{number(y)} at {x:g}" for x, y in line)
+def _told(line: Points, spans: Sequence[Span]) -> str:
+    ends = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans}
+    return ", ".join(f"{number(y)}{ends.get(x, '')} at {x:g}" for x, y in line)
 
 
 def write_picture(picture: Html, path: Path) -> Path:

@@ -36,7 +36,7 @@ def _lines(plot: Plot) -> Html:
     ends = (min(across, default=0.0), max(across, default=1.0))
     series = {name: [(x, y) for x, y, _ in points] for name, points in plot.series.items()}
     series |= {name: [(x, level) for x in ends] for name, level in plot.rules.items()}
-    return line_picture(series, plot.x, plot.y, WIDE, HIGH)
+    return line_picture(series, plot.x, plot.y, WIDE, HIGH, plot.spread)
 
 
 def _bars(plot: Plot) -> Html:

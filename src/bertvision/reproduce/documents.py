@@ -69,10 +69,10 @@ def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
 
 def _status(entries: Sequence[Entry]) -> str:
     """What is for another scale only is not missed."""
-    asked = [one.missing for one in entries if not one.missing.startswith(NotHere.word)]
-    if any(missing.startswith(Failed.word) for missing in asked):
+    asked = [one.missing for one in entries if not isinstance(one.missing, NotHere)]
+    if any(isinstance(missing, Failed) for missing in asked):
         return FAILED
-    without = sum(map(bool, asked))
+    without = sum(missing is not None for missing in asked)
     return DONE if not without else NO_DATA if without == len(asked) else PART
 
 
@@ -85,7 +85,7 @@ def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
             "ours": {key: value for key, value in one.values.items() if math.isfinite(value)},
             "intervals": {key: list(ends) for key, ends in one.ends.items() if all(map(math.isfinite, ends))},
             "published": printed.pop(one.row, {}),
-            "missing": one.missing,
+            "missing": "" if one.missing is None else str(one.missing),
         }
         for one in entries
     ]

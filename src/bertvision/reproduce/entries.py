@@ -19,7 +19,7 @@ from bertvision.registry import parse_spec
 from bertvision.report.facts import Run
 from bertvision.reproduce.drawing import floor_of
 from bertvision.reproduce.recipes import MIX, Line
-from bertvision.reproduce.workshop import Failed, NotHere, Workshop, kept, scaled_method
+from bertvision.reproduce.workshop import Failed, Missing, NotHere, Workshop, kept, scaled_method
 from bertvision.runtime import known_json
 from bertvision.steps.ensemble import ensemble
 from bertvision.steps.fitted import load_fitted
@@ -43,7 +43,7 @@ class Entry:
     answers: tuple[Mapping[str, Any], ...] = ()
     task: Task | None = None
     made: str = ""  # where it comes from
-    missing: str = ""  # why there are no scores
+    missing: Missing | None = None  # why there are no scores
 
 
 def head_of(who: str) -> str | None:

@@ -17,7 +17,7 @@ from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.context_length import context_length
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.said import Said, context_words, hear
-from bertvision.analyse.second_best import rescues, second_best
+from bertvision.analyse.second_best import rescue_row, rescues
 from bertvision.config import read_recipe
 from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.hashing import hash_json
@@ -64,6 +64,10 @@ def looked_at(shop: Workshop, line: Line, heads: list[str]) -> Entry:
 
 def _numbers(finding: Finding, name: str, against: str | None = None) -> dict[str, float]:
     row = next((row for row in finding.rows if _is_about(row, name, against)), {})
+    return _floats(row)
+
+
+def _floats(row: Mapping[str, Any]) -> dict[str, float]:
     return {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
 
 
@@ -78,8 +82,8 @@ def _second_best(line: Line, run: Run, said: Predictions) -> dict[str, Any]:
         return 100 * float(right[rows].sum() / wrong[rows].sum()) if wrong[rows].any() else math.nan
 
     ends = drawn_ends(Court(run.task, "dev"), share)
-    values = _numbers(second_best(run.task, "dev", {name: ranked}), name)
-    return {"values": values, "ends": {} if ends is None else {"share": ends}}
+    row = rescue_row(run.task, name, run.task["dev"], found)
+    return {"values": _floats(row), "ends": {} if ends is None else {"share": ends}}
 
 
 def _is_about(row: Any, name: str, against: str | None) -> bool:

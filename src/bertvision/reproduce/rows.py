@@ -46,7 +46,7 @@ def mean_entry(line: Line, entries: Sequence[Entry], printed: Mapping[str, Mappi
         if fnmatchcase(one.row, str(line.mean)) and one.task and not one.missing
     ]
     if not known:
-        return Entry(line.row, missing=str(NoData("none of these rows has any")))
+        return Entry(line.row, missing=NoData("none of these rows has any"))
     theirs = [printed[row][metric] for row, metric, _ in known if metric in printed.get(row, {})]
     same = {"paper_mean_of_these": fmean(theirs)} if len(theirs) == len(known) else {}
     return Entry(line.row, {"mean": fmean(score for *_, score in known), "of": float(len(known)), **same})
@@ -59,7 +59,7 @@ def entry(shop: Workshop, line: Line, heads: list[str]) -> Entry:
             raise NotHere(f"this row is for {line.only} scale")
         made = maker_of(line)(shop, shop.shared.narrowed(line), heads)
     except Missing as missing:
-        made = Entry(line.row, missing=str(missing))
+        made = Entry(line.row, missing=missing)
     if line.run is None or line.who.startswith(MIX) or line.who == NOBODY:
         return made
     spec = head_of(line.who)
