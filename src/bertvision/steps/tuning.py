@@ -46,10 +46,9 @@ class Tuning:
     team: Team = field(default_factory=Team)
     step: int = 0
     losses: list[float] = field(default_factory=list)
-    before: float = 0.0  # seconds that were spent before an interruption
+    seconds: float = 0.0  # of the steps alone: what a curve scores, or a run loads, between them is no tuning
 
     def __post_init__(self) -> None:
-        self.timer = Timer()
         self.model: Any = self.encoder.model.to(self.device)
         self.head.to(self.device)
         prepare(self.model, self.method, self.head.needs_pooled)
@@ -78,10 +77,6 @@ class Tuning:
         """How many numbers are trained, the head's included."""
         return sum(parameter.numel() for parameter in self.named.values())
 
-    @property
-    def seconds(self) -> float:
-        return self.before + self.timer.seconds
-
     def _groups(self) -> list[dict[str, Any]]:
         """Weight decay for matrices only: biases and norms (one dimension) are exempt."""
         parameters = list(self.named.values())
@@ -92,6 +87,7 @@ class Tuning:
 
     def advance(self, batch: Sequence[Any]) -> None:
         """One optimiser step on a batch, in as many pieces and processes as there are to be."""
+        timer = Timer()
         self.model.train()
         self.head.train()
         quiet_below(self.model, self.method)
@@ -113,6 +109,7 @@ class Tuning:
         self.optimizer.step()
         self.head.body.settle(self.optimizer.param_groups[0]["lr"])
         self.step += 1
+        self.seconds += timer.seconds
         self._note(float(self.team.add(loss)))
 
     def _loss(self, batch: Sequence[Any]) -> Tensor:
@@ -160,7 +157,7 @@ class Tuning:
         found, note = saved
         self._put_back(found)
         self.step, self.losses = int(note["step"]), list(note["losses"])
-        self.before, self.timer = float(note["seconds"]), Timer()
+        self.seconds = float(note["seconds"])
         return True
 
     @torch.no_grad()
