@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,16 @@ import pytest
 
 from bertvision.cli.main import main
 from bertvision.errors import BadInput
-from bertvision.reproduce.documents import NO_DATA, claim_verdicts, rank_correlations, read_documents, reproduce
+from bertvision.reproduce.documents import (
+    NO_DATA,
+    claim_verdicts,
+    current_documents,
+    rank_correlations,
+    read_documents,
+    reproduce,
+)
 from bertvision.reproduce.entries import Entry
-from bertvision.reproduce.looks import early_rise
+from bertvision.reproduce.looks import early_rise, rising_from
 from bertvision.reproduce.plan import plan
 from bertvision.reproduce.published import Check, published_of
 from bertvision.reproduce.recipes import all_items, find_items, shared_at
@@ -102,7 +110,6 @@ def test_an_ablation(named: Named) -> None:
         ("bv-figure-4", "no_answer_right"),
         ("bv-second-best", "wrong"),
         ("bv-layer-weights", "centre"),
-        ("bv-layer-weights", "rises_after"),
     ],
 )
 def test_analyses(named: Named, name: str, metric: str) -> None:
@@ -195,17 +202,18 @@ def test_what_was_made_is_not_made_again(named: Named, shop: Workshop, capsys: p
 
 def test_verdicts_are_drawn_from_all_tables_of_a_claim(named: Named, shop: Workshop) -> None:
     named("bv-table-4")
-    claims = {one["id"]: one for one in claim_verdicts(read_documents(shop.out / "items").values())}
+    claims = {one["id"]: one for one in claim_verdicts(current_documents(shop))}
     assert len(claims) == 24
     assert claims[15]["of"] == 6
     assert len(claims[15]["tests"]) >= 2
     assert claim_verdicts([])[0]["verdict"] == OPEN
+    assert current_documents(replace(shop, settings=[*shop.settings, "fit.lr=1e-4"])) == []
 
 
 def test_no_data_is_told_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["reproduce", "bv-table-1", "--out", str(tmp_path / "out")]
     assert main(words) == 0
-    assert "no data (10 rows): SQuAD 2.0 mixed with 1.1: no --data FOLDER was given" in capsys.readouterr().out
+    assert "no data (10 rows): SQuAD 2.0, dev mixed with 1.1: no --data FOLDER was given" in capsys.readouterr().out
     assert main([*words, "--data", str(tmp_path), "--scale", "paper", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)["items"][0]
     assert document["status"] == NO_DATA
@@ -232,13 +240,30 @@ def test_another_setting_is_another_tuning(shop: Workshop, tmp_path: Path) -> No
         replace(here, settings=[*here.settings, "tune.lr=1e-3"]).tuned("glue", "cola", "full", None)
 
 
+def test_files_missing_from_a_folder_are_no_data(shop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "glue" / "CoLA").mkdir(parents=True)
+    (tmp_path / "glue" / "CoLA" / "train.tsv").write_text("s\t1\t\ta town\n", encoding="utf-8")
+    document = reproduce(find_items("mohebbi-figure-8"), replace(shop, data=tmp_path, out=tmp_path / "out"))[0]
+    assert document["status"] == NO_DATA
+    assert document["rows"][0]["missing"].startswith("no data: GLUE: CoLA: glue/CoLA has no dev.tsv; from ")
+
+
+@pytest.mark.parametrize(
+    ("weights", "place"), [([0.1, 0.3, 0.2], None), ([0.3, 0.1, 0.2, 0.4], 1), ([0.1, 0.2], 0), ([0.2, 0.1], None)]
+)
+def test_weights_rise_to_the_end_or_not_at_all(weights: list[float], place: int | None) -> None:
+    assert rising_from(weights) == place
+
+
 def test_the_list_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "list", "--json"]) == 0
     items = json.loads(capsys.readouterr().out)["items"]
     assert len(items) == 28
     assert set(items[0]) == {"name", "title", "source", "kind", "data", "claims"}
     assert main(["reproduce", "all", "--plan", "--scale", "paper"]) == 0
-    assert "assumed: tokens tuned a second" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "assumed: tokens tuned a second" in told
+    assert re.search(r"heads: \d+ fits; reading their states .* [1-9]\d*\.\d hours more", told)
     assert main(["reproduce", "nothing"]) == 2
 
 

@@ -33,19 +33,21 @@ def _reproduce(options: argparse.Namespace) -> Result:
         return _listed(shared)
     items = find_items(options.name)
     if options.plan:
+        from bertvision.reproduce.head_plan import head_text, with_heads
         from bertvision.reproduce.plan import plan, plan_text
 
-        document = plan(items, shared)
-        return document, plan_text(document)
-    from bertvision.reproduce.documents import claim_verdicts, read_documents, reproduce
+        document = with_heads(plan(items, shared), items, shared)
+        return document, f"{plan_text(document)}\n{head_text(document)}"
+    from bertvision.reproduce.documents import claim_verdicts, current_documents, reproduce
     from bertvision.reproduce.words import item_text
     from bertvision.reproduce.workshop import Workshop
 
     # Absolute, because recipes of runs hold these paths: the same command goes on from any folder.
     data = None if options.data is None else Path(abspath(options.data))
     out = Path(abspath(options.out)) / options.scale
-    documents = reproduce(items, Workshop(shared, data, out, options.encoder, tuple(options.set)))
-    verdicts = claim_verdicts(read_documents(out / "items").values())
+    shop = Workshop(shared, data, out, options.encoder, tuple(options.set))
+    documents = reproduce(items, shop)
+    verdicts = claim_verdicts(current_documents(shop))
     concerned = {test["claim"] for document in documents for test in document["tests"]}
     text = "\n\n".join(item_text(document, verdicts) for document in documents)
     return {"items": documents, "claims": [one for one in verdicts if one["id"] in concerned], "out": str(out)}, text

@@ -10,9 +10,10 @@ from typing import Any
 
 from bertvision.errors import BadInput
 from bertvision.reproduce.entries import Entry, heads_by_run, run_label
+from bertvision.reproduce.origin import origin
 from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import Check, claims, claims_of, published_of
-from bertvision.reproduce.recipes import Item
+from bertvision.reproduce.recipes import Item, all_items
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
 from bertvision.reproduce.weigh import STAR, metric_of, weigh
@@ -59,6 +60,7 @@ def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
         "note": item.note,
         "metrics": list(item.metrics),
         "rows": rows,
+        "made_from": origin(item, shop.shared, shop.encoder, shop.settings),
         "pictures": write_pictures(item, rows, shop.out / "items"),
         "rank_correlations": rank_correlations(item, entries),
         "tests": _tests(item.name, entries, shop.shared.scale),
@@ -142,6 +144,13 @@ def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
     """All that were written, by item."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return {document["item"]: document for document in found}
+
+
+def current_documents(shop: Workshop) -> list[dict[str, Any]]:
+    """Of all that lie in the workshop's folder those that it would make the same way now."""
+    items, found = all_items(), read_documents(shop.out / "items")
+    made = {name: origin(items[name], shop.shared, shop.encoder, shop.settings) for name in found if name in items}
+    return [found[name] for name in made if found[name].get("made_from") == made[name]]
 
 
 def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

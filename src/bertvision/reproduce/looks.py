@@ -120,16 +120,17 @@ def _weights(run: Run, name: str) -> dict[str, Any]:
     means = [fmean(column) for column in zip(*(head.weights for head in heads), strict=True)]
     centres = [_centre(head.weights) for head in heads]
     values = {f"state {state}": weight for state, weight in zip(heads[0].states, means, strict=True)}
-    values |= {"centre": fmean(centres), "rises_after": float(heads[0].states[rising_from(means)])}
+    rise = rising_from(means)
+    values |= {"centre": fmean(centres)} | ({} if rise is None else {"rises_after": float(heads[0].states[rise])})
     return {"values": values, "ends": _range("centre", centres)}
 
 
-def rising_from(weights: Sequence[float]) -> int:
-    """The place from which on every weight is above the one before; the last one if the end falls."""
+def rising_from(weights: Sequence[float]) -> int | None:
+    """The place from which on every weight is above the one before; None if the last is not."""
     place = len(weights) - 1
     while place > 0 and weights[place - 1] < weights[place]:
         place -= 1
-    return place
+    return place if place < len(weights) - 1 else None
 
 
 def _centre(weights: Sequence[float]) -> float:
@@ -189,7 +190,7 @@ def on_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     share, spec = float(line.share or 1.0), str(head_of(line.who))
     config = read_recipe(place / "recipe.toml").fit
     fitted = []
-    for seed in shop.seeds_of(spec):
+    for seed in shop.shared.seeds_of(spec):
         count = max(1, round(share * len(run.task["train"])))
         shown = Portion(states, drawn(run.task, count, seed))
         folder = place / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}"
@@ -224,7 +225,7 @@ def limited_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     spec = head_of(line.who)
     if spec is None:
         return _of_said(line, [predict_own(states["dev"])], less, place)
-    fitted = fit_into(place, states, [spec], shop.seeds_of(spec), shop.recipe(source).fit)
+    fitted = fit_into(place, states, [spec], shop.shared.seeds_of(spec), shop.recipe(source).fit)
     return _of_said(line, predict(fitted, states["dev"]), less, place)
 
 

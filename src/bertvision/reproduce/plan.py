@@ -97,9 +97,7 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     chosen = shared.data[data or str(source.data)]
     if not source.there:
         return
-    if source.encoder not in shared.encoders:
-        curve, at, _ = source.encoder.partition("@")
-        below = shared.sources[f"{'curve' if at else 'tune'}:{curve}"]
+    for below in list(chain_below(shared, source))[1:2]:
         yield from _source_jobs(shared, below, None if below.data else data, "full", None)
     parts = [source.kind, source.name, *([data] if data else [])]
     name = " ".join([*parts, *([method, head or ""] if source.kind == "tune" else [])]).strip()
@@ -108,20 +106,31 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     read = chosen.windows if source.kind == "run" else others * max(1, len(source.at))
     tuned = chosen.learned * _epochs(source, chosen, method) + PASS * read
     layers, width = shared.shapes[base]
-    kept = 1 if source.extract.get("tokens") in ONE else chosen.tokens
-    states = chosen.windows * kept * (layers + 1) * width * F16 if source.kind == "run" else 0
+    states = state_bytes(chosen.windows, chosen.tokens, source, (layers, width)) if source.kind == "run" else 0
     kept_encoders = len(source.at) if source.at else int(source.kind == "tune" and method == "full")
     size = states + kept_encoders * F32 * (12 * layers * width**2 + VOCABULARY * width)
     hours = tuned * chosen.tokens / shared.rates[base] / 3600
     yield Job(name, chosen.name, chosen.windows, chosen.tokens, hours, size)
 
 
-def base_of(shared: Shared, source: Source) -> str:
-    """The encoder that everything below a source begins with, by its name in the scale."""
+def state_bytes(windows: int, tokens: int, source: Source, shape: tuple[int, int]) -> int:
+    """Of all states of these windows, as a run keeps them."""
+    kept = 1 if source.extract.get("tokens") in ONE else tokens
+    return windows * kept * (shape[0] + 1) * shape[1] * F16
+
+
+def chain_below(shared: Shared, source: Source) -> Iterator[Source]:
+    """A source, what its encoder was tuned by, and so on down to an encoder of the scale."""
+    yield source
     while source.encoder not in shared.encoders:
         curve, at, _ = source.encoder.partition("@")
         source = shared.sources[f"{'curve' if at else 'tune'}:{curve}"]
-    return source.encoder
+        yield source
+
+
+def base_of(shared: Shared, source: Source) -> str:
+    """The encoder that everything below a source begins with, by its name in the scale."""
+    return list(chain_below(shared, source))[-1].encoder
 
 
 def _epochs(source: Source, data: DataSet, method: str) -> float:
@@ -147,7 +156,5 @@ def plan_text(document: Mapping[str, Any]) -> str:
         for name, one in document["data"].items()
     ]
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
-    assumed = (
-        f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16; heads not counted"
-    )
+    assumed = f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16"
     return "\n".join([*aligned(cells), *needs, assumed])

@@ -47,6 +47,12 @@ def allowed(says: str, margin: float) -> tuple[float, float]:
     }[says]
 
 
+def is_too_wide(low: float, high: float, says: str, margin: float) -> bool:
+    """Whether an interval could not lie within what is allowed, wherever it was: so few examples cannot show it."""
+    lowest, highest = allowed(says, margin)
+    return high - low > highest - lowest
+
+
 def _touches(says: str, low: float, margin: float) -> bool:
     """More is strictly more."""
     return says == "more" and low <= margin

@@ -39,8 +39,13 @@ def weigh(test: Check, entries: Mapping[str, Entry]) -> Found:
     if not used:
         return Found(why=NOTHING if found else "no data")
     left_out = [name for name in found if name not in used]
-    note = f"mean of {', '.join(used)}" + (f"; nothing learned: {', '.join(left_out)}" if left_out else "")
+    note = f"mean of {_by_name(used)}" + (f"; nothing learned: {', '.join(left_out)}" if left_out else "")
     return replace(mean_of(list(used.values())), note=note + _printed(test, list(used)))
+
+
+def _by_name(found: Mapping[str, Found]) -> str:
+    """Every difference that a mean is made of: one alone may make it."""
+    return ", ".join(name if one.difference is None else f"{name} {one.difference:+.1f}" for name, one in found.items())
 
 
 def _printed(test: Check, names: Sequence[str]) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.board_text import aligned
+from bertvision.reproduce.verdicts import is_too_wide
 
 TITLES = {"percent": "percent of the paper's encoder"}
 """Of metrics whose name alone could mislead: shares are counted on the paper's shape, whatever was run."""
+WIDE = " (too few examples for this margin: it could not hold)"
 WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 
 
@@ -90,6 +92,7 @@ def check_words(test: Mapping[str, Any]) -> str:
         sure = "" if test["of"] == "value" else "95 % "
         told = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
         told += f" ({test['note']})" if test["note"] else ""
+        told += WIDE if is_too_wide(test["low"], test["high"], test["says"], test["margin"]) else ""
     compared = f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}"
     return f"{test['item']}: {compared}: {told}: {test['verdict']}"
 

@@ -26,14 +26,14 @@ from bertvision.steps.live import states_task
 from bertvision.store.split import States
 from bertvision.study import study
 from bertvision.tasks.base import Task
+from bertvision.tasks.glue import GLUE
+from bertvision.tasks.glue_files import find_file
 from bertvision.tasks.method_defaults import recipe_defaults
 
 OF_LAYERS, OF_WIDTH = 12, 768
 """Shape of the encoder that methods in recipes are written for."""
 ADAPTER_SIZE = 64
 """Of adapters that do not tell."""
-OFTEN = 6
-"""Seeds whose range encloses the median of all seeds with 97 %: 1 - 2 / 2^6."""
 CONCLUDED = "concluded.json"
 """Which heads the leaderboard of a run was made for; one that diverged is not on it."""
 
@@ -95,6 +95,8 @@ class Workshop:
         if self.data is None:
             raise NoData(f"{data.about}: no --data FOLDER was given")
         found = {key: [self._path(data, name) for name in names] for key, names in file_names(data).items()}
+        if data.task in GLUE:
+            _check_glue(data, Path(found["data"][0]))
         return {key: found[key][0] if isinstance(names, str) else found[key] for key, names in data.files.items()}
 
     def _path(self, data: DataSet, name: str) -> str:
@@ -175,8 +177,9 @@ class Workshop:
     def _made_run(self, place: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
         states, specs = prepare(recipe, place, [CONTROL, *heads])
         task = states_task(states)
-        for seeds in dict.fromkeys(map(self.seeds_of, specs)):
-            fit_into(place, states, [spec for spec in specs if self.seeds_of(spec) == seeds], seeds, recipe.fit)
+        seeds_of = self.shared.seeds_of
+        for seeds in dict.fromkeys(map(seeds_of, specs)):
+            fit_into(place, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
         made_from, path = hash_json([states.id, asdict(recipe.fit)]), place / CONCLUDED
         before = known_json(path)
         known = before["heads"] if before.get("made_from") == made_from else []
@@ -184,12 +187,6 @@ class Workshop:
             conclude(place)
             write_json(path, {"made_from": made_from, "heads": sorted({*known, *specs})})
         return states, gather(place, task)
-
-    def seeds_of(self, spec: str) -> tuple[int, ...]:
-        """Of a costly head only the first; more of one that something is told of by its spread over seeds."""
-        if spec.startswith(self.shared.often):
-            return tuple(range(OFTEN))
-        return self.shared.seeds[:1] if spec.startswith(self.shared.once) else self.shared.seeds
 
     def finding(self, name: str, place: Path) -> Finding:
         """An analysis of a whole run, made once for all rows that ask for it."""
@@ -200,6 +197,15 @@ class Workshop:
     def task(self, name: str, data: str | None = None) -> Task:
         """The task of a run, loaded as the run loads it."""
         return load_recipe_task(self.recipe(self.source("run", name), data))
+
+
+def _check_glue(data: DataSet, folder: Path) -> None:
+    """A folder may be there and hold other files, or some of them."""
+    files = GLUE[data.task].files
+    for file in (files.train, files.dev):
+        if find_file(folder, file) is None:
+            names = " and no ".join(f"{stem}.tsv" for stem in file.stems)
+            raise NoData(f"{data.about}: {data.files['data']} has no {names}; from {data.url}")
 
 
 def kept(path: Path, made_from: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
