@@ -112,8 +112,7 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
         "Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`):\n"
         f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, and after that, each of {len(items)} by itself "
         f"with all its heads, at most\n{told} seconds.\n"
-        "These are of several days, on machines that were not equally fast or quiet; seconds of the processor stand "
-        "beside.\n"
+        "Other work went on beside what is shared; seconds of the processor stand in the file, too.\n"
     )
 
 
