@@ -16,7 +16,7 @@ from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
 from bertvision.analyse.context_length import context_length
-from bertvision.analyse.cost import Floor, Price, cost_against_score
+from bertvision.analyse.cost import Floor, cost_against_score
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.layer_weights import LayerWeights, layer_weights
 from bertvision.analyse.question_word import question_word
@@ -27,8 +27,9 @@ from bertvision.registry import unknown
 from bertvision.report.facts import FINDINGS, Run, finding_origin
 from bertvision.report.learning import by_spec
 from bertvision.report.line_plot import write_picture
-from bertvision.report.lines import Line, best_head, lines_of
+from bertvision.report.lines import Line, best_head, lines_of, row_title
 from bertvision.report.plots import draw
+from bertvision.report.prices import prices_of
 from bertvision.runtime import write_json
 from bertvision.steps.baseline import baseline
 
@@ -58,10 +59,6 @@ def desk_of(run: Run) -> Desk:
     names += [line.name for kind in ("control", "encoder") for line in lines if line.kind == kind]
     main = [told[name] for name in dict.fromkeys(names) if name in told]
     return Desk(run, lines, list(told.values()), main)
-
-
-def row_title(row: Row) -> str:
-    return row.name if row.seed is None else f"{row.name}@{row.seed}"
 
 
 def _said(run: Run, row: Row) -> Said | None:
@@ -131,39 +128,14 @@ def _cost(desk: Desk) -> Finding | None:
 
 def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> Finding | None:
     """``seconds``: of every head (spec@seed) over the split, if they were measured."""
-    metric = run.board.metric
-    prices = [_price(run, line, seconds) for line in lines]
-    return cost_against_score(prices, metric, _floor(run)) if prices else None
+    prices = prices_of(run, lines, seconds)
+    return cost_against_score(prices, run.board.metric, _floor(run)) if prices else None
 
 
 def _floor(run: Run) -> Floor:
     """As on the leaderboard; an old one lacks it."""
     name, scores = run.baseline or baseline(run.task, run.board.split)
     return Floor(name, scores[run.board.metric])
-
-
-def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:
-    row = line.rows[0]
-    tuned = float(run.encoder.get("record", {}).get("cost", {}).get("seconds") or 0.0)
-    extracted = float(run.manifest.get("seconds") or 0.0)
-    # An ensemble's own seconds hold its encoder's already.
-    training = line.seconds + (extracted if line.kind != "encoder" else 0.0)
-    training += tuned if line.kind in ("head", "control") else 0.0
-    members = [] if line.kind == "encoder" else list(row.members) or [row_title(row)]
-    own = [seconds.get(name) for name in members if name != "encoder"]
-    passed = _encoder_seconds(run)
-    known = passed is not None and all(one is not None for one in own)
-    inference = passed + sum(one or 0.0 for one in own) if known and passed is not None else None
-    return Price(row_title(row), row.scores[run.board.metric], row.parameters, training, inference)
-
-
-def _encoder_seconds(run: Run) -> float | None:
-    """The split's share of the extraction, by tokens."""
-    splits = run.manifest.get("splits", {})
-    tokens, seconds = sum(split["tokens"] for split in splits.values()), run.manifest.get("seconds")
-    if not tokens or not seconds:
-        return None
-    return float(seconds) * float(splits[run.board.split]["tokens"]) / float(tokens)
 
 
 FROM_FILES: Mapping[str, Maker] = {

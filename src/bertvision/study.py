@@ -10,11 +10,11 @@ from bertvision.analyse.finding import Finding
 from bertvision.analyse.second_best import second_best
 from bertvision.conclude import run_heads
 from bertvision.errors import BadInput
-from bertvision.findings import FROM_FILES, agreement_of, cost_finding, file_findings, keep, row_title
+from bertvision.findings import FROM_FILES, agreement_of, cost_finding, file_findings, keep
 from bertvision.records import Predictions
 from bertvision.refits import Study, curve_over_shares, depth, layers
 from bertvision.registry import unknown
-from bertvision.report.lines import lines_of
+from bertvision.report.lines import lines_of, row_title
 from bertvision.runtime import Timer
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import example_outputs, judge_predictions

@@ -45,6 +45,8 @@ def test_all_that_are_quick_are_made_unasked(request: pytest.FixtureRequest, cal
         Finding(**found)
         assert (run / "analysis" / f"{one}.svg").exists()
     assert all(row["inference_seconds"] > 0 for row in made["cost"]["rows"])
+    trained = json.loads((run / "encoder" / "bertvision.json").read_text(encoding="utf-8"))["record"]["cost"]["trained"]
+    assert [row["parameters"] for row in made["cost"]["rows"] if row["name"] == "encoder"] == [trained]
     assert "The second most likely answer" in (run / "report.html").read_text(encoding="utf-8")
 
 
