@@ -191,6 +191,25 @@ def test_layer_weights_by_state_and_seed() -> None:
     assert found.rows[0]["centre"] == pytest.approx(0.8)
 
 
+def test_layer_weights_stand_at_the_numbers_of_their_states() -> None:
+    weights = (0.2, 0.1, 0.3, 0.4)
+    last = LayerWeights("pool:layers=last4", ("3", "4", "5", "6"), (weights,))
+    pooled = LayerWeights("pool:pooled=true", ("pooled", "0", "1", "2"), (weights,))
+    found = layer_weights([last, pooled])
+    whole(found)
+    at = {name: [(x, weight) for x, weight, _ in line] for name, line in found.plots[0].series.items()}
+    assert at["pool:layers=last4"] == [(3, 0.2), (4, 0.1), (5, 0.3), (6, 0.4)]
+    assert at["pool:pooled=true"] == [(0, 0.1), (1, 0.3), (2, 0.4)]
+    assert found.rows[4]["state"] == "pooled"
+    assert found.rows[0]["centre"] == pytest.approx((0.1 + 0.6 + 1.2) / 3)
+    assert found.rows[4]["centre"] == pytest.approx((0.3 + 0.8) / (2 * 0.8))
+    assert "not in the picture" in found.about
+    assert "not in the picture" not in layer_weights([last]).about
+    alone = layer_weights([LayerWeights("pool:read=pooled", ("pooled",), ((1.0,),))])
+    whole(alone)
+    assert (alone.rows[0]["centre"], alone.plots) == (None, ())
+
+
 def test_growth_keeps_seeds_apart_from_means() -> None:
     steps = [
         Step("a", 10, (50.0, 60.0), (1.0, 2.0), 7),
