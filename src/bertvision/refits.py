@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.analyse.finding import Finding
-from bertvision.analyse.growth import Step, by_depth, by_layer, learning_curve
+from bertvision.analyse.growth import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
 from bertvision.conclude import run_place, run_states
 from bertvision.config import FitConfig
 from bertvision.depth import depth_frontier
@@ -144,9 +144,9 @@ def _limited_run(folder: Path, whole: Task) -> Step:
     line = next((line for line in lines_of(run.board) if line.kind in ("head", "control")), None)
     if line is None:
         raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
-    count, metric = len(run.task["train"]), run.board.metric
-    scores = tuple(line.values(metric)), tuple(line.values(metric, "inner"))
-    return Step("encoder limited too", 100 * count / len(whole["train"]), *scores, count)
+    count, dev = len(run.task["train"]), tuple(line.values(run.board.metric))
+    # Its inner is a share of its own, smaller data.
+    return Step(ENCODER_LIMITED, 100 * count / len(whole["train"]), dev, inner=None, examples=count)
 
 
 def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:

@@ -214,7 +214,7 @@ def test_growth_keeps_seeds_apart_from_means() -> None:
     steps = [
         Step("a", 10, (50.0, 60.0), (1.0, 2.0), 7),
         Step("a", 100, (70.0,), (3.0,), 70),
-        Step("b", 10, (9.0,), (9.0,)),
+        Step("b", 10, (9.0,)),
     ]
     found = learning_curve(steps, "f1", {"encoder": 65.0})
     whole(found)
@@ -224,11 +224,14 @@ def test_growth_keeps_seeds_apart_from_means() -> None:
         60,
         2,
     )
+    assert [row["inner"] for row in found.rows] == [1.5, 3.0, None]
     picture = str(draw(found.plots[0]))
     assert "encoder" in picture
     assert "a: 55.00 (50.00 to 60.00) at 10, 70.00 at 100" in picture
     assert picture.count("<title>50.00 to 60.00</title>") == 1
     assert "from the lowest to the highest seed" in found.about
+    assert "'encoder limited too' a start of the head only" in found.about
+    assert "draw" not in by_layer(steps[:2], "f1", {}).about
     assert "series" not in by_layer(steps[:2], "f1", {}).columns
     assert "lowest to the highest" not in by_layer(steps[1:2], "f1", {}).about
 

@@ -68,6 +68,7 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
     assert [row["at"] for row in found["depth"]["rows"]] == [0, 1, 2]
     *both, half, whole = found["learning-curve"]["rows"]  # the limited run, and the run itself
     assert [(row["series"], row["at"]) for row in both] == [("encoder limited too", 100.0)] * 2
+    assert [row["inner"] is None for row in (*both, half, whole)] == [True, True, False, False]
     assert [(row["at"], row["seeds"]) for row in (half, whole)] == [(50.0, 2), (100.0, 2)]
     assert half["examples"] < whole["examples"]
     again = call(*words)
