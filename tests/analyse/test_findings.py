@@ -172,7 +172,8 @@ def test_disagreement_on_labels_names_the_gold(kind: Any, marks: Any, right: Any
 def test_two_pairs_never_share_a_name() -> None:
     found = agreement(TASK, "dev", [(said(HEAD), said(OTHER, "other"))])
     names = [of_pair(found, a, b).name for a, b in (("a:x=1", "b"), ("a:x-1", "b"), ("b", "a:x=1"), ("a" * 300, "b"))]
-    assert len(set(names)) == 4
+    names.append(of_pair(found, "a:x=1", "b", "another/run").name)
+    assert len(set(names)) == 5
     assert all(re.fullmatch("agreement-[A-Za-z0-9-]{1,80}", name) for name in names)
 
 
