@@ -7,7 +7,7 @@ which store it was made from, so that an old one is never shown beside a new boa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -16,19 +16,21 @@ from bertvision.analyse.answer_length import answer_length
 from bertvision.analyse.answer_types import answer_types
 from bertvision.analyse.calibration import calibration_table
 from bertvision.analyse.context_length import context_length
-from bertvision.analyse.cost import Floor, Price, cost_against_score
+from bertvision.analyse.cost import Floor, cost_against_score
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.layer_weights import LayerWeights, layer_weights
 from bertvision.analyse.question_word import question_word
-from bertvision.analyse.said import MEANS, Said, context_words, hear
+from bertvision.analyse.said import Said, context_words
 from bertvision.errors import BadInput
-from bertvision.records import Example, Row
+from bertvision.records import Example
 from bertvision.registry import unknown
 from bertvision.report.facts import FINDINGS, Run, finding_origin
 from bertvision.report.learning import by_spec
 from bertvision.report.line_plot import write_picture
-from bertvision.report.lines import Line, best_head, lines_of
+from bertvision.report.lines import Line, best_head, lines_of, row_title
 from bertvision.report.plots import draw
+from bertvision.report.prices import prices_of
+from bertvision.report.witness import said_by
 from bertvision.runtime import write_json
 from bertvision.steps.baseline import baseline
 
@@ -52,24 +54,13 @@ class Desk:
 def desk_of(run: Run) -> Desk:
     """Hear every predictor of a run; nobody where answers are numbers or are not there."""
     lines = lines_of(run.board)
-    told = {line.name: said for line in lines if (said := _said(run, line.rows[0])) is not None}
+    heard = {line.name: said_by(run, line.rows[0], row_title(line.rows[0])) for line in lines}
+    told = {name: said for name, said in heard.items() if said is not None}
     best = best_head(lines)
     names = [lines[0].name if lines else "", best.name if best else ""]
     names += [line.name for kind in ("control", "encoder") for line in lines if line.kind == kind]
     main = [told[name] for name in dict.fromkeys(names) if name in told]
     return Desk(run, lines, list(told.values()), main)
-
-
-def row_title(row: Row) -> str:
-    return row.name if row.seed is None else f"{row.name}@{row.seed}"
-
-
-def _said(run: Run, row: Row) -> Said | None:
-    answers = run.answers.get((row.name, row.seed))
-    if run.task.kind not in MEANS or not answers:
-        return None
-    places = run.places.get((row.name, row.seed))
-    return hear(run.task, run.board.split, row_title(row), row.kind, answers, places)
 
 
 def _span(desk: Desk) -> bool:
@@ -99,19 +90,36 @@ def _agreement(desk: Desk) -> Finding | None:
 
 def agreement_of(run: Run, names: Sequence[str]) -> Finding:
     """Any two rows, named as on the board; without a seed the one that is best on inner."""
-    rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
-    sides = []
-    for name in names:
-        if name not in rows:
-            raise BadInput(unknown("row", name, list(rows)))
-        said = _said(run, rows[name])
-        if said is None:
-            raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
-        sides.append(said)
-    a, b = sides
+    a, b = (_heard(run, name, "row") for name in names)
     if a.name == b.name:
         raise BadInput(f"--pair names {a.name} twice; expected two different rows of the leaderboard")
     return of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
+
+
+def agreement_between(run: Run, place: Path, beside: Run, names: Sequence[str]) -> Finding:
+    """A row of a run and one of another, at ``place``, that has the same examples in dev, in whatever order."""
+    a, other = _heard(run, names[0], "row"), _heard(_in_order_of(run, beside), names[1], f"row of {place}")
+    b = replace(other, name=f"{other.name} of {place.resolve().name}")
+    found = of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name, str(place))
+    return replace(found, about=f"{found.about} The second is a row of {place}, as it was when this was made.")
+
+
+def _in_order_of(run: Run, other: Run) -> Run:
+    """The other run with its own examples where this run has them, so that answers pair by their places."""
+    known = {example.id: example for example in other.task[other.board.split]}
+    ordered = tuple(known[example.id] for example in run.task[run.board.split])
+    return replace(other, task=replace(other.task, splits={**other.task.splits, other.board.split: ordered}))
+
+
+def _heard(run: Run, name: str, what: str) -> Said:
+    """``what`` the name should have been, for who misspelt it."""
+    rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
+    if name not in rows:
+        raise BadInput(unknown(what, name, list(rows)))
+    said = said_by(run, rows[name], row_title(rows[name]))
+    if said is None:
+        raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
+    return said
 
 
 def _layer_weights(desk: Desk) -> Finding | None:
@@ -131,39 +139,14 @@ def _cost(desk: Desk) -> Finding | None:
 
 def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> Finding | None:
     """``seconds``: of every head (spec@seed) over the split, if they were measured."""
-    metric = run.board.metric
-    prices = [_price(run, line, seconds) for line in lines]
-    return cost_against_score(prices, metric, _floor(run)) if prices else None
+    prices = prices_of(run, lines, seconds)
+    return cost_against_score(prices, run.board.metric, _floor(run)) if prices else None
 
 
 def _floor(run: Run) -> Floor:
     """As on the leaderboard; an old one lacks it."""
     name, scores = run.baseline or baseline(run.task, run.board.split)
     return Floor(name, scores[run.board.metric])
-
-
-def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:
-    row = line.rows[0]
-    tuned = float(run.encoder.get("record", {}).get("cost", {}).get("seconds") or 0.0)
-    extracted = float(run.manifest.get("seconds") or 0.0)
-    # An ensemble's own seconds hold its encoder's already.
-    training = line.seconds + (extracted if line.kind != "encoder" else 0.0)
-    training += tuned if line.kind in ("head", "control") else 0.0
-    members = [] if line.kind == "encoder" else list(row.members) or [row_title(row)]
-    own = [seconds.get(name) for name in members if name != "encoder"]
-    passed = _encoder_seconds(run)
-    known = passed is not None and all(one is not None for one in own)
-    inference = passed + sum(one or 0.0 for one in own) if known and passed is not None else None
-    return Price(row_title(row), row.scores[run.board.metric], row.parameters, training, inference)
-
-
-def _encoder_seconds(run: Run) -> float | None:
-    """The split's share of the extraction, by tokens."""
-    splits = run.manifest.get("splits", {})
-    tokens, seconds = sum(split["tokens"] for split in splits.values()), run.manifest.get("seconds")
-    if not tokens or not seconds:
-        return None
-    return float(seconds) * float(splits[run.board.split]["tokens"]) / float(tokens)
 
 
 FROM_FILES: Mapping[str, Maker] = {

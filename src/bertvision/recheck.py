@@ -11,10 +11,10 @@ from bertvision.conclude import judge_all, run_heads, run_place, run_states
 from bertvision.encoder.load import RECORD, load_encoder
 from bertvision.encoder.tokens import tokenizer_hash
 from bertvision.errors import BadInput
-from bertvision.findings import row_title
 from bertvision.records import Compared
 from bertvision.registry import unknown
 from bertvision.report.facts import Run, gather
+from bertvision.report.lines import row_title
 from bertvision.report.witness import witness_of
 from bertvision.scoring.legacy import legacy_scores
 from bertvision.steps.judge import Judged

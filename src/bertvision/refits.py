@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.analyse.finding import Finding
-from bertvision.analyse.growth import Step, by_depth, by_layer, learning_curve
+from bertvision.analyse.gold import gold_text
+from bertvision.analyse.growth import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
 from bertvision.conclude import run_place, run_states
 from bertvision.config import FitConfig
 from bertvision.depth import depth_frontier
 from bertvision.errors import BadInput
 from bertvision.heads.base import canonical_spec
 from bertvision.pipeline import fit_into
+from bertvision.records import Example
 from bertvision.registry import Spec, parse_spec
 from bertvision.report.facts import FINDINGS, Run, gather
 from bertvision.report.lines import lines_of
@@ -43,8 +45,8 @@ class Study:
     seeds: Sequence[int] = (0,)
     config: FitConfig = field(default_factory=FitConfig)
     shares: Sequence[float] = SHARES
-    beside: Sequence[Path] = ()  # learning curve: runs whose encoders saw a share of the data too
-    pair: Sequence[str] | None = None
+    beside: Sequence[Path] = ()  # learning curve: runs whose encoders saw a share of the data; pair: that of the second
+    pair: Sequence[str] | None = None  # agreement: two rows
 
     @cached_property
     def run(self) -> Run:
@@ -105,7 +107,9 @@ def _all_layers(spec: str) -> str:
 def curve_over_shares(work: Study) -> Finding:
     """The head on nested shares of the training examples, and the runs beside, whose encoders were limited too."""
     task = states_task(work.states)
-    steps = []
+    # Where nothing is limited both lines end: the run itself. Before all fits, so that one that cannot be is refused.
+    beside = dict.fromkeys([*work.beside, work.folder]) if work.beside else ()
+    steps = [_limited_run(folder, task) for folder in beside]
     for share in sorted(set(work.shares)):
         if not 0 < share <= 1:
             raise BadInput(f"--shares: got {share:g}, expected numbers above 0 and at most 1, e.g. 0.1,0.3,1")
@@ -113,9 +117,6 @@ def curve_over_shares(work: Study) -> Finding:
         say(f"learning curve: {count:,} of {len(task['train']):,} examples")
         heads = [head for seed in work.seeds for head in _on_share(work, task, share, count, seed)]
         steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
-    # Where nothing is limited both lines end: the run itself.
-    beside = dict.fromkeys([*work.beside, work.folder]) if work.beside else ()
-    steps += [_limited_run(folder, task) for folder in beside]
     return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
 
 
@@ -132,21 +133,37 @@ def drawn(task: Task, count: int, seed: int) -> set[int]:
     return set(ranked[:count])
 
 
-def _limited_run(folder: Path, whole: Task) -> Step:
-    """The best head on inner of a run whose encoder was tuned on fewer examples, and which has the same dev."""
+def run_beside(folder: Path, whole: Task) -> Run:
+    """A run that is judged on the very same: the same kind of answers, and the same examples in dev with their gold."""
     run = gather(folder, read_task(run_place(folder) / "task"))
-    mine, theirs = ({example.id for example in task["dev"]} for task in (whole, run.task))
+    if run.task.kind != whole.kind:
+        raise BadInput(
+            f"--beside {folder}: its task is of kind {run.task.kind}, that of this run {whole.kind}; expected the same "
+            "kind: name a run of the same task"
+        )
+    mine, theirs = ({_judged_by(task, example) for example in task["dev"]} for task in (whole, run.task))
     if mine != theirs:
         raise BadInput(
             f"--beside {folder}: its dev has {len(theirs):,} examples, {len(mine & theirs):,} of them among the "
             f"{len(mine):,} of this run; expected the same ones: give both runs the same --dev, no larger than --limit"
         )
+    return run
+
+
+def _judged_by(task: Task, example: Example) -> tuple[str, ...]:
+    """Ids alone may be numbers of rows, of whatever file."""
+    return example.id, example.text, example.pair or "", gold_text(task, example)
+
+
+def _limited_run(folder: Path, whole: Task) -> Step:
+    """The best head on inner of a run whose encoder was tuned on fewer examples, and which has the same dev."""
+    run = run_beside(folder, whole)
     line = next((line for line in lines_of(run.board) if line.kind in ("head", "control")), None)
     if line is None:
         raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
-    count, metric = len(run.task["train"]), run.board.metric
-    scores = tuple(line.values(metric)), tuple(line.values(metric, "inner"))
-    return Step("encoder limited too", 100 * count / len(whole["train"]), *scores, count)
+    count, dev = len(run.task["train"]), tuple(line.values(run.board.metric))
+    # Its inner is a share of its own, smaller data.
+    return Step(ENCODER_LIMITED, 100 * count / len(whole["train"]), dev, inner=None, examples=count)
 
 
 def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:

@@ -10,11 +10,11 @@ from bertvision.analyse.finding import Finding
 from bertvision.analyse.second_best import second_best
 from bertvision.conclude import run_heads
 from bertvision.errors import BadInput
-from bertvision.findings import FROM_FILES, agreement_of, cost_finding, file_findings, keep, row_title
+from bertvision.findings import FROM_FILES, agreement_between, agreement_of, cost_finding, file_findings, keep
 from bertvision.records import Predictions
-from bertvision.refits import Study, curve_over_shares, depth, layers
+from bertvision.refits import Study, curve_over_shares, depth, layers, run_beside
 from bertvision.registry import unknown
-from bertvision.report.lines import lines_of
+from bertvision.report.lines import lines_of, row_title
 from bertvision.runtime import Timer
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import example_outputs, judge_predictions
@@ -36,6 +36,7 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
     for name in wanted:
         if name not in ANALYSES:
             raise BadInput(unknown("analysis", name, [*ANALYSES, "all"]))
+    _check_beside(work, wanted)
     made, missing = [], {}
     for name in dict.fromkeys(wanted):
         found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)
@@ -45,6 +46,26 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
         keep(work.folder, work.run, [found])
         made.append(found)
     return made, missing
+
+
+def _check_beside(work: Study, wanted: Sequence[str]) -> None:
+    """Other runs are limited ones for a learning curve, or the one that the second row of a pair is of."""
+    curve, count = "learning-curve" in wanted, len(work.beside)
+    if not count or (curve and work.pair is None):
+        return
+    if work.pair is None:
+        raise BadInput(
+            "--beside goes with --pair A B, row A of RUN and row B of the run beside, or with --what learning-curve; "
+            "add one of them, or leave it out"
+        )
+    if curve:
+        raise BadInput(
+            "--beside means other runs for --pair than for learning-curve; ask for one at a time with --what"
+        )
+    if count > 1:
+        raise BadInput(f"--pair A B takes row B from one run, --beside names {count}; name one")
+    if work.beside[0].resolve() == work.folder.resolve():
+        raise BadInput(f"--beside {work.beside[0]} is RUN itself; leave it out to compare two of its rows")
 
 
 def wanted_names(names: Iterable[str] | None) -> list[str]:
@@ -66,8 +87,15 @@ def _reason(work: Study, name: str) -> str:
 
 def _from_files(work: Study, name: str) -> Finding | None:
     if name == "agreement" and work.pair is not None:
-        return agreement_of(work.run, work.pair)
+        return _agreement(work, work.pair)
     return next(iter(file_findings(work.run, [name])), None)
+
+
+def _agreement(work: Study, pair: Sequence[str]) -> Finding:
+    if not work.beside:
+        return agreement_of(work.run, pair)
+    place = work.beside[0]
+    return agreement_between(work.run, place, run_beside(place, work.run.task), pair)
 
 
 def _second_best(work: Study) -> Finding | None:
@@ -133,7 +161,10 @@ FILES, STATES, FITS, ENCODER = "files", "states", "fits", "encoder"
 ANALYSES: Mapping[str, tuple[str, str]] = {
     "answer-types": (FILES, "spans, with and without an answer, and misses by silence"),
     "second-best": (STATES, "spans, and three labels or more: where the best answer is wrong, is the second right"),
-    "agreement": (FILES, "two predictors side by side, with examples; --pair A B for any two"),
+    "agreement": (
+        FILES,
+        "two predictors side by side, with examples; --pair A B for any two, --beside RUN if B is of that run",
+    ),
     "question-word": (FILES, "spans, by question word"),
     "answer-length": (FILES, "spans, by the length of the gold answer"),
     "context-length": (FILES, "spans and labels, by the length of the context; also what only one gets right"),

@@ -172,7 +172,8 @@ def test_disagreement_on_labels_names_the_gold(kind: Any, marks: Any, right: Any
 def test_two_pairs_never_share_a_name() -> None:
     found = agreement(TASK, "dev", [(said(HEAD), said(OTHER, "other"))])
     names = [of_pair(found, a, b).name for a, b in (("a:x=1", "b"), ("a:x-1", "b"), ("b", "a:x=1"), ("a" * 300, "b"))]
-    assert len(set(names)) == 4
+    names.append(of_pair(found, "a:x=1", "b", "another/run").name)
+    assert len(set(names)) == 5
     assert all(re.fullmatch("agreement-[A-Za-z0-9-]{1,80}", name) for name in names)
 
 
@@ -191,11 +192,30 @@ def test_layer_weights_by_state_and_seed() -> None:
     assert found.rows[0]["centre"] == pytest.approx(0.8)
 
 
+def test_layer_weights_stand_at_the_numbers_of_their_states() -> None:
+    weights = (0.2, 0.1, 0.3, 0.4)
+    last = LayerWeights("pool:layers=last4", ("3", "4", "5", "6"), (weights,))
+    pooled = LayerWeights("pool:pooled=true", ("pooled", "0", "1", "2"), (weights,))
+    found = layer_weights([last, pooled])
+    whole(found)
+    at = {name: [(x, weight) for x, weight, _ in line] for name, line in found.plots[0].series.items()}
+    assert at["pool:layers=last4"] == [(3, 0.2), (4, 0.1), (5, 0.3), (6, 0.4)]
+    assert at["pool:pooled=true"] == [(0, 0.1), (1, 0.3), (2, 0.4)]
+    assert found.rows[4]["state"] == "pooled"
+    assert found.rows[0]["centre"] == pytest.approx((0.1 + 0.6 + 1.2) / 3)
+    assert found.rows[4]["centre"] == pytest.approx((0.3 + 0.8) / (2 * 0.8))
+    assert "not in the picture" in found.about
+    assert "not in the picture" not in layer_weights([last]).about
+    alone = layer_weights([LayerWeights("pool:read=pooled", ("pooled",), ((1.0,),))])
+    whole(alone)
+    assert (alone.rows[0]["centre"], alone.plots) == (None, ())
+
+
 def test_growth_keeps_seeds_apart_from_means() -> None:
     steps = [
         Step("a", 10, (50.0, 60.0), (1.0, 2.0), 7),
         Step("a", 100, (70.0,), (3.0,), 70),
-        Step("b", 10, (9.0,), (9.0,)),
+        Step("b", 10, (9.0,)),
     ]
     found = learning_curve(steps, "f1", {"encoder": 65.0})
     whole(found)
@@ -205,11 +225,14 @@ def test_growth_keeps_seeds_apart_from_means() -> None:
         60,
         2,
     )
+    assert [row["inner"] for row in found.rows] == [1.5, 3.0, None]
     picture = str(draw(found.plots[0]))
     assert "encoder" in picture
     assert "a: 55.00 (50.00 to 60.00) at 10, 70.00 at 100" in picture
     assert picture.count("<title>50.00 to 60.00</title>") == 1
     assert "from the lowest to the highest seed" in found.about
+    assert "'encoder limited too' a start of the head only" in found.about
+    assert "draw" not in by_layer(steps[:2], "f1", {}).about
     assert "series" not in by_layer(steps[:2], "f1", {}).columns
     assert "lowest to the highest" not in by_layer(steps[1:2], "f1", {}).about
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 
 from bertvision.analyse.finding import Finding
 from bertvision.findings import FROM_FILES
+from bertvision.records import Example
 from bertvision.refits import Study
 from bertvision.study import ANALYSES, FILES, MAKERS, STATES, study
 from bertvision.tasks.base import read_task
@@ -21,6 +22,7 @@ from bertvision.tasks.base import read_task
 Call = Callable[..., Any]
 TONES = ("bad", "plain", "good")
 QUICK = ("--set", "fit.epochs=1", "--set", "fit.batch=8")
+PAIR = ("agreement", "--pair", "encoder", "encoder")
 
 
 def test_every_analysis_is_listed_and_can_be_made(call: Call) -> None:
@@ -45,6 +47,8 @@ def test_all_that_are_quick_are_made_unasked(request: pytest.FixtureRequest, cal
         Finding(**found)
         assert (run / "analysis" / f"{one}.svg").exists()
     assert all(row["inference_seconds"] > 0 for row in made["cost"]["rows"])
+    trained = json.loads((run / "encoder" / "bertvision.json").read_text(encoding="utf-8"))["record"]["cost"]["trained"]
+    assert [row["parameters"] for row in made["cost"]["rows"] if row["name"] == "encoder"] == [trained]
     assert "The second most likely answer" in (run / "report.html").read_text(encoding="utf-8")
 
 
@@ -66,6 +70,7 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
     assert [row["at"] for row in found["depth"]["rows"]] == [0, 1, 2]
     *both, half, whole = found["learning-curve"]["rows"]  # the limited run, and the run itself
     assert [(row["series"], row["at"]) for row in both] == [("encoder limited too", 100.0)] * 2
+    assert [row["inner"] is None for row in (*both, half, whole)] == [True, True, False, False]
     assert [(row["at"], row["seeds"]) for row in (half, whole)] == [(50.0, 2), (100.0, 2)]
     assert half["examples"] < whole["examples"]
     again = call(*words)
@@ -85,9 +90,24 @@ def test_heads_are_fitted_as_the_run_fits_them(text_run: Path) -> None:
     assert _study(build_parser().parse_args(["analyse", str(text_run)])).config == told
 
 
-def test_another_dev_is_not_compared(call: Call, squad_run: Path, text_run: Path) -> None:
-    words = ("analyse", squad_run, "--what", "learning-curve", "--head", "compress:size=4", "--shares", "1", *QUICK)
-    assert "expected the same ones" in call(*words, "--beside", text_run).refused()
+def with_dev(run: Path, place: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Path:
+    """A copy of a run whose dev was changed."""
+    path = shutil.copytree(run, place) / "store" / "task" / "dev.jsonl"
+    examples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in change(examples)), encoding="utf-8")
+    return place
+
+
+@pytest.mark.parametrize("what", [("learning-curve", "--head", "compress:size=4", "--shares", "1", *QUICK), PAIR])
+def test_another_dev_is_not_compared(
+    call: Call, squad_run: Path, text_run: Path, tmp_path: Path, what: tuple[str, ...]
+) -> None:
+    words = ("analyse", squad_run, "--what", *what, "--beside")
+    assert "expected the same kind" in call(*words, text_run).refused()
+    shorter = with_dev(squad_run, tmp_path / "shorter", lambda dev: dev[1:])
+    assert "its dev has 5 examples, 5 of them among the 6 of this run" in call(*words, shorter).refused()
+    other = with_dev(squad_run, tmp_path / "other", lambda dev: [{**dev[0], "text": "another question"}, *dev[1:]])
+    assert "its dev has 6 examples, 5 of them among the 6 of this run" in call(*words, other).refused()
 
 
 def test_any_two_rows(call: Call, squad_run: Path) -> None:
@@ -98,6 +118,35 @@ def test_any_two_rows(call: Call, squad_run: Path) -> None:
     assert row["both"] + row["only_a"] + row["only_b"] + row["neither"] == pytest.approx(100)
     assert "no row named 'mean-pol'" in call(*words, "mean-pol", "encoder").refused()
     assert "names mean-pool@0 twice" in call(*words, "mean-pool", "mean-pool@0").refused()
+
+
+def answered(folder: Path, dev: Sequence[Example], labels: Sequence[str], right: int) -> Path:
+    """A run whose encoder is right on the first so many examples."""
+    places = [int(one.label or 0) if at < right else (int(one.label or 0) + 1) % 3 for at, one in enumerate(dev)]
+    said = {one.id: labels[place] for one, place in zip(dev, places, strict=True)}
+    (folder / "predictions" / "encoder.json").write_text(json.dumps(said), encoding="utf-8")
+    return folder
+
+
+def test_a_row_of_one_run_and_a_row_of_another(call: Call, text_run: Path, tmp_path: Path) -> None:
+    task = read_task(text_run / "store" / "task")
+    dev, labels = task["dev"], task.labels
+    assert len(dev) == 4
+    run = answered(shutil.copytree(text_run, tmp_path / "run"), dev, labels, 1)
+    other = answered(with_dev(text_run, tmp_path / "other", lambda rows: rows[::-1]), dev, labels, 2)
+    words = ("analyse", run, "--what", *PAIR, "--beside", other)
+    (found,) = call(*words, "--json").document()["findings"].values()
+    (row,) = found["rows"]
+    assert (row["a"], row["b"]) == ("encoder", "encoder of other")
+    assert [row[key] for key in ("both", "only_a", "only_b", "neither", "same")] == [25, 0, 25, 50, 75]
+    assert [(case["id"], case["sort"], case["b_said"]) for case in found["examples"]] == [
+        (dev[1].id, "only_b", labels[int(dev[1].label or 0)])
+    ]
+    assert str(other) in found["about"]
+    assert "Agreement of encoder and encoder of other" in call(*words).out
+    assert len(list((run / "analysis").glob("agreement-encoder-encoder-of-other-*.json"))) == 1
+    assert "Agreement of encoder and encoder of other" in (run / "report.html").read_text(encoding="utf-8")
+    assert f"no row of {other} named 'encode'" in call(*words[:-3], "encode", "--beside", other).refused()
 
 
 def test_a_pair_that_was_asked_for_is_kept_beside_the_usual_ones(call: Call, text_run: Path, tmp_path: Path) -> None:
@@ -150,7 +199,11 @@ def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Pat
         (("--what", "cost", "--pair", "a", "b"), "--pair is for agreement; add --what agreement"),
         (("--head", "probe"), "--head is for depth, learning-curve; add --what depth"),
         (("--what", "layers", "--shares", "0.5"), "--shares is for learning-curve"),
-        (("--what", "depth", "--beside", "x"), "--beside is for learning-curve"),
+        (("--what", "depth", "--beside", "x"), "--beside is for learning-curve, agreement"),
+        (("--what", "agreement", "--beside", "x"), "--beside goes with --pair A B"),
+        (("--beside", "x"), "--beside goes with --pair A B"),
+        (("--what", *PAIR, "--beside", "x", "y"), "takes row B from one run, --beside names 2"),
+        (("--what", "learning-curve", *PAIR, "--beside", "x"), "ask for one at a time"),
         (("--what", "agreement", "--seeds", "0"), "--seeds is for layers, depth, learning-curve"),
         (("--set", "fit.epochs=1"), "--set is for layers, depth, learning-curve"),
         (("--depth", "probe", "--what", "cost"), "--what does not go with --depth SPEC"),
@@ -164,6 +217,10 @@ def test_an_option_that_would_change_nothing_is_refused(
     call: Call, text_run: Path, words: tuple[str, ...], told: str
 ) -> None:
     assert told in call("analyse", text_run, *words).refused()
+
+
+def test_a_run_is_not_beside_itself(call: Call, text_run: Path) -> None:
+    assert "is RUN itself" in call("analyse", text_run, "--what", *PAIR, "--beside", text_run).refused()
 
 
 def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

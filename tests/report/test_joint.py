@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,22 @@ def test_runs_on_the_same_dev_are_tested_in_pairs(make_run: Any, tmp_path: Path)
     assert "95.00" in text
     assert text.count("<td>&lt; 0.001</td>") == 4
     assert "Not compared" not in text
+
+
+def test_best_rows_are_counted_against_each_other(make_run: Any, tmp_path: Path) -> None:
+    good, poor = (told_run(tmp_path / name, make_run, classify(), right) for name, right in (("good", 38), ("poor", 8)))
+    turned = replace(poor.task, splits={**poor.task.splits, "dev": poor.task["dev"][::-1]})
+    _, text = text_of(good, replace(poor, task=turned)).split("How often two best rows")
+    assert "run-0&lt;img src=x onerror=alert(1)&gt;: learned-pool@0</span>" in text
+    assert re.findall("<td>(.*?)</td>", text) == ["20.00", "75.00", "0.00", "5.00", "25.00"]
+
+
+def test_numbers_are_neither_right_nor_wrong(make_run: Any) -> None:
+    folder, task = make_run("regress")
+    run = gather(folder, task)
+    text = text_of(run, run)
+    assert "first minus second" in text
+    assert "How often two best rows" not in text
 
 
 def test_the_order_of_examples_does_not_matter(make_run: Any, tmp_path: Path) -> None:

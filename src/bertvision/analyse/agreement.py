@@ -43,7 +43,7 @@ LONGEST = 22
 def agreement(task: Task, split: str, pairs: Iterable[tuple[Said, Said]]) -> Finding:
     """A row a pair; the examples are of the pairs in order, chosen by a hash."""
     pairs = list(pairs)
-    rows = tuple(_row(a, b) for a, b in pairs)
+    rows = tuple(side_by_side(a, b) for a, b in pairs)
     shown = tuple(case for a, b in pairs for case in _cases(task, task[split], a, b))
     names = [f"{_short(a.name)} / {_short(b.name)}" for a, b in pairs]
     kinds = {"only the first right": "only_a", "only the second right": "only_b", "neither": "neither"}
@@ -52,7 +52,8 @@ def agreement(task: Task, split: str, pairs: Iterable[tuple[Said, Said]]) -> Fin
     return Finding("agreement", "Agreement and disagreement", ABOUT, COLUMNS, rows, (picture,), shown)
 
 
-def _row(a: Said, b: Said) -> dict[str, Cell]:
+def side_by_side(a: Said, b: Said) -> dict[str, Cell]:
+    """Per cent of the examples on which both, one or neither is right, and on which they say the same."""
     count = len(a.right)
     both, neither = int((a.right & b.right).sum()), int((~a.right & ~b.right).sum())
     only_a, only_b = int((a.right & ~b.right).sum()), int((~a.right & b.right).sum())
@@ -78,10 +79,13 @@ def kappa(a: np.ndarray, b: np.ndarray) -> float | None:
     return None if expected == 1.0 else (float((a == b).mean()) - expected) / (1 - expected)
 
 
-def of_pair(found: Finding, a: str, b: str) -> Finding:
-    """A finding on two rows that were asked for, under a name of its own: it stands beside the usual one."""
+def of_pair(found: Finding, a: str, b: str, *places: str) -> Finding:
+    """A finding on two rows that were asked for, under a name of its own: it stands beside the usual one.
+
+    ``places`` tell apart rows of other runs, whose names may be alike.
+    """
     words = re.sub("[^A-Za-z0-9]+", "-", f"{a}-{b}")[:LONGEST_FILE].strip("-")
-    return replace(found, name=f"agreement-{words}-{hash_json([a, b])[:6]}", title=f"Agreement of {a} and {b}")
+    return replace(found, name=f"agreement-{words}-{hash_json([a, b, *places])[:6]}", title=f"Agreement of {a} and {b}")
 
 
 def _cases(task: Task, examples: Sequence[Example], a: Said, b: Said) -> list[dict[str, Any]]:

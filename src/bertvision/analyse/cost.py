@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 from bertvision.analyse.finding import Cell, Finding, Plot
 
 ABOUT = (
-    "Parameters are those that were trained: of a head its own, of the encoder all. Training seconds hold everything "
-    "that the predictor needs: tuning and, for a head, extracting and its own fit. Inference seconds are for the whole "
-    "split, the encoder included (its share of the extraction) and the head's own measured. A predictor on the front "
+    "Trained parameters: of a head its own, whatever lies below it; of the encoder those that its tuning trained, its "
+    "head's included, which is not all of it with adapters, LoRA, biases or upper layers only; of an ensemble its "
+    "members'. The leaderboard's column 'parameters' is the size of the predictor instead, of the encoder all that it "
+    "has. Training seconds hold everything that the predictor needs: tuning and, for heads, the encoder's pass over "
+    "train and inner (their share of the extraction, by tokens) and the fits. Inference seconds are for the whole "
+    "split: the encoder's pass (the split's share of the extraction) and the head's own, measured. What nobody "
+    "measured is left empty, such as the encoder's passes in a run without a store. A predictor on the front "
     "has none that is at least as good and at least as cheap. Efficiency is (score - floor) / log10(parameters): "
     "points above what needs no look at the text, for each tenfold of trained parameters."
 )
@@ -45,7 +49,7 @@ class Price:
 
     name: str
     score: float
-    parameters: float
+    parameters: float | None  # that were trained
     train_seconds: float | None = None
     inference_seconds: float | None = None
 
@@ -60,10 +64,12 @@ class Floor:
 
 def cost_against_score(prices: Sequence[Price], metric: str, floor: Floor) -> Finding:
     """A row a predictor and a picture a price, the Pareto front marked."""
-    fronts = {axis: pareto([(getattr(one, axis), one.score) for one in prices]) for axis in AXES}
-    known = [[AXES[axis] for axis in AXES if place in fronts[axis]] for place in range(len(prices))]
-    rows = tuple(_row(one, names, floor.score) for one, names in zip(prices, known, strict=True))
-    plots = tuple(_plot(prices, axis, fronts[axis], metric) for axis in AXES if _known(prices, axis))
+    # Whose price is the only one known beats nobody.
+    known = [axis for axis in AXES if sum(getattr(one, axis) is not None for one in prices) > 1]
+    fronts = {axis: pareto([(getattr(one, axis), one.score) for one in prices]) for axis in known}
+    names = [[AXES[axis] for axis in known if place in fronts[axis]] for place in range(len(prices))]
+    rows = tuple(_row(one, on, floor.score) for one, on in zip(prices, names, strict=True))
+    plots = tuple(_plot(prices, axis, fronts[axis], metric) for axis in known)
     columns = {**COLUMNS, "score": metric}
     about = f"{ABOUT} The floor is {metric} {floor.score:.2f} ({floor.name})."
     return Finding("cost", "Cost against score", about, columns, rows, plots)
@@ -83,18 +89,14 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return one[0] <= other[0] and one[1] >= other[1] and one != other
 
 
-def efficiency(score: float, parameters: float, floor: float) -> float | None:
-    """Points by tenfold; not known for fewer than two parameters."""
-    return points_by_tenfold(score, parameters, floor) if parameters > 1 else None
+def efficiency(score: float, parameters: float | None, floor: float) -> float | None:
+    """Points by tenfold; not known for fewer than two parameters, nor where their number is not."""
+    return None if parameters is None or parameters <= 1 else points_by_tenfold(score, parameters, floor)
 
 
 def points_by_tenfold(score: Score, parameters: float, floor: Score) -> Score:
     """(score - floor) / log10(trained parameters), of one score or of many draws of it."""
     return (score - floor) / math.log10(parameters)
-
-
-def _known(prices: Sequence[Price], axis: str) -> bool:
-    return sum(getattr(one, axis) is not None for one in prices) > 1
 
 
 def _row(one: Price, fronts: Sequence[str], floor: float) -> dict[str, Cell]:

@@ -28,7 +28,13 @@ def add_commands(commands: Any) -> None:
         "--head", metavar="SPEC", help="what depth and learning-curve fit; default: best head on inner"
     )
     analyse.add_argument("--shares", type=numbers, metavar="0.1,0.3,1", help="learning-curve: of the training data")
-    analyse.add_argument("--beside", nargs="+", default=[], metavar="RUN", help="learning-curve: runs on --limit data")
+    analyse.add_argument(
+        "--beside",
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="learning-curve: runs on --limit data; --pair: where B is",
+    )
     instead = analyse.add_mutually_exclusive_group()
     instead.add_argument("--depth", metavar="SPEC", help="only depth: the head to fit over states 0..k for every k")
     instead.add_argument("--ablation", action="store_true", help="only adapters: off for every span of layers")

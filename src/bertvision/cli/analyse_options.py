@@ -12,7 +12,7 @@ USED = {
     "pair": ("agreement",),
     "head": ("depth", "learning-curve"),
     "shares": ("learning-curve",),
-    "beside": ("learning-curve",),
+    "beside": ("learning-curve", "agreement"),
     "seeds": FITS,
     "set": FITS,
 }

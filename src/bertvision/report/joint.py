@@ -1,4 +1,5 @@
-"""Several runs side by side, where their scores compare: the best row and the encoder of each, tested in pairs.
+"""Several runs side by side, where their scores compare: the best row and the encoder of each, tested in pairs, and
+how far best rows agree.
 
 Scores compare where metric, labels and the examples of dev are the same; then the written answers of
 all runs are brought before one court, as the rows of one board are.
@@ -10,17 +11,25 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from bertvision.analyse.agreement import COLUMNS, side_by_side
+from bertvision.analyse.finding import number_of
+from bertvision.analyse.said import Said
 from bertvision.board_text import SURE
 from bertvision.records import Compared
 from bertvision.report.facts import Run
-from bertvision.report.lines import Line, lines_of
+from bertvision.report.lines import Line, lines_of, row_title
 from bertvision.report.markup import NOTHING, Html, join, number, table, tag
 from bertvision.report.trust import chance, signed
-from bertvision.report.witness import witness_of
+from bertvision.report.witness import said_by, witness_of
 from bertvision.steps.trust import Court, Side
 
 BEST, ENCODER = "best on inner", "encoder"
 Named = tuple[str, Run]
+SHARES = ("both", "only_a", "only_b", "neither", "same")
+AGREEMENT = (
+    "How often two best rows are right on the same examples, alone or not at all, and how often they say the same; "
+    "with equal scores they may still be right on different examples. Of several seeds the one that is best on inner."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +40,7 @@ class Party:
     roles: tuple[str, ...]
     line: Line
     side: Side
+    said: Said | None  # by the seed that is best on inner; None where answers are neither right nor wrong
 
     @property
     def title(self) -> str:
@@ -79,6 +89,7 @@ def _group(runs: Sequence[Named]) -> list[Html]:
             "Tests",
             "finding",
         ),
+        *_agreement(parties),
     ]
 
 
@@ -90,7 +101,9 @@ def _parties(court: Court, runs: Sequence[Named]) -> list[Party]:
     witnesses = [witness_of(run, row, str(at)) for at, (_, run, _, line) in enumerate(chosen) for row in line.rows]
     sides: Mapping[str, Side] = {side.name: side for side in court.sides(witnesses)}
     return [
-        Party(name, roles, line, sides[str(at)]) for at, (name, _, roles, line) in enumerate(chosen) if str(at) in sides
+        Party(name, roles, line, sides[str(at)], said_by(run, line.rows[0], f"{name}: {row_title(line.rows[0])}"))
+        for at, (name, run, roles, line) in enumerate(chosen)
+        if str(at) in sides
     ]
 
 
@@ -134,6 +147,21 @@ def _tests(pairs: Sequence[tuple[Party, Party]], found: Sequence[Compared]) -> l
         names = join([tag("span", a.title), tag("small", f"minus {b.title}")])
         rows.append([names, signed(one.difference), _ends(ends, signed), chance(one).removeprefix("p "), verdict])
     return rows
+
+
+def _agreement(parties: Sequence[Party]) -> list[Html]:
+    """Every two best rows, example by example; nothing where answers are neither right nor wrong."""
+    best = [party.said for party in parties if BEST in party.roles and party.said is not None]
+    rows = [_agreement_row(a, b) for a, b in combinations(best, 2)]
+    head = ["first and second", *(COLUMNS[key] for key in SHARES)]
+    return [tag("p", AGREEMENT), table(head, rows, "Agreement of best rows", "finding")] if rows else []
+
+
+def _agreement_row(a: Said, b: Said) -> list[object]:
+    found = side_by_side(a, b)
+    names = join([tag("span", a.name), tag("small", f"and {b.name}")])
+    shares = [number_of(found[key]) for key in SHARES]
+    return [names, *(NOTHING if share is None else number(share) for share in shares)]
 
 
 def _ends(ends: tuple[float, float] | None, write: Callable[[float], str] = number) -> str:

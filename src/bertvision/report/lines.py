@@ -37,6 +37,11 @@ class Line:
         return sum(row.seconds for row in self.rows) / len(self.rows)
 
 
+def row_title(row: Row) -> str:
+    """A row's name; of several seeds also which."""
+    return row.name if row.seed is None else f"{row.name}@{row.seed}"
+
+
 def lines_of(board: Board) -> list[Line]:
     """Best mean on inner first; what has no inner score comes last."""
     groups: dict[tuple[str, str], list[Row]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bertvision.analyse.said import MEANS, Said, hear
 from bertvision.records import Row
 from bertvision.report.facts import Run
 from bertvision.steps.evidence import evidence_of_answers
@@ -12,3 +13,11 @@ def witness_of(run: Run, row: Row, name: str) -> Witness:
     """``name`` is what it is called in court, where rows of several runs may meet."""
     evidence = evidence_of_answers(run.task, run.board.split, run.answers[row.name, row.seed])
     return Witness(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
+
+
+def said_by(run: Run, row: Row, name: str) -> Said | None:
+    """What a row answered, right or wrong; None where answers are numbers, or were not written down."""
+    answers = run.answers.get((row.name, row.seed))
+    if run.task.kind not in MEANS or not answers:
+        return None
+    return hear(run.task, run.board.split, name, row.kind, answers, run.places.get((row.name, row.seed)))
