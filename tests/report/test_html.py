@@ -339,6 +339,16 @@ def test_what_was_typed_is_shown_once_and_in_order_with_its_versions(make_run: A
     assert "bertvision run recipe.toml --out runs/again" in text
 
 
+def test_the_folder_that_paths_begin_in_is_told_where_it_changes(make_run: Any) -> None:
+    folder, task = make_run("span")
+    for words, where in (("run", "/my work"), ("analyse", "/my work"), ("analyse", "/home" + NASTY)):
+        log_line(folder, step="command", words=[words], where=where, versions={"torch": "2.1"})
+    text = report((folder, task)).text
+    first = "# torch 2.1\ncd '/my work'\nbertvision run\nbertvision analyse\ncd "
+    assert first in text
+    assert text.split(first)[1].startswith("'/home\"><img")
+
+
 def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) -> None:
     folder, task = make_run("span")
     log_line(folder, step="run")
