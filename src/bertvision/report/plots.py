@@ -9,14 +9,15 @@ from bertvision.analyse.finding import Plot, Point
 from bertvision.report.heat_map import heat_map
 from bertvision.report.line_plot import colour_class, line_picture
 from bertvision.report.markup import Html, cut, number, tag
-from bertvision.report.svg import Frame, dot, drawable, scale_of, tick_text
+from bertvision.report.svg import Frame, dot, drawable, scale_of, short_text, tick_text
 
 WIDE, HIGH = 420, 290
 """Of a picture with axes: narrow, so that its text can be read on a phone."""
 BAR, GAP = 17, 26
 WIDEST = 86.0
 """Per cent of the picture that the longest bar takes; its value is written behind it."""
-LONGEST_NAME = 48
+LONGEST_NAME, LONGEST_NUMBERED = 48, 34
+"""Letters of a name that there is room for: on a line of its own, and between a number and what becomes of it."""
 
 
 def draw(plot: Plot) -> Html:
@@ -47,7 +48,7 @@ def _bars(plot: Plot) -> Html:
     parts = [_key(order, series) for order, series in enumerate(plot.series)]
     for place, name in enumerate(plot.names):
         top = start + place * step
-        parts.append(tag("text", tag("title", name), cut(name, LONGEST_NAME), x="0", y=top + 15, class_="label"))
+        parts.append(short_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
         for order, series in enumerate(plot.series):
             parts.append(_bar(heights.get((series, place)), most, top + 22 + BAR * order, order, series))
     told = "; ".join(f"{name}: {_told(plot, heights, place)}" for place, name in enumerate(plot.names))
@@ -59,7 +60,7 @@ def _key(order: int, series: str) -> Html:
     """Which bar of a group is which: they stand in this order."""
     y = BAR * order
     swatch = tag("rect", x="0", y=y + 2, width=14, height=BAR - 6, fill="currentColor", class_=colour_class(order))
-    return tag("g", swatch, tag("text", cut(series, LONGEST_NAME), x=22, y=y + 12))
+    return tag("g", swatch, short_text(series, LONGEST_NAME, x=22, y=y + 12))
 
 
 def _bar(value: float | None, most: float, y: int, order: int, series: str) -> Html:
@@ -110,6 +111,12 @@ def _numbered(plot: Plot, frame: Frame, place: int, point: Point, front: bool) -
 def _legend(frame: Frame, shown: Sequence[tuple[str, Point]]) -> list[Html]:
     top = frame.height - 18 * len(shown) + 8
     return [
-        tag("text", f"{place + 1}  {cut(point[2], LONGEST_NAME)}, {name}", x=frame.left, y=top + 18 * place)
-        for place, (name, point) in enumerate(shown)
+        tag(
+            "text",
+            tag("title", title),
+            f"{place + 1}  {cut(title, LONGEST_NUMBERED)}, {name}",
+            x=frame.left,
+            y=top + 18 * place,
+        )
+        for place, (name, (_, _, title)) in enumerate(shown)
     ]
