@@ -1,4 +1,4 @@
-"""The findings of a run, one after the other: how to read it, pictures, table, examples."""
+"""The findings of a run, one after the other: how to read it, pictures, table, examples; then what is lacking."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bertvision.report.facts import Run
 from bertvision.report.marks import Span, marked, place_of
 from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, scrolling, section, table, tag
 from bertvision.report.plots import draw
+from bertvision.report.unmade import unmade_parts
 
 ELSEWHERE = ("layer-weights", "calibration")
 """What the report has sections of its own for."""
@@ -33,9 +34,10 @@ SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
 
 
 def analyses_section(run: Run) -> Section | None:
-    """Nothing if nothing was analysed."""
+    """Nothing if nothing was analysed, nor could be."""
     known = {one.name: one for one in run.findings if one.name not in ELSEWHERE}
     parts = [part for name in sorted(known, key=_turn) for part in _finding(known[name])]
+    parts += unmade_parts(run)
     return section("analyses", "Analyses", *parts) if parts else None
 
 
