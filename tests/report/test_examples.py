@@ -16,6 +16,7 @@ from bertvision.findings import keep
 from bertvision.records import Example
 from bertvision.report.examples import Case, choose
 from bertvision.report.facts import gather
+from bertvision.report.heat_map import heat_map
 from bertvision.report.html import write_report
 from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.line_plot import line_picture
@@ -181,6 +182,18 @@ def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
     at = content.index(f'style="min-width:{0.9 * wide:.0f}px')
     assert content[:at].rstrip().endswith(f'viewBox="0 0 {wide} 644"')
     assert '<div class="scroll" role="region" aria-label="Adapters" tabindex="0"><svg' in content
+
+
+def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
+    picture = str(heat_map({(0, 0): 1.0}, ["1", "2"], "last layer without", "first layer without adapters", "lost"))
+    width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture)[0])
+    assert min(width - 56 - 14, height - 14 - 78) >= 28 * 7
+
+
+@pytest.mark.parametrize(("across", "told"), [((0, 1, 2), ["0", "1", "2"]), ((0.0, 0.5, 1.0), ["0", "0.2", "0.4"])])
+def test_what_is_counted_has_no_ticks_in_between(across: tuple[float, ...], told: list[str]) -> None:
+    picture = str(line_picture({"a": [(x, x) for x in across]}, "x", "y"))
+    assert re.findall(r'text-anchor="middle">([\d.]+)<', picture)[:3] == told
 
 
 def test_numbers_read_well() -> None:

@@ -28,6 +28,8 @@ Cells = Mapping[tuple[int, int], float]
 
 def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
     """A cell for every pair that has a value; rows from the top, columns from the left, both by ``names``."""
+    # Of few rows the cells grow until what the axes show fits beside them.
+    side = max(side, -(-LETTER * max(len(x_name), len(y_name)) // len(names)))
     edge = side * len(names)
     largest = max(1.0, *(abs(value) for value in cells.values()))  # differences too small to matter stay pale
     parts = [_cell(row, column, value, largest, side, names) for (row, column), value in cells.items()]

@@ -43,7 +43,9 @@ def line_picture(
     across = _whole_scale([x for x, _ in points])
     legend = 18 * len(series)
     frame = Frame(across, scale_of([*(y for _, y in points), *ends]), width, height + legend + 14, bottom=52 + legend)
-    ticks = [(value, tick_text(value)) for value in across.ticks(8) if across.low <= value <= across.high]
+    between = not all(float(x).is_integer() for x, _ in points)  # there is no layer and no epoch 0.5
+    inside = [value for value in across.ticks(8) if across.low <= value <= across.high]
+    ticks = [(value, tick_text(value)) for value in inside if between or value.is_integer()]
     drawn = [_line(frame, i, name, line, reach.get(name, ())) for i, (name, line) in enumerate(series.items())]
     named = [_named(frame, place, name, height) for place, name in enumerate(series)]
     told = "; ".join(f"{name}: {_told(line, reach.get(name, ()))}" for name, line in series.items())

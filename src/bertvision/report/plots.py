@@ -82,7 +82,7 @@ def _points(plot: Plot) -> Html:
     front = next(iter(plot.series), "")
     legend = 18 * len(shown)
     across = scale_of([_x(plot, point) for _, point in shown], 0.08)
-    frame = Frame(across, scale_of([point[1] for _, point in shown], 0.08), WIDE, HIGH + legend, bottom=38 + legend)
+    frame = Frame(across, scale_of([point[1] for _, point in shown], 0.08), WIDE, HIGH + legend, bottom=46 + legend)
     ticks = [(value, tick_text(10**value if plot.log else value)) for value in across.ticks(4)]
     ticks = [(value, name) for value, name in ticks if not plot.log or float(value).is_integer()]
     marks = [_numbered(plot, frame, i, point, name == front) for i, (name, point) in enumerate(shown)]
