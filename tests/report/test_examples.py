@@ -22,6 +22,7 @@ from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.line_plot import line_picture
 from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
+from bertvision.report.plots import shared_numbers
 from bertvision.report.svg import Scale, scale_of, tick_text
 
 WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
@@ -194,6 +195,10 @@ def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
 def test_what_is_counted_has_no_ticks_in_between(across: tuple[float, ...], told: list[str]) -> None:
     picture = str(line_picture({"a": [(x, x) for x in across]}, "x", "y"))
     assert re.findall(r'text-anchor="middle">([\d.]+)<', picture)[:3] == told
+
+
+def test_marks_that_hide_each_other_share_their_numbers() -> None:
+    assert shared_numbers([(0, 0), (50, 0), (3, 5), (50, 20), (50, 1)]) == {0: "1, 3", 1: "2, 5", 3: "4"}
 
 
 def test_numbers_read_well() -> None:

@@ -16,6 +16,8 @@ WIDE, HIGH = 420, 290
 BAR, GAP = 17, 26
 WIDEST = 86.0
 """Per cent of the picture that the longest bar takes; its value is written behind it."""
+NEAR = 9
+"""Marks that are closer, across and up, hide each other's numbers."""
 LONGEST_NAME, LONGEST_NUMBERED = 48, 34
 """Letters of a name that there is room for: on a line of its own, and between a number and what becomes of it."""
 
@@ -85,7 +87,11 @@ def _points(plot: Plot) -> Html:
     frame = Frame(across, scale_of([point[1] for _, point in shown], 0.08), WIDE, HIGH + legend, bottom=46 + legend)
     ticks = [(value, tick_text(10**value if plot.log else value)) for value in across.ticks(4)]
     ticks = [(value, name) for value, name in ticks if not plot.log or float(value).is_integer()]
-    marks = [_numbered(plot, frame, i, point, name == front) for i, (name, point) in enumerate(shown)]
+    places = [frame.at(_x(plot, point), point[1]) for _, point in shown]
+    numbers = shared_numbers(places)
+    marks = [
+        _numbered(plot, point, *places[i], numbers.get(i, ""), name == front) for i, (name, point) in enumerate(shown)
+    ]
     corner = [(_x(plot, point), point[1]) for name, point in shown if name == front]
     line = tag("polyline", points=frame.points(corner), class_="front")
     told = "; ".join(f"{title} {number(y)} at {x:,.6g} ({name})" for name, (x, y, title) in shown)
@@ -101,11 +107,21 @@ def _x(plot: Plot, point: Point) -> float:
     return math.log10(point[0]) if plot.log else point[0]
 
 
-def _numbered(plot: Plot, frame: Frame, place: int, point: Point, front: bool) -> Html:
-    x, y = frame.at(_x(plot, point), point[1])
+def shared_numbers(places: Sequence[tuple[float, float]]) -> dict[int, str]:
+    """By mark its number, from 1; marks that lie on each other are numbered together, at the first of them."""
+    groups: dict[int, list[int]] = {}
+    for place, (x, y) in enumerate(places):
+        near = (at for at in groups if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)
+        groups.setdefault(next(near, place), []).append(place + 1)
+    return {at: ", ".join(map(str, group)) for at, group in groups.items()}
+
+
+def _numbered(plot: Plot, point: Point, x: float, y: float, numbers: str, front: bool) -> Html:
     title = f"{point[2]}: {plot.y} {number(point[1])}, {plot.x} {point[0]:,.6g}"
     mark = dot(x, y, title, 4.5, "dot" if front else "kept")
-    return tag("g", mark, tag("text", place + 1, x=x + 7, y=y - 5, class_="label"))
+    # Beside the right edge there is no room for several numbers.
+    side: dict[str, object] = {"x": x + 7} if x < WIDE / 2 else {"x": x + 12, "text_anchor": "end"}
+    return tag("g", mark, tag("text", numbers, y=y - 8, class_="label", **side))
 
 
 def _legend(frame: Frame, shown: Sequence[tuple[str, Point]]) -> list[Html]:
