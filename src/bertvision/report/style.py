@@ -103,7 +103,7 @@ tfoot .meter i { background: var(--soft); }
 .card dl > div { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; font-size: .93rem; }
 .card .stacked > div { grid-template-columns: 1fr; }
 .unmade { max-width: 46rem; }
-.unmade pre { margin: .3rem 0 1rem; }
+.unmade pre { margin: .3rem 0 1rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 .finding th, .finding td { padding: .35rem .6rem; }
 .finding thead th { max-width: 10rem; overflow-wrap: break-word; }
 .finding tbody th { min-width: 11rem; max-width: 20rem; overflow-wrap: anywhere; }

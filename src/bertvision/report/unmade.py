@@ -19,8 +19,12 @@ TAKES = {
     FITS: "fits heads anew",
     ENCODER: "runs the encoder over dev many times",
 }
-INSTEAD = {"cost": "inference seconds, measured; without them cost against score is only half of it"}
-"""Where part of an analysis is there already: what is not."""
+INSTEAD = {
+    "cost": "inference seconds, measured; without them cost against score is only half of it",
+    "depth": "the best head on the layers 0..k for every k",
+    "learning-curve": "the best head on shares of the training data",
+}
+"""Where the catalogue speaks of options, or of more than is lacking."""
 INTRO = (
     "These apply to this run, too, but take time. Each command puts its analysis into the run and its report. Paths "
     "are as they were given when this page was written."
