@@ -1,4 +1,4 @@
-"""Shared fixtures: a tiny random encoder with a real tokenizer, tiny tasks, and stores made from them.
+"""Shared fixtures: a tiny random encoder with a real tokenizer, tiny tasks, stores and whole runs made from them.
 
 Nothing is downloaded and everything is seeded. The expensive ones live as long as the test run; a
 test that changes one works on a copy.
@@ -11,10 +11,14 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: a test that reaches for the Hub must fail
 os.environ["BERTVISION_PROGRESS"] = "0"
 
+import csv
+import json
 import string
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +28,7 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 
 from bertvision.asking import QuestionAnswerer, TextClassifier
+from bertvision.cli.main import main
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.records import Answer, Example
 from bertvision.steps import shard_maker
@@ -45,6 +50,7 @@ TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Cairo", "Quito", "Delhi", "Minsk")
 WORDS = ("lives", "in", "where", "does", "live", "and", "the", "old", "town", "of", "good", "bad", "plain")
 SPECS = ("probe:layers=last1", "learned-pool", "compress:size=4,skip=true")
 TONES = ("bad", "plain", "good")
+QUICK = ("--epochs", "1", "--heads", "mean-pool", "learned-pool", "--seeds", "0", "--set", "fit.epochs=2")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -249,3 +255,74 @@ def qa(span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task) -> 
 @pytest.fixture(scope="session")
 def classifier(label_encoder: Encoder, label_heads: list[FittedHead], label_task: Task) -> TextClassifier:
     return TextClassifier(label_encoder, label_heads[1], label_task)
+
+
+def question(name: str, person: str, town: str | None, context: str) -> dict[str, Any]:
+    answers = [] if town is None else [{"text": town, "answer_start": context.index(town)}]
+    return {"id": name, "question": f"where does {person} live", "answers": answers, "is_impossible": town is None}
+
+
+def squad(prefix: str = "q", articles: int = 8) -> dict[str, Any]:
+    """Articles of one paragraph with two questions, the second unanswerable."""
+    data = []
+    for number in range(articles):
+        town = TOWNS[number % 8]
+        context = f"Anna lives in {town}. The old town of {prefix} {number}."
+        qas = [
+            question(f"{prefix}{number}a", "Anna", town, context),
+            question(f"{prefix}{number}b", "Ben", None, context),
+        ]
+        data.append({"title": f"{prefix} {number}", "paragraphs": [{"context": context, "qas": qas}]})
+    return {"version": "v2.0", "data": data}
+
+
+def write_squad(path: Path, content: dict[str, Any] | None = None) -> Path:
+    path.write_text(json.dumps(squad() if content is None else content), encoding="utf-8")
+    return path
+
+
+def write_csv(path: Path, rows: int = 40, header: tuple[str, str] = ("text", "label")) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = [(f"the {TONES[i % 3]} old town of {TOWNS[i % 8]} {i}", TONES[i % 3]) for i in range(rows)]
+        csv.writer(file).writerows([header, *lines])
+    return path
+
+
+def extraction(data: Path, encoder: Path, task: str = "squad2") -> list[object]:
+    return ["extract", task, "--train", data, "--to", data.parent / "store", "--encoder", encoder, "--max-length", 48]
+
+
+def squad_words(folder: Path, encoder: Path) -> list[object]:
+    files = ["--train", folder / "train.json", "--dev", folder / "dev.json"]
+    return ["run", "squad2", *files, "--encoder", encoder, "--max-length", 48, "--overlap", 8, *QUICK]
+
+
+def text_words(folder: Path, encoder: Path) -> list[object]:
+    return ["run", "text", "--train", folder / "my.csv", "--encoder", encoder, "--max-length", 48, *QUICK]
+
+
+def made_run(folder: Path, words: list[object]) -> Path:
+    assert main([str(word) for word in [*words, "--out", folder / "run"]]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def samples() -> SimpleNamespace:
+    """Writers of small data, and the words of commands on them."""
+    made = (squad, write_squad, write_csv, extraction, squad_words, text_words, made_run)
+    return SimpleNamespace(**{one.__name__: one for one in made})
+
+
+@pytest.fixture(scope="session")
+def squad_run(tiny_encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("squad-run")
+    write_squad(folder / "train.json", squad("t"))
+    write_squad(folder / "dev.json", squad("d", 3))
+    return made_run(folder, squad_words(folder, tiny_encoder_folder))
+
+
+@pytest.fixture(scope="session")
+def text_run(tiny_encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text-run")
+    write_csv(folder / "my.csv")
+    return made_run(folder, text_words(folder, tiny_encoder_folder))

@@ -43,6 +43,7 @@ ABOVE = (
     "ablation",
     "refits",
     "study",
+    "completing",
     "domains",
     "spaces",
     "trying",

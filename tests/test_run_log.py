@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from bertvision import __version__
-from bertvision.run_log import RunLog, note_command, typed
+from bertvision.run_log import LIBRARIES, RunLog, note_command, typed, versions
 
 
 def test_the_log_appends_lines(tmp_path: Path) -> None:
@@ -23,6 +26,32 @@ def test_the_log_appends_lines(tmp_path: Path) -> None:
     assert nowhere.read() == []
 
 
+@pytest.mark.parametrize("torn", ['{"step": "tu', '{"step": "tune", "loss": 1', "7", "\x00\x00", "\xff"])
+def test_a_torn_line_is_passed_over_and_tears_no_other(tmp_path: Path, torn: str) -> None:
+    log = RunLog(tmp_path)
+    log.write("tune")
+    with (tmp_path / "log.jsonl").open("ab") as file:
+        file.write(torn.encode("latin-1"))
+    assert [line["step"] for line in log.read()] == ["tune"]
+    log.write("extract")
+    log.write("fit")
+    assert [line["step"] for line in log.read()] == ["tune", "extract", "fit"]
+    assert (tmp_path / "log.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_versions_are_of_all_that_results_depend_on_and_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(versions()) == ["python", "bertvision", *LIBRARIES]
+    assert versions()["tokenizers"] == metadata.version("tokenizers")
+
+    def found(name: str) -> str:
+        if name == "peft":
+            raise metadata.PackageNotFoundError
+        return "1"
+
+    monkeypatch.setattr(metadata, "version", found)
+    assert list(versions.__wrapped__()) == ["python", "bertvision", *LIBRARIES[:-1]]
+
+
 def test_what_was_typed_is_noted_once_and_in_its_own_folder(tmp_path: Path) -> None:
     note_command(tmp_path)
     with typed(["fit", "s3://me:secret@host/store", "--head", "a b"], tmp_path / "run"):
@@ -35,4 +64,5 @@ def test_what_was_typed_is_noted_once_and_in_its_own_folder(tmp_path: Path) -> N
     note_command(tmp_path / "run")
     (line,) = RunLog(tmp_path / "run").read()
     assert (line["step"], line["words"]) == ("command", ["fit", "s3://***@host/store", "--head", "a b"])
+    assert line["where"] == str(Path.cwd())
     assert not (tmp_path / "log.jsonl").exists()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from bertvision.analyse.advice import advise
+from bertvision.analyse.finding import Finding
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
 from bertvision.findings import file_findings, keep
 from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
-from bertvision.report.facts import ANSWERS, PLACES, gather, store_place
-from bertvision.report.html import write_report, write_reports
+from bertvision.report.facts import ANSWERS, PLACES, Run, gather, store_place
+from bertvision.report.html import write_page, write_report
 from bertvision.run_log import note_command
 from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
@@ -95,10 +96,13 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
 def note_findings(folder: Path, task: Task) -> None:
     """What the run's own files tell, written down anew; what needed more than that is left as it is."""
     run = gather(folder, task)
-    known = {one.name: one for one in run.findings}
-    # A cost with measured inference times says more than the files do.
-    fresh = [one for one in file_findings(run) if not (one.name == "cost" and "cost" in known)]
-    keep(folder, run, fresh)
+    keep(folder, run, _fresh(run))
+
+
+def _fresh(run: Run) -> list[Finding]:
+    """A cost that is there stays: with measured inference times it says more than the files do."""
+    there = any(one.name == "cost" for one in run.findings)
+    return [one for one in file_findings(run) if not (one.name == "cost" and there)]
 
 
 def renew_report(folder: Path) -> Path:
@@ -110,9 +114,14 @@ def renew_report(folder: Path) -> Path:
 
 
 def renew_reports(folders: Sequence[Path], path: Path) -> Path:
-    """Several finished runs as one page; the runs themselves are only read."""
-    tasks = [read_task(run_place(folder) / "task") for folder in folders]
-    return write_reports(list(zip(folders, tasks, strict=True)), path)
+    """Finished runs as one page, each with what its files tell now; the runs themselves are only read."""
+    return write_page([_renewed(folder) for folder in folders], path)
+
+
+def _renewed(folder: Path) -> Run:
+    run = gather(folder, read_task(run_place(folder) / "task"))
+    findings = {one.name: one for one in (*run.findings, *_fresh(run))}
+    return replace(run, findings=tuple(findings.values()))
 
 
 def run_encoder(folder: Path, store: States) -> Encoder | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bertvision.ablation import ablate
 from bertvision.analyse.ablation import by_span
+from bertvision.analyse.catalogue import ANALYSES, FILES, STATES, has_second
 from bertvision.analyse.finding import Finding
 from bertvision.analyse.second_best import second_best
 from bertvision.conclude import run_heads
@@ -99,9 +100,9 @@ def _agreement(work: Study, pair: Sequence[str]) -> Finding:
 
 
 def _second_best(work: Study) -> Finding | None:
-    """The encoder and every head's best seed, their answers ranked anew; of two labels nothing would be learned."""
+    """The encoder and every head's best seed, their answers ranked anew."""
     task = work.run.task
-    if task.kind != "span" and (task.kind != "classify" or len(task.labels) < 3):
+    if not has_second(task):
         return None
     wanted = {row_title(line.rows[0]) for line in lines_of(work.run.board)}
     heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
@@ -156,27 +157,6 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
                 seconds[f"{head.spec}@{head.seed}"] += timer.seconds
     return seconds
 
-
-FILES, STATES, FITS, ENCODER = "files", "states", "fits", "encoder"
-ANALYSES: Mapping[str, tuple[str, str]] = {
-    "answer-types": (FILES, "spans, with and without an answer, and misses by silence"),
-    "second-best": (STATES, "spans, and three labels or more: where the best answer is wrong, is the second right"),
-    "agreement": (
-        FILES,
-        "two predictors side by side, with examples; --pair A B for any two, --beside RUN if B is of that run",
-    ),
-    "question-word": (FILES, "spans, by question word"),
-    "answer-length": (FILES, "spans, by the length of the gold answer"),
-    "context-length": (FILES, "spans and labels, by the length of the context; also what only one gets right"),
-    "layer-weights": (FILES, "heads that learn weights over the layers"),
-    "calibration": (FILES, "what stated probabilities are worth"),
-    "cost": (STATES, "score against parameters, training and inference seconds, with the Pareto front"),
-    "layers": (FITS, "a linear head on each layer alone"),
-    "depth": (FITS, "--head SPEC on the layers 0..k for every k"),
-    "ablation": (ENCODER, "adapters of every span of layers switched off"),
-    "learning-curve": (FITS, "--head SPEC on --shares of the training data; --beside RUN... with limited encoders"),
-}
-"""By name what an analysis needs, and what it looks at."""
 
 MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
     "second-best": _second_best,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from bertvision.analyse.catalogue import ANALYSES, FILES, STATES
 from bertvision.analyse.finding import Finding
 from bertvision.findings import FROM_FILES
 from bertvision.records import Example
 from bertvision.refits import Study
-from bertvision.study import ANALYSES, FILES, MAKERS, STATES, study
+from bertvision.study import MAKERS, study
 from bertvision.tasks.base import read_task
 
 Call = Callable[..., Any]
@@ -236,6 +238,71 @@ def test_what_does_not_apply_is_told_with_its_reason(call: Call, text_run: Path)
     said = call("analyse", text_run, "--what", "ablation").out
     assert "ablation: does not apply to text: there is no encoder with adapters" in said
     assert "--method adapters" in said
+
+
+def lacking(page: Path) -> list[str]:
+    """What a page says it lacks, by the commands that make it."""
+    lists = re.findall(r'<dl class="unmade">(.*?)</dl>', page.read_text(encoding="utf-8"), re.DOTALL)
+    return [
+        " ".join(html.unescape(one).split()[2:]) for part in lists for one in re.findall("<code>(.*?)</code>", part)
+    ]
+
+
+def fresh_copy(run: Path, to: Path) -> Path:
+    """A run as it was when it was done."""
+    shutil.copytree(run, to)
+    for name in ("second-best", "cost", "layers", "depth", "learning-curve"):
+        (to / "analysis" / f"{name}.json").unlink(missing_ok=True)
+    return to
+
+
+def test_a_report_makes_what_the_stored_states_tell_and_lists_the_rest(
+    call: Call, squad_run: Path, tmp_path: Path
+) -> None:
+    run = fresh_copy(squad_run, tmp_path / "run")
+    page = run / "report.html"
+    said = call("report", run, "--json")
+    assert said.document() == {"report": str(page)}
+    assert "report: making second-best, cost from the stored states" in said.err
+    content = page.read_text(encoding="utf-8")
+    assert "The second most likely answer" in content
+    assert "against inference seconds" in content
+    assert f"bertvision report {run}" in content
+    assert lacking(page) == [f"{run} --what {name}" for name in ("layers", "depth", "learning-curve")]
+    assert call(*lacking_words(page), *QUICK).code == 0
+    assert lacking(page) == [f"{run} --what {name}" for name in ("depth", "learning-curve")]
+    assert "making" not in call("report", run).err
+
+
+def lacking_words(page: Path) -> list[str]:
+    """The first command of the list."""
+    return ["analyse", *lacking(page)[0].split()]
+
+
+def test_a_report_comes_out_without_states(call: Call, squad_run: Path, tmp_path: Path) -> None:
+    run = fresh_copy(squad_run, tmp_path / "run")
+    for shard in (run / "store" / "dev").glob("*.safetensors"):
+        shard.write_bytes(b"torn")
+    said = call("report", run)
+    assert (said.code, said.out) == (0, f"{run / 'report.html'}\n")
+    assert "report: not all of second-best, cost could be made: " in said.err
+    assert [one.split()[-1] for one in lacking(run / "report.html")[:2]] == ["second-best", "cost"]
+
+
+def test_a_page_of_several_runs_leaves_them_as_they_are_and_lists_what_each_lacks(
+    call: Call, squad_run: Path, tmp_path: Path
+) -> None:
+    one, two = (fresh_copy(squad_run, tmp_path / name) for name in ("one", "two"))
+    shutil.rmtree(two / "analysis")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert call("report", one, two, "--to", tmp_path / "both.html").code == 0
+    found = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found.pop(tmp_path / "both.html")
+    assert found == before
+    content = (tmp_path / "both.html").read_text(encoding="utf-8")
+    assert content.count("<h3>With and without an answer</h3>") == 2
+    names = ("second-best", "cost", "layers", "depth", "learning-curve")
+    assert lacking(tmp_path / "both.html") == [f"{run} --what {name}" for run in (one, two) for name in names]
 
 
 def test_several_runs_in_one_report(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync")
 QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
-PATIENCE = 60.0
+PATIENCE = 180.0
+"""Seconds that a busy machine has for one answer."""
 
 
 def find_chromium() -> str | None:
@@ -47,15 +48,25 @@ class Browser:
         self.rest, self.number, self.session = b"", 0, ""
 
     def __enter__(self) -> Browser:
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         # A window is never as narrow as a phone; what it shows can be.
         self.call("Emulation.setDeviceMetricsOverride", width=self.width, height=900, deviceScaleFactor=1, mobile=True)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.process.terminate()
         self.process.wait()
         os.close(self.out)

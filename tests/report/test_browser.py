@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from bertvision.analyse.catalogue import ANALYSES
+from bertvision.cli.main import main
 from bertvision.findings import file_findings, keep
 from bertvision.report.facts import gather
 from bertvision.report.html import write_report, write_reports
@@ -74,6 +77,63 @@ def test_examples_are_filtered(make_run: Any, browser: Any, nasty: str) -> None:
     assert golds == ["answer" + nasty] * 2
     assert browser.ask("document.documentElement.scrollWidth") <= browser.width
     is_quiet(browser)
+
+
+def called(*words: object) -> None:
+    assert main([str(word) for word in words]) == 0
+
+
+@pytest.fixture(scope="module")
+def whole_run(samples: Any, tiny_encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on adapters with every analysis that there is and, where Optuna is installed, a search."""
+    folder = tmp_path_factory.mktemp("whole")
+    samples.write_squad(folder / "train.json", samples.squad("t"))
+    samples.write_squad(folder / "dev.json", samples.squad("d", 3))
+    words = [*samples.squad_words(folder, tiny_encoder_folder), "--method", "adapters:size=8", "--lr", "3e-2"]
+    run: Path = samples.made_run(folder, [*words, "--epochs", "10"])
+    quick = ("--set", "fit.epochs=1", "--set", "fit.batch=8")
+    called("analyse", run, "--what", "all", "--seeds", "0,1", "--shares", "0.5,1", *quick)
+    if importlib.util.find_spec("optuna") is not None:
+        called("search", run, "--heads", "probe", "--trials", 2, "--seeds", "0", *quick)
+    called("report", run)
+    return run
+
+
+def outside(browser: Any, what: str) -> list[str]:
+    """Texts of a sort that reach over an edge of the page; what lies in a box that scrolls may."""
+    found = browser.ask(
+        f"Array.from(document.querySelectorAll('{what}')).filter(one => {{ const box = one.getBoundingClientRect();"
+        " return one.checkVisibility() && !one.closest('.scroll') && (box.right > innerWidth + 0.5 || box.left < -0.5);"
+        " }).map(one => one.textContent)"
+    )
+    return list(found)
+
+
+def test_a_real_run_with_everything_opens_from_disk(whole_run: Path, browser: Any) -> None:
+    browser.events.clear()
+    browser.open(whole_run / "report.html")
+    assert sorted(path.stem for path in (whole_run / "analysis").glob("*.json") if path.stem in ANALYSES) == sorted(
+        ANALYSES
+    )
+    assert browser.ask("document.querySelector('.unmade') === null")
+    counts = {value: choose(browser, "result", value) for value in ("right", "wrong", "silent", "")}
+    assert counts["right"] + counts["wrong"] == counts[""] == browser.ask(CARDS) == 6
+    data = json.loads(browser.ask("document.querySelector('script[type=\"application/json\"]').textContent"))
+    said = [one["said"][0] for one in data["examples"]]
+    assert counts["right"] == sum(right for _, right, *_ in said)
+    assert counts["silent"] == sum(answer == "" for answer, *_ in said)
+    assert choose(browser, "query", "ben live") == 3
+    assert browser.ask("document.documentElement.scrollWidth") <= browser.width
+    assert outside(browser, "svg text") == []
+    is_quiet(browser)
+
+
+def test_a_square_of_numbers_can_be_read_on_any_width(whole_run: Path, browser: Any) -> None:
+    browser.events.clear()
+    browser.open(whole_run / "report.html")
+    square = "document.querySelector('svg.heat')"
+    scale = browser.ask(f"{square}.getBoundingClientRect().width / {square}.viewBox.baseVal.width")
+    assert 12 * scale > 10  # pixels of its text
 
 
 def media(browser: Any, kind: str = "", scheme: str = "light") -> None:

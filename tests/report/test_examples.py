@@ -11,13 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertvision.analyse.finding import Finding, Plot
+from bertvision.findings import keep
 from bertvision.records import Example
 from bertvision.report.examples import Case, choose
+from bertvision.report.facts import gather
+from bertvision.report.heat_map import heat_map
 from bertvision.report.html import write_report
 from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.line_plot import line_picture
 from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
+from bertvision.report.plots import shared_numbers
 from bertvision.report.svg import Scale, scale_of, tick_text
 
 WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
@@ -157,6 +162,43 @@ def test_no_two_lines_of_a_picture_look_the_same() -> None:
     assert len(drawn) == len(set(drawn)) == 12
     named = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
     assert [(colour, dash) for dash, colour in named] == drawn
+
+
+def test_a_legend_has_room_for_every_name_and_tells_all_of_it() -> None:
+    name = "encoder limited too: " + "compress:size=64," * 8
+    found = re.findall(
+        r"<text [^>]*><title>([^<]*)</title>([^<]*)</text>", str(line_picture({name: [(0, 1)]}, "x", "y"))
+    )
+    assert found == [(name, cut(name, 44))]
+
+
+def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
+    folder, task = make_run("span")
+    run = gather(folder, task)
+    names = tuple(map(str, range(1, 13)))
+    plot = Plot("heat", "last", "first", {name: [(11.0, 1.0, "")] for name in names}, names, legend="lost")
+    keep(folder, run, [Finding("ablation", "Adapters", "", {"first": "first"}, ({"first": 1},), (plot,))])
+    content = write_report(folder, task).read_text(encoding="utf-8")
+    wide = 56 + 46 * 12 + 14
+    at = content.index(f'style="min-width:{0.9 * wide:.0f}px')
+    assert content[:at].rstrip().endswith(f'viewBox="0 0 {wide} 644"')
+    assert '<div class="scroll" role="region" aria-label="Adapters" tabindex="0"><svg' in content
+
+
+def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
+    picture = str(heat_map({(0, 0): 1.0}, ["1", "2"], "last layer without", "first layer without adapters", "lost"))
+    width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture)[0])
+    assert min(width - 56 - 14, height - 14 - 78) >= 28 * 7
+
+
+@pytest.mark.parametrize(("across", "told"), [((0, 1, 2), ["0", "1", "2"]), ((0.0, 0.5, 1.0), ["0", "0.2", "0.4"])])
+def test_what_is_counted_has_no_ticks_in_between(across: tuple[float, ...], told: list[str]) -> None:
+    picture = str(line_picture({"a": [(x, x) for x in across]}, "x", "y"))
+    assert re.findall(r'text-anchor="middle">([\d.]+)<', picture)[:3] == told
+
+
+def test_marks_that_hide_each_other_share_their_numbers() -> None:
+    assert shared_numbers([(0, 0), (50, 0), (3, 5), (50, 20), (50, 1)]) == {0: "1, 3", 1: "2, 5", 3: "4"}
 
 
 def test_numbers_read_well() -> None:

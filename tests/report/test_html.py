@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bertvision.analyse.finding import Finding
 from bertvision.errors import BadInput
 from bertvision.findings import file_findings, keep
 from bertvision.report.explorer_script import SCRIPT
@@ -24,7 +25,7 @@ from bertvision.runtime import write_json
 
 KINDS = ("span", "classify", "multilabel", "regress")
 VOID = {"meta", "wbr", "input"}
-SECTIONS = ["leaderboard", "cost", "layers", "curves", "explorer", "examples", "repeat"]
+SECTIONS = ["leaderboard", "analyses", "cost", "layers", "curves", "explorer", "examples", "repeat"]
 TRUST = {"span": ["trust", "no-answer", "calibration"], "regress": ["trust"]}
 LOADING = ("src", "srcset", "xlink:href", "action", "data", "poster", "background")
 NASTY = "\"><img src=x onerror=alert(1)><svg onload='alert(2)'>&lt;"
@@ -238,7 +239,51 @@ def test_findings_are_shown_unless_the_board_has_changed(make_run: Any) -> None:
     document = json.loads((folder / "leaderboard.json").read_text())
     document["rows"][0]["scores"]["f1"] += 1
     write_json(folder / "leaderboard.json", document)
-    assert "analyses" not in report((folder, task)).sections
+    assert "With and without an answer" not in report((folder, task)).text
+
+
+def lacking(run: tuple[Path, Any]) -> list[str]:
+    """What a report says it lacks, by the commands that make it."""
+    content = write_report(*run).read_text(encoding="utf-8")
+    listed = content.partition('<dl class="unmade">')[2].partition("</dl>")[0]
+    return re.findall(r"<code>bertvision analyse [^<]* --what ([\w-]+)</code>", listed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"),
+    [("span", ["second-best"]), ("classify", []), ("multilabel", []), ("regress", [])],
+)
+def test_what_applies_and_was_not_made_is_listed(make_run: Any, kind: str, first: list[str]) -> None:
+    assert lacking(make_run(kind)) == [*first, "cost", "layers"]
+    folder, task = make_run(kind, trust=True)
+    assert lacking((folder, task)) == [*first, "cost", "layers", "depth", "learning-curve"]
+    path = folder / "encoder" / "bertvision.json"
+    small = {"own": {"spec": "probe"}, "small": {"put_in": "adapters:size=8"}}
+    write_json(path, {**json.loads(path.read_text()), **small})
+    assert "ablation" in lacking((folder, task))
+    write_json(path, {**json.loads(path.read_text()), "small": {"put_in": "lora:r=8"}})
+    assert "ablation" not in lacking((folder, task))
+
+
+def test_what_was_made_is_not_listed(make_run: Any) -> None:
+    folder, task = make_run("span")
+    run = gather(folder, task)
+    layers = Finding("layers", "Score by layer", "", {"at": "layer"}, ({"at": 0},))
+    keep(folder, run, [*file_findings(run), layers])
+    assert lacking((folder, task)) == ["second-best", "cost"]  # files do not tell what inference takes
+    path = folder / "analysis" / "cost.json"
+    document = json.loads(path.read_text())
+    document["rows"] = [{**row, "inference_seconds": 1.0} for row in document["rows"]]
+    write_json(path, document)
+    assert lacking((folder, task)) == ["second-best"]
+
+
+def test_commands_of_what_is_lacking_name_the_run_as_a_shell_wants_it(make_run: Any, tmp_path: Path) -> None:
+    folder, task = make_run("classify")
+    place = folder.rename(tmp_path / "my <b>run")
+    page = report((place, task))
+    assert f"bertvision analyse '{place}' --what layers" in page.text
+    assert "<b>run" not in (place / "report.html").read_text(encoding="utf-8")
 
 
 def hostile(value: Any, key: str = "") -> Any:
@@ -337,6 +382,16 @@ def test_what_was_typed_is_shown_once_and_in_order_with_its_versions(make_run: A
     assert f"Run with torch 2.2{NASTY}." in text
     assert "written with" not in text
     assert "bertvision run recipe.toml --out runs/again" in text
+
+
+def test_the_folder_that_paths_begin_in_is_told_where_it_changes(make_run: Any) -> None:
+    folder, task = make_run("span")
+    for words, where in (("run", "/my work"), ("analyse", "/my work"), ("analyse", "/home" + NASTY)):
+        log_line(folder, step="command", words=[words], where=where, versions={"torch": "2.1"})
+    text = report((folder, task)).text
+    first = "# torch 2.1\ncd '/my work'\nbertvision run\nbertvision analyse\ncd "
+    assert first in text
+    assert text.split(first)[1].startswith("'/home\"><img")
 
 
 def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) -> None:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
+from bertvision.analyse.catalogue import ANALYSES
 from bertvision.encoder.methods import METHODS, read_method
 from bertvision.errors import BadInput
 from bertvision.heads.base import canonical_spec
@@ -18,7 +19,6 @@ from bertvision.reproduce.entries import head_of
 from bertvision.reproduce.plan import data_of, plan, sources_of
 from bertvision.reproduce.published import Check, claims, published, published_of
 from bertvision.reproduce.recipes import KINDS, SCALES, Item, Line, all_items, find_items, shared_at
-from bertvision.study import ANALYSES
 from bertvision.tasks.base import TASKS
 
 ITEMS = list(all_items().values())

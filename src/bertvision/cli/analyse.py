@@ -93,7 +93,7 @@ def _study(options: argparse.Namespace) -> Any:
 
 
 def _listed() -> Result:
-    from bertvision.study import ANALYSES
+    from bertvision.analyse.catalogue import ANALYSES
 
     rows = [{"name": name, "needs": needs, "about": about} for name, (needs, about) in ANALYSES.items()]
     text = "\n".join(f"{row['name']:16} {row['needs']:8} {row['about']}" for row in rows)
@@ -191,10 +191,12 @@ def _depth(options: argparse.Namespace) -> Result:
 
 
 def _report(options: argparse.Namespace) -> Result:
+    from bertvision.completing import complete
     from bertvision.conclude import renew_report, renew_reports
 
     folders = [Path(folder) for folder in options.folders]
     if len(folders) == 1 and options.to is None:
+        complete(folders[0])
         path = renew_report(folders[0])
     elif options.to is None:
         raise BadInput("several runs in one report need --to FILE.html")

@@ -41,7 +41,8 @@ def _check_alone(way: str, strange: Iterable[str]) -> None:
 
 
 def _check_used(given: Iterable[str], what: Iterable[str] | None) -> None:
-    from bertvision.study import ANALYSES, wanted_names
+    from bertvision.analyse.catalogue import ANALYSES
+    from bertvision.study import wanted_names
 
     wanted = wanted_names(what)
     if any(name not in ANALYSES for name in wanted):

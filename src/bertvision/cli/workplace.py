@@ -37,6 +37,11 @@ def _analysed(options: argparse.Namespace) -> Path | None:
     return None if options.list or options.folder is None else Path(options.folder)
 
 
+def _reported(options: argparse.Namespace) -> Path | None:
+    """A page that goes elsewhere leaves its runs as they are."""
+    return Path(options.folders[0]) if options.to is None else None
+
+
 def _searched(options: argparse.Namespace) -> Path | None:
     if Path(options.task).is_dir():
         return Path(options.task)
@@ -51,6 +56,7 @@ PLACES = {
     "fit": _fitted,
     "evaluate": _evaluated,
     "analyse": _analysed,
+    "report": _reported,
     "search": _searched,
 }
 """By command where it works."""

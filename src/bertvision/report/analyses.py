@@ -1,16 +1,17 @@
-"""The findings of a run, one after the other: how to read it, pictures, table, examples."""
+"""The findings of a run, one after the other: how to read it, pictures, table, examples; then what is lacking."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.analyse.finding import Finding
+from bertvision.analyse.finding import Finding, Plot
 from bertvision.analyse.gold import told
 from bertvision.report.facts import Run
 from bertvision.report.marks import Span, marked, place_of
-from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, section, table, tag
+from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, scrolling, section, table, tag
 from bertvision.report.plots import draw
+from bertvision.report.unmade import unmade_parts
 
 ELSEWHERE = ("layer-weights", "calibration")
 """What the report has sections of its own for."""
@@ -33,9 +34,10 @@ SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
 
 
 def analyses_section(run: Run) -> Section | None:
-    """Nothing if nothing was analysed."""
+    """Nothing if nothing was analysed, nor could be."""
     known = {one.name: one for one in run.findings if one.name not in ELSEWHERE}
     parts = [part for name in sorted(known, key=_turn) for part in _finding(known[name])]
+    parts += unmade_parts(run)
     return section("analyses", "Analyses", *parts) if parts else None
 
 
@@ -46,9 +48,15 @@ def _turn(name: str) -> tuple[int, str]:
 
 
 def _finding(one: Finding) -> list[Html]:
-    pictures = [tag("figure", draw(plot)) for plot in one.plots]
+    pictures = [_figure(one, plot) for plot in one.plots]
     body = tag("div", *pictures, class_="panels wide") if len(pictures) > 1 else join(pictures)
     return [tag("h3", one.title), tag("p", one.about), body, _table(one), *_examples(one.examples)]
+
+
+def _figure(one: Finding, plot: Plot) -> Html:
+    """A square of numbers keeps its width; all else takes that of the page."""
+    picture = draw(plot)
+    return tag("figure", scrolling(picture, one.title) if plot.kind == "heat" else picture)
 
 
 def _table(one: Finding) -> Html:

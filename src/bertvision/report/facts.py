@@ -50,6 +50,7 @@ class HeadFacts:
 class Run:
     """Everything the report tells of."""
 
+    folder: Path  # as it was given
     task: Task
     board: Board
     baseline: tuple[str, Mapping[str, float]] | None
@@ -58,6 +59,7 @@ class Run:
     answers: Mapping[tuple[str, int | None], Mapping[str, Any]]  # (name, seed) -> example id -> answer
     manifest: Mapping[str, Any]
     encoder: Mapping[str, Any]  # name, record
+    adapted: bool  # whether the run's own encoder has adapters and a head that shows what they are worth
     sizes: Mapping[str, int]  # bytes of what each step left in the run
     recipe: str
     day: str
@@ -76,7 +78,9 @@ def gather(folder: Path, task: Task) -> Run:
     rows = board.rows
     manifest = _read(store_place(folder) / "manifest.json") or {}
     baseline = document.get("baseline")
+    own = _read(folder / "encoder" / "bertvision.json") or {}
     return Run(
+        folder=folder,
         task=task,
         board=board,
         baseline=(baseline["name"], baseline["scores"]) if baseline else None,
@@ -86,7 +90,8 @@ def gather(folder: Path, task: Task) -> Run:
         places=_by_row(folder / PLACES, rows),
         manifest=manifest,
         # The one that made the states; the run's own may have been tuned again since.
-        encoder=manifest.get("encoder") or _read(folder / "encoder" / "bertvision.json") or {},
+        encoder=manifest.get("encoder") or own,
+        adapted=bool(own.get("own")) and str(own.get("small", {}).get("put_in")).startswith("adapters"),
         sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
         recipe=_text(folder / "recipe.toml"),
         day=_day(folder, path),

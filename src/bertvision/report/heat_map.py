@@ -16,6 +16,9 @@ LEFT, TOP, BOTTOM, RIGHT = 56, 14, 78, 14
 STEPS, LETTER = 120, 7
 """Width of the legend's steps, and about that of a letter."""
 
+LEAST = 0.9
+"""Of its own width: narrower its numbers could not be read, so that a page has to scroll it."""
+
 ALMOST = 0.55
 """Share of the darkest from which on text is white."""
 
@@ -25,6 +28,8 @@ Cells = Mapping[tuple[int, int], float]
 
 def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
     """A cell for every pair that has a value; rows from the top, columns from the left, both by ``names``."""
+    # Of few rows the cells grow until what the axes show fits beside them.
+    side = max(side, -(-LETTER * max(len(x_name), len(y_name)) // len(names)))
     edge = side * len(names)
     largest = max(1.0, *(abs(value) for value in cells.values()))  # differences too small to matter stay pale
     parts = [_cell(row, column, value, largest, side, names) for (row, column), value in cells.items()]
@@ -37,10 +42,9 @@ def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legen
     parts.append(_legend(largest, told_of, floor + 52))
     told = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
     width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(told_of)) + RIGHT
-    box, style = f"0 0 {width} {TOP + edge + BOTTOM}", f"max-width:{1.25 * width:.0f}px"
-    return tag(
-        "svg", *parts, viewBox=box, style=style, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {told}."
-    )
+    box = f"0 0 {width} {TOP + edge + BOTTOM}"
+    look = {"style": f"min-width:{LEAST * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
+    return tag("svg", *parts, viewBox=box, **look, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {told}.")
 
 
 def _cell(row: int, column: int, value: float, largest: float, side: int, names: Sequence[str]) -> Html:

@@ -39,9 +39,14 @@ def write_report(folder: Path, task: Task) -> Path:
 
 def write_reports(runs: Sequence[tuple[Path, Task]], path: Path) -> Path:
     """Write runs, each a folder with its task, as one page."""
-    names = [folder.name for folder, _ in runs]
+    return write_page([gather(folder, task) for folder, task in runs], path)
+
+
+def write_page(runs: Sequence[Run], path: Path) -> Path:
+    """Write runs as one page; they are called by their folders, as far as those have different names."""
+    names = [run.folder.name for run in runs]
     alike = len(set(names)) < len(names)
-    text = page([(str(folder) if alike else folder.name, gather(folder, task)) for folder, task in runs])
+    text = page([(str(run.folder) if alike else run.folder.name, run) for run in runs])
     with written_whole(path) as file:
         file.write(text)
     return path

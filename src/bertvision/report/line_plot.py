@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bertvision.analyse.finding import Span
 from bertvision.report.markup import Html, number, tag
-from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, tick_text
+from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, short_text, tick_text
 from bertvision.runtime import written_whole
 
 Points = Sequence[tuple[float, float]]
@@ -15,6 +15,9 @@ Points = Sequence[tuple[float, float]]
 COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
 DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
 """Lines differ in dashes as well as in colour."""
+
+LONGEST_NAME = 44
+"""Letters of a name that a legend has room for."""
 
 ALONE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
@@ -40,7 +43,9 @@ def line_picture(
     across = _whole_scale([x for x, _ in points])
     legend = 18 * len(series)
     frame = Frame(across, scale_of([*(y for _, y in points), *ends]), width, height + legend + 14, bottom=52 + legend)
-    ticks = [(value, tick_text(value)) for value in across.ticks(8) if across.low <= value <= across.high]
+    between = not all(float(x).is_integer() for x, _ in points)  # there is no layer and no epoch 0.5
+    inside = [value for value in across.ticks(8) if across.low <= value <= across.high]
+    ticks = [(value, tick_text(value)) for value in inside if between or value.is_integer()]
     drawn = [_line(frame, i, name, line, reach.get(name, ())) for i, (name, line) in enumerate(series.items())]
     named = [_named(frame, place, name, height) for place, name in enumerate(series)]
     told = "; ".join(f"{name}: {_told(line, reach.get(name, ()))}" for name, line in series.items())
@@ -84,7 +89,7 @@ def _named(frame: Frame, place: int, name: str, height: int) -> Html:
     y, dash = height + 18 * place + 14, dashes(place)
     look = {"stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash, "class_": colour_class(place)}
     stroke = tag("line", x1=frame.left, x2=frame.left + 34, y1=y, y2=y, **look)
-    return tag("g", stroke, tag("text", name, x=frame.left + 42, y=y + 4))
+    return tag("g", stroke, short_text(name, LONGEST_NAME, x=frame.left + 42, y=y + 4))
 
 
 def _told(line: Points, spans: Sequence[Span]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bertvision.report.facts import HeadFacts
 from bertvision.report.lines import Line
 from bertvision.report.markup import Html, cut, join, number, tag
-from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, thinned, tick_text
+from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, short_text, thinned, tick_text
 
 DASHES = ("none", "6 3", "2 3", "8 3 2 3")
 """How the lines of the first, second, ... seed are drawn."""
@@ -68,7 +68,7 @@ def _rule(name: str, value: float, place: int, scale: Scale, floor: int) -> Html
 
 
 def _strip(line: Line, top: int, metric: str, scale: Scale) -> Html:
-    name = tag("text", tag("title", line.name), cut(line.name, LONGEST_NAME), x="1%", y=top + 12, class_="label")
+    name = short_text(line.name, LONGEST_NAME, x="1%", y=top + 12, class_="label")
     mean = tag("text", number(line.mean(metric)), x="99%", y=top + 12, text_anchor="end", class_="label")
     y = top + 26
     track = tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")

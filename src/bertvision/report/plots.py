@@ -9,14 +9,17 @@ from bertvision.analyse.finding import Plot, Point
 from bertvision.report.heat_map import heat_map
 from bertvision.report.line_plot import colour_class, line_picture
 from bertvision.report.markup import Html, cut, number, tag
-from bertvision.report.svg import Frame, dot, drawable, scale_of, tick_text
+from bertvision.report.svg import Frame, dot, drawable, scale_of, short_text, tick_text
 
 WIDE, HIGH = 420, 290
 """Of a picture with axes: narrow, so that its text can be read on a phone."""
 BAR, GAP = 17, 26
 WIDEST = 86.0
 """Per cent of the picture that the longest bar takes; its value is written behind it."""
-LONGEST_NAME = 48
+NEAR = 9
+"""Marks that are closer, across and up, hide each other's numbers."""
+LONGEST_NAME, LONGEST_NUMBERED = 48, 34
+"""Letters of a name that there is room for: on a line of its own, and between a number and what becomes of it."""
 
 
 def draw(plot: Plot) -> Html:
@@ -47,7 +50,7 @@ def _bars(plot: Plot) -> Html:
     parts = [_key(order, series) for order, series in enumerate(plot.series)]
     for place, name in enumerate(plot.names):
         top = start + place * step
-        parts.append(tag("text", tag("title", name), cut(name, LONGEST_NAME), x="0", y=top + 15, class_="label"))
+        parts.append(short_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
         for order, series in enumerate(plot.series):
             parts.append(_bar(heights.get((series, place)), most, top + 22 + BAR * order, order, series))
     told = "; ".join(f"{name}: {_told(plot, heights, place)}" for place, name in enumerate(plot.names))
@@ -59,7 +62,7 @@ def _key(order: int, series: str) -> Html:
     """Which bar of a group is which: they stand in this order."""
     y = BAR * order
     swatch = tag("rect", x="0", y=y + 2, width=14, height=BAR - 6, fill="currentColor", class_=colour_class(order))
-    return tag("g", swatch, tag("text", cut(series, LONGEST_NAME), x=22, y=y + 12))
+    return tag("g", swatch, short_text(series, LONGEST_NAME, x=22, y=y + 12))
 
 
 def _bar(value: float | None, most: float, y: int, order: int, series: str) -> Html:
@@ -81,10 +84,14 @@ def _points(plot: Plot) -> Html:
     front = next(iter(plot.series), "")
     legend = 18 * len(shown)
     across = scale_of([_x(plot, point) for _, point in shown], 0.08)
-    frame = Frame(across, scale_of([point[1] for _, point in shown], 0.08), WIDE, HIGH + legend, bottom=38 + legend)
+    frame = Frame(across, scale_of([point[1] for _, point in shown], 0.08), WIDE, HIGH + legend, bottom=46 + legend)
     ticks = [(value, tick_text(10**value if plot.log else value)) for value in across.ticks(4)]
     ticks = [(value, name) for value, name in ticks if not plot.log or float(value).is_integer()]
-    marks = [_numbered(plot, frame, i, point, name == front) for i, (name, point) in enumerate(shown)]
+    places = [frame.at(_x(plot, point), point[1]) for _, point in shown]
+    numbers = shared_numbers(places)
+    marks = [
+        _numbered(plot, point, *places[i], numbers.get(i, ""), name == front) for i, (name, point) in enumerate(shown)
+    ]
     corner = [(_x(plot, point), point[1]) for name, point in shown if name == front]
     line = tag("polyline", points=frame.points(corner), class_="front")
     told = "; ".join(f"{title} {number(y)} at {x:,.6g} ({name})" for name, (x, y, title) in shown)
@@ -100,16 +107,32 @@ def _x(plot: Plot, point: Point) -> float:
     return math.log10(point[0]) if plot.log else point[0]
 
 
-def _numbered(plot: Plot, frame: Frame, place: int, point: Point, front: bool) -> Html:
-    x, y = frame.at(_x(plot, point), point[1])
+def shared_numbers(places: Sequence[tuple[float, float]]) -> dict[int, str]:
+    """By mark its number, from 1; marks that lie on each other are numbered together, at the first of them."""
+    groups: dict[int, list[int]] = {}
+    for place, (x, y) in enumerate(places):
+        near = (at for at in groups if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)
+        groups.setdefault(next(near, place), []).append(place + 1)
+    return {at: ", ".join(map(str, group)) for at, group in groups.items()}
+
+
+def _numbered(plot: Plot, point: Point, x: float, y: float, numbers: str, front: bool) -> Html:
     title = f"{point[2]}: {plot.y} {number(point[1])}, {plot.x} {point[0]:,.6g}"
     mark = dot(x, y, title, 4.5, "dot" if front else "kept")
-    return tag("g", mark, tag("text", place + 1, x=x + 7, y=y - 5, class_="label"))
+    # Beside the right edge there is no room for several numbers.
+    side: dict[str, object] = {"x": x + 7} if x < WIDE / 2 else {"x": x + 12, "text_anchor": "end"}
+    return tag("g", mark, tag("text", numbers, y=y - 8, class_="label", **side))
 
 
 def _legend(frame: Frame, shown: Sequence[tuple[str, Point]]) -> list[Html]:
     top = frame.height - 18 * len(shown) + 8
     return [
-        tag("text", f"{place + 1}  {cut(point[2], LONGEST_NAME)}, {name}", x=frame.left, y=top + 18 * place)
-        for place, (name, point) in enumerate(shown)
+        tag(
+            "text",
+            tag("title", title),
+            f"{place + 1}  {cut(title, LONGEST_NUMBERED)}, {name}",
+            x=frame.left,
+            y=top + 18 * place,
+        )
+        for place, (name, (_, _, title)) in enumerate(shown)
     ]

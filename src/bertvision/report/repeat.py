@@ -34,22 +34,28 @@ def _typed(log: Iterable[Line]) -> list[Line]:
     for line in log:
         if line.get("step") == COMMAND:
             words = [str(word) for word in line.get("words", ()) if word not in SHOWING]
-            found.setdefault(tuple(words), {**line, "words": words})
+            found.setdefault((str(line.get("where", "")), *words), {**line, "words": words})
     return list(found.values())
 
 
 def _commands(typed: Sequence[Line]) -> list[Html]:
-    """With the versions above the commands that they hold for."""
+    """With the versions and the folder above the commands that they hold for."""
     if not typed:
         return []
-    lines, before = [], None
+    lines, before = [], ("", "")
     for line in typed:
-        if line.get("versions") != before:
-            before = line.get("versions")
-            lines.append(f"# {_told(before or {})}")
-        lines.append(shlex.join(["bertvision", *line["words"]]))
+        now = (_told(line.get("versions") or {}), str(line.get("where", "")))
+        lines += [*_changed(before, now), shlex.join(["bertvision", *line["words"]])]
+        before = now
     how = "What was typed, in this order. Paths are as they were given; to repeat it elsewhere, name another run."
     return [tag("p", how), _block("\n".join(lines))]
+
+
+def _changed(before: tuple[str, str], now: tuple[str, str]) -> list[str]:
+    """What is different for the next command; an old log does not know the folder."""
+    (versions_before, folder_before), (versions_now, folder_now) = before, now
+    told = [f"# {versions_now}"] if versions_now != versions_before else []
+    return told + ([shlex.join(["cd", folder_now])] if folder_now not in ("", folder_before) else [])
 
 
 def _recipe(run: Run, typed: Sequence[Line]) -> list[Html]:

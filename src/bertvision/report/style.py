@@ -102,6 +102,8 @@ tfoot .meter i { background: var(--soft); }
 .card .context { font-size: .93rem; line-height: 1.75; margin-bottom: .8rem; }
 .card dl > div { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; font-size: .93rem; }
 .card .stacked > div { grid-template-columns: 1fr; }
+.unmade { max-width: 46rem; }
+.unmade pre { margin: .3rem 0 1rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 .finding th, .finding td { padding: .35rem .6rem; }
 .finding thead th { max-width: 10rem; overflow-wrap: break-word; }
 .finding tbody th { min-width: 11rem; max-width: 20rem; overflow-wrap: anywhere; }
@@ -179,6 +181,7 @@ _PLACES = """
   section { margin-top: 2.5rem; } h2, h3, h4 { break-after: avoid; }
   figure, .card, tr, .tiles > div { break-inside: avoid; } tfoot { display: table-row-group; }
   .scroll, pre { overflow: visible; } .scroll { background: none; } pre { white-space: pre-wrap; }
+  .heat { min-width: 0 !important; }
   .board { font-size: .78rem; } .board th, .board td { padding: .3rem .28rem; } .board .meter { width: 3.6rem; }
   .board thead th { font-size: .7rem; } .board th code { font-size: .75rem; } .tag { font-size: .65rem; }
   .board tbody th, .board tfoot th { min-width: 12rem; position: static; }

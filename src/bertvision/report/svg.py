@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bertvision.report.markup import Html, join, tag
+from bertvision.report.markup import Html, cut, join, tag
 
 LARGEST = 1e300
 """Beyond it the difference of two numbers may not be a number."""
@@ -113,3 +113,8 @@ def thinned(names: Sequence[str], most: int = 13) -> list[tuple[float, str]]:
 def dot(x: float, y: float, title: str, radius: float = 3.5, class_: str = "dot") -> Html:
     """A point that tells what it is when pointed at."""
     return tag("circle", tag("title", title), cx=x, cy=y, r=radius, class_=class_)
+
+
+def short_text(name: str, limit: int, **place: object) -> Html:
+    """As much of a name as there is room for; all of it when pointed at."""
+    return tag("text", tag("title", name), cut(name, limit), **place)

@@ -1,0 +1,33 @@
+"""What a report can add to a run by itself: analyses that one pass over the stored states of dev gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bertvision.analyse.catalogue import STATES
+from bertvision.conclude import run_place
+from bertvision.errors import BadInput, shorten
+from bertvision.refits import Study
+from bertvision.report.unmade import unmade
+from bertvision.runtime import say
+from bertvision.steps.live import is_live
+from bertvision.study import study
+
+
+def complete(folder: Path) -> None:
+    """Make those that this leaderboard lacks.
+
+    A live run has no stored states, and those of another may be damaged or gone; a report comes out nevertheless, and
+    lists what it lacks.
+    """
+    work = Study(folder)
+    names = [one.name for one in unmade(work.run) if one.needs == STATES]
+    if not names:
+        return
+    told = ", ".join(names)
+    try:
+        if not is_live(run_place(folder)):
+            say(f"report: making {told} from the stored states")
+            study(work, names)
+    except (BadInput, OSError) as error:
+        say(f"report: not all of {told} could be made: {shorten(error)}")
