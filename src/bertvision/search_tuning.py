@@ -34,6 +34,9 @@ HISTORY = (
     "equally many trials. Dev was not looked at."
 )
 
+DEPENDENT = ("method", "head")
+"""Settings that suit some encoders and tasks, and each other, or do not."""
+
 Recipes = Callable[[str | None], Recipe]
 """The recipe as asked for; with a method, what that one brings lies beneath what the user set."""
 
@@ -56,13 +59,16 @@ class Tunings:
         self.study = opened_study(folder / PLACE / "study.db", name, [first], plan.seed)
 
     def _check(self, task: Task, encoder: Encoder) -> None:
-        """A method that cannot be tuned is found now, and not when it is drawn."""
-        for one in read_asked(self.typed):
-            for value in one.domain.tested if (one.section, one.key) == ("tune", "method") else ():
+        """What cannot be tuned is found now, and not when it is drawn: every method, and every head with each."""
+        asked = {one.key: one for one in read_asked(self.typed) if one.section == "tune"}
+        drawn: list[dict[str, Any]] = [{}]
+        for one in (asked[key] for key in DEPENDENT if key in asked):
+            drawn = [{**known, f"tune.{one.key}": value} for known in drawn for value in one.domain.tested]
+            for params in drawn:
                 try:
-                    check_tuning(encoder, task, self._tune({f"tune.{one.key}": value}), self.folder / PLACE)
-                except BadInput as error:
-                    raise one.refused_value(value, error) from error
+                    check_tuning(encoder, task, self._tune(params), self.folder / PLACE)
+                except (BadInput, RuntimeError) as error:  # torch's own, for a size below 0
+                    raise one.refused_value(params[f"tune.{one.key}"], error) from error
 
     def _fixed(self) -> list[Any]:
         """The recipe without what is drawn, for every method that may be."""

@@ -181,6 +181,16 @@ def test_a_method_brings_its_own_settings(
         said = call(*words, "--space", f"tune.method=full|{method}", "--tunings", 1).refused()
         assert f"--space tune.method=full|{method}: {method} cannot be tried" in said
     assert len(made) == 2
+    drawn = "mean-pool|compress:size=4,skip=true"
+    call(*words, "--space", f"tune.head={drawn}", "tune.method=full|bitfit", "--tunings", 1).refused()
+    assert made[-1].head in drawn.split("|")
+    for head, why in (("nothing", "no head named"), ("7", "expected str"), ("compress:size=0", "at least 1")):
+        said = call(*words, "--space", f"tune.head=probe|{head}", "--tunings", 1).refused()
+        assert f"--space tune.head=probe|{head}: {head} cannot be tried, " in said
+        assert why in said
+    both = ("--space", "tune.method=full|adapters:size=2,head=tanh", "tune.head=probe", "--tunings", 1)
+    assert "tune.head=probe: probe cannot be tried, tune method adapters" in call(*words, *both).refused()
+    assert len(made) == 3
     assert "epochs is -1" in call(*words, "--space", "tune.epochs=-1..2", "--tunings", 1).refused()
     assert "x cannot be tried" in call(*words, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
 
