@@ -31,9 +31,8 @@ from bertvision.steps.live import LiveStates, states_task
 from bertvision.steps.predict import predict
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
-from bertvision.trying import Attempt, Trials
+from bertvision.trying import PLACE, Attempt, Trials, only_search, study_path
 
-PLACE = "search"
 RESULT = "result.json"
 FINALISTS = 3
 """The best trials that are fitted again with every seed before one of them is called the winner."""
@@ -64,8 +63,12 @@ class Final:
 
 def search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
     """Try heads and settings on a store, in ``RUN/search``; the outcome, with dev looked at once."""
-    task = states_task(states)
-    trials = run_trials(folder / PLACE / "study.db", states, task, space, config, plan)
+    with only_search(folder):
+        return _search(folder, states, space, config, plan)
+
+
+def _search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
+    trials = run_trials(folder, states, space, config, plan)
     known = _known(folder, trials, plan)
     if known is not None:
         say("search: nothing new to try, the outcome is as before")
@@ -85,9 +88,10 @@ def _show(folder: Path, trials: Trials) -> None:
         write_finding(folder, one, store_origin(trials.states.manifest))
 
 
-def run_trials(path: Path, states: States, task: Task, space: Space, config: FitConfig, plan: Plan) -> Trials:
+def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> Trials:
     """As many trials as planned, less what was done before."""
-    trials = Trials(path, states, task, space, config, plan.seed)
+    task = states_task(states)
+    trials = Trials(study_path(folder), states, task, space, config, plan.seed)
     if trials.done:
         say(f"search: {trials.done} trials were done before")
     while (done := trials.done) < plan.trials:

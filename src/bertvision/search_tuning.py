@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,23 @@ from bertvision.hashing import hash_json
 from bertvision.pipeline import load_recipe_task, prepare, run_facts
 from bertvision.report.facts import FINDINGS, store_origin
 from bertvision.runtime import known_json, say, write_json
-from bertvision.search import PLACE, RESULT, Plan, no_score, recipe_ground, run_trials, search, states_space
+from bertvision.search import RESULT, Plan, no_score, recipe_ground, run_trials, search, states_space
 from bertvision.spaces import Space, named_heads, space_of, tune_space
 from bertvision.steps.inputs import data_hash, encoder_hash
-from bertvision.steps.live import states_task
 from bertvision.steps.tune_setup import check_tuning
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
-from bertvision.trying import draw, held, opened_study, plain_domains, plain_space, quiet
+from bertvision.trying import (
+    PLACE,
+    draw,
+    held,
+    only_search,
+    opened_study,
+    plain_domains,
+    plain_space,
+    quiet,
+    study_path,
+)
 
 HISTORY = (
     "Each tuning by its best trial on inner, in the order they were begun, and the best so far. All were judged by "
@@ -54,9 +64,13 @@ class Tunings:
         self._check(task, encoder)
         self.made_of = [data_hash(task), encoder_hash(encoder)]
         decides = [plain_space(space), plain_domains(self.domains), self._fixed(), asdict(self.recipe.fit)]
-        name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
+        self.name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
+
+    @cached_property
+    def study(self) -> Any:
+        """Opened when it is asked for: what is wrong with the space is told before, and before anything is written."""
         first = held("tune", self.domains, asdict(self.recipe.tune))
-        self.study = opened_study(folder / PLACE / "study.db", name, [first], plan.seed)
+        return opened_study(study_path(self.folder), self.name, [first], self.plan.seed)
 
     def _check(self, task: Task, encoder: Encoder) -> None:
         """What cannot be tuned is found now, and not when it is drawn: every method, and every head with each."""
@@ -117,8 +131,8 @@ class Tunings:
         recipe = self.recipe_of(trial.params)
         place = self.place(recipe)
         states, space = self.ready(recipe, place)
-        path, task = place / PLACE / "study.db", states_task(states)
-        tried = run_trials(path, states, task, space, recipe.fit, self.plan).tried()
+        with only_search(place):
+            tried = run_trials(place, states, space, recipe.fit, self.plan).tried()
         # A place that an earlier study went further in is judged by as many as the others.
         score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
         trial.set_user_attr("score", score)
@@ -144,6 +158,12 @@ def search_tuning(
     trial on its states. Only the store of the best so far is kept; dev is looked at for the best tuning alone.
     """
     work = Tunings(recipes, folder, heads, typed, plan)
+    with only_search(folder):
+        return _search(work, tunings)
+
+
+def _search(work: Tunings, tunings: int) -> tuple[dict[str, Any], Path]:
+    folder = work.folder
     while len(work.ended()) < tunings:
         work.more(tunings)
         work.drop_stores()
@@ -152,7 +172,7 @@ def search_tuning(
     place = work.place(recipe)
     states, space = work.ready(recipe, place)
     before = _looks(place)
-    document = search(place, states, space, recipe.fit, plan)
+    document = search(place, states, space, recipe.fit, work.plan)
     rows = [{"settings": settings_of(one.params), "inner": one.user_attrs["score"]} for one in work.ended()]
     won = {"tunings": rows, "tuning": settings_of(best.params), "run": str(place)}
     document = {**document, **won, "dev_looks": _looks(folder) + _looks(place) - before}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +106,34 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     other = trying.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
     assert other.done == 0
     assert trying.Trials(path, states, task, space, config, seed=1).done == 0
+
+
+def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = run_states(run)
+    space, config = states_space(states, ["probe"], []), FitConfig(epochs=1, batch=8)
+    plan, whole, said = Plan(trials=2, together=2, seeds=(0,)), trying.fit_epochs, []
+
+    def meanwhile(*given: Any) -> Any:
+        with pytest.raises(BadInput) as refused:
+            search(run, states, space, config, plan)
+        said.append(str(refused.value))
+        return whole(*given)
+
+    monkeypatch.setattr(trying, "fit_epochs", meanwhile)
+    assert search(run, states, space, config, plan)["trials"] == 2
+    assert re.fullmatch(rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", said[0])
+    trials = trying.Trials(trying.study_path(run), states, states_task(states), space, config)
+    assert [trial.state.name for trial in trials.study.get_trials()] == ["COMPLETE", "COMPLETE"]
+    assert not (run / "search" / "lock").exists()
+
+
+def test_a_killed_search_leaves_no_lock(run: Path) -> None:
+    held = "import os, sys; from pathlib import Path; from bertvision.trying import only_search"
+    code = f"{held}\nwith only_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
+    assert (run / "search" / "lock").exists()
+    with trying.only_search(run):
+        pass
 
 
 def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
@@ -274,5 +306,5 @@ def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: py
     fixed = call("search", run, "--heads", "compress:size=4", "--space", "compress.size=2|4").refused()
     assert "--space compress.size=2|4: compress:size=4 fixes size; leave it out of the spec" in fixed
     assert "needs --out" in call("search", "text").refused()
-    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     assert "pip install -e '.[search]'" in call("search", run).refused()
