@@ -46,6 +46,7 @@ ABOVE = (
     "domains",
     "spaces",
     "trying",
+    "finals",
     "search",
     "search_tuning",
     "reproduce",

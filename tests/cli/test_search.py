@@ -15,14 +15,18 @@ from typing import Any
 
 import pytest
 
-from bertvision import search_tuning, trying
+from bertvision import finals, search_tuning, trying
 from bertvision.cli.search import told_search
 from bertvision.conclude import run_states
 from bertvision.config import FitConfig
 from bertvision.errors import BadInput
+from bertvision.finals import Final, Standings
 from bertvision.search import Plan, search, states_space
+from bertvision.steps.fit import fit
+from bertvision.steps.judge import judge_predictions
 from bertvision.steps.live import states_task
 from bertvision.store.store import Store
+from bertvision.trying import Attempt
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -45,8 +49,8 @@ def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
     document = call(*words, "--json").document()
     assert (document["trials"], document["dev_looks"]) == (6, 1)
     assert [row["spec"] for row in document["defaults"]] == ["compress:size=64", "probe:layers=last1"]
-    finalists = [row["inner"] for row in document["finalists"]]
-    assert document["winner"]["inner"] == max(finalists)
+    entered = [row["inner"] for row in (*document["finalists"], *document["defaults"])]
+    assert document["winner"]["inner"] == max(entered)
     assert len(document["winner"]["dev_by_seed"]) == 2
     assert document["winner"]["spec"] in document["command"]
     for name in ("search-history", "search-importance"):
@@ -66,7 +70,53 @@ def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
     row = {"inner": 2.0, "dev": 3.0, "spec": "compress", "fit": {}}
     facts = {"against": "probe", "difference": 1.0, "low": None, "high": None, "p": 0.5, "seeds": seeds}
     found = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
-    assert said in told_search({**found, "dev_looks": 1, "command": "c"}, Path("run"))[1]
+    found |= {"default_wins": False, "dev_looks": 1, "command": "c"}
+    assert said in told_search(found, Path("run"))[1]
+
+
+def test_where_no_trial_is_better_a_default_wins(call: Call, run: Path) -> None:
+    words = ("search", run, "--heads", "probe", "--space", "fit.lr=1e-9|2e-9", "--trials", 2, "--seeds", "0,1", *QUICK)
+    document = call(*words, "--json").document()
+    assert document["winner"] == document["defaults"][0]
+    assert document["winner"]["inner"] > max(row["inner"] for row in document["finalists"])
+    assert (document["default_wins"], document["difference"], document["winner"]["fit"]) == (True, None, {})
+    assert "nothing that was tried is better on inner than the default probe" in call(*words).out
+    better = call("search", run, "--heads", "probe", "--space", "fit.lr=0.02|0.03", *words[6:], "--json").document()
+    assert (better["default_wins"], better["difference"]["against"]) == (False, "probe")
+
+
+def test_of_equals_a_default_wins() -> None:
+    tried, usual, worse = (Attempt(name, FitConfig()) for name in ("tried", "usual", "worse"))
+    ends = [Final(usual, (), (2.0, 4.0)), Final(worse, (), (1.0,)), Final(tried, (), (3.0, 3.0))]
+    found = Standings(ends, frozenset([tried]), frozenset([usual, worse]))
+    assert (found.winner.attempt, found.beaten, found.default_wins) == (usual, None, True)
+    ahead = Standings([*ends[:2], Final(tried, (), (3.0, 3.1))], found.tried, found.usual)
+    assert (ahead.winner.attempt, ahead.beaten, ahead.default_wins) == (tried, ends[0], False)
+    assert [one.attempt for one in ahead.shown] == [tried, usual, worse]
+
+
+@pytest.mark.parametrize("together", [1, 2, 8])
+def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    fitted, judged = [], []
+    fit_epochs, predict = finals.fit_epochs, finals.predict
+    monkeypatch.setattr(finals, "fit_epochs", lambda some, *given: fitted.append(len(some)) or fit_epochs(some, *given))
+    monkeypatch.setattr(finals, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
+    states = run_states(run)
+    space = states_space(states, ["probe", "mean-pool"], ["fit.lr=0.001|0.002"])
+    plan = Plan(trials=2, together=together, seeds=(0, 1, 2))
+    document = search(run, states, space, FitConfig(epochs=1, batch=8), plan)
+    heads = len({row["spec"] for row in document["defaults"]}) + len(document["finalists"])
+    shown = len(document["defaults"]) + (not document["default_wins"])
+    assert (sum(fitted), sum(judged)) == (3 * heads, 3 * shown)
+    assert (len(fitted), len(judged)) == (-(-3 * heads // together), -(-3 * shown // together))
+    assert max(*fitted, *judged) <= together
+    scores = [row["dev_by_seed"] for row in (document["winner"], *document["defaults"])]
+    alone = [fit([row["spec"]], states, plan.seeds, FitConfig(epochs=1, batch=8)) for row in document["defaults"]]
+    task = states_task(states)
+    for heads_of, found in zip(alone, scores[1:], strict=True):
+        told = [judge_predictions(task, one).verdict.scores[task.metric] for one in predict(heads_of, states["dev"])]
+        assert told == found
+    assert all(one.grad is None for head in alone[0] for one in head.head.parameters())
 
 
 def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +187,6 @@ def test_a_killed_search_leaves_no_lock(run: Path) -> None:
 
 
 def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
-    from bertvision.steps.fit import fit
-
     states = run_states(run)
     space = states_space(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
     trials = trying.Trials(run / "s.db", states, states_task(states), space, FitConfig(epochs=2, batch=8))
