@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertvision.analyse.trials import search_history, search_importance
+from bertvision.analyse.finding import Finding
+from bertvision.analyse.trials import of_study, search_history, search_importance
 from bertvision.conclude import renew_report
 from bertvision.config import FitConfig, Recipe
 from bertvision.encoder.load import Encoder
@@ -18,7 +19,7 @@ from bertvision.findings import write_finding
 from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.registry import choose_layers, write_value
-from bertvision.report.facts import store_origin, store_place
+from bertvision.report.facts import SEARCHED, store_origin, store_place
 from bertvision.runtime import known_json, say, write_json
 from bertvision.spaces import Ground, Space, named_heads, space_of
 from bertvision.steps.evaluate import compare
@@ -26,9 +27,8 @@ from bertvision.steps.inputs import task_shape
 from bertvision.steps.live import LiveStates, states_task
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
-from bertvision.trying import PLACE, Attempt, Trials, only_search, study_path
+from bertvision.trying import PLACE, Attempt, Trials, only_search, study_path, study_tag
 
-RESULT = "result.json"
 FINALISTS = 3
 """The best trials that are fitted again with every seed, beside the defaults, before any is called the winner."""
 
@@ -51,23 +51,35 @@ def search(folder: Path, states: States, space: Space, config: FitConfig, plan: 
 
 def _search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
     trials = run_trials(folder, states, space, config, plan)
-    known = _known(folder, trials, plan)
-    if known is not None:
-        say("search: nothing new to try, the outcome is as before")
-        return {**known, "command": _command(folder, known["winner"], trials, plan.seeds)}
-    document = _outcome(folder, trials, plan)
-    _show(folder, trials)
-    write_json(folder / PLACE / RESULT, document)
-    if (folder / "report.html").exists():
-        say(f"report: {renew_report(folder)}")
+    document = _known(folder, trials, plan) or _outcome(folder, trials, plan)
+    keep_outcome(folder, trials.name, document)
+    tried = trials.tried()
+    findings = (search_history(tried, trials.task.metric), search_importance(tried))
+    show(folder, trials.name, findings, store_origin(states.manifest))
     return document
 
 
-def _show(folder: Path, trials: Trials) -> None:
-    """How the trials went, as pictures and data, in ``RUN/analysis``."""
-    tried = trials.tried()
-    for one in (search_history(tried, trials.task.metric), search_importance(tried)):
-        write_finding(folder, one, store_origin(trials.states.manifest))
+def keep_outcome(folder: Path, study: str, document: Mapping[str, Any]) -> None:
+    """``result.json`` is what the last search came to; of every study its own is kept, for whoever returns to it."""
+    for path in (folder / SEARCHED, _own_outcome(folder, study)):
+        write_json(path, document)
+
+
+def _own_outcome(folder: Path, study: str) -> Path:
+    return folder / PLACE / f"result-{study_tag(study)}.json"
+
+
+def dev_looks(folder: Path) -> int:
+    """How often dev was looked at, over all searches in a run."""
+    return int(known_json(folder / SEARCHED).get("dev_looks", 0))
+
+
+def show(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> None:
+    """How a study went, as pictures and data, in ``RUN/analysis``, and in the report where there is one."""
+    for one in findings:
+        write_finding(folder, of_study(one, study_tag(study)), origin)
+    if (folder / "report.html").exists():
+        say(f"report: {renew_report(folder)}")
 
 
 def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> Trials:
@@ -86,9 +98,13 @@ def run_trials(folder: Path, states: States, space: Space, config: FitConfig, pl
 
 def _known(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] | None:
     """The outcome of the same trials and seeds: dev is not looked at again."""
-    before = known_json(folder / PLACE / RESULT)
+    before = known_json(_own_outcome(folder, trials.name))
     same = (before.get("study"), before.get("trials"), before.get("seeds"))
-    return before if same == (trials.name, trials.done, list(plan.seeds)) else None
+    if same != (trials.name, trials.done, list(plan.seeds)):
+        return None
+    say("search: nothing new to try, the outcome is as before")
+    command = _command(folder, before["winner"], trials, plan.seeds)
+    return {**before, "dev_looks": dev_looks(folder), "command": command}
 
 
 def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
@@ -104,6 +120,7 @@ def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
         "task": task.name,
         "metric": task.metric,
         "study": trials.name,
+        "tag": study_tag(trials.name),
         "trials": trials.done,
         "seeds": list(plan.seeds),
         "winner": row,
@@ -111,7 +128,7 @@ def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
         "defaults": [_row(one, looks, plain) for one in found.defaults],
         "difference": None if found.beaten is None else _difference(found.winner, found.beaten, looks, task),
         "finalists": [_told(one, plain) for one in found.finalists],
-        "dev_looks": known_json(folder / PLACE / RESULT).get("dev_looks", 0) + 1,
+        "dev_looks": dev_looks(folder) + 1,
         "command": _command(folder, row, trials, plan.seeds),
     }
 

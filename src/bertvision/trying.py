@@ -61,6 +61,11 @@ def study_path(folder: Path) -> Path:
     return folder / PLACE / STUDY
 
 
+def study_tag(name: str) -> str:
+    """A study's name as short as it stands in names of files."""
+    return hash_json(name)[:8]
+
+
 @contextmanager
 def only_search(folder: Path) -> Iterator[None]:
     """The one search in a run: to a second one the trials of a live process would look like those of a dead one."""

@@ -54,7 +54,7 @@ def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
     assert len(document["winner"]["dev_by_seed"]) == 2
     assert document["winner"]["spec"] in document["command"]
     for name in ("search-history", "search-importance"):
-        assert (run / "analysis" / f"{name}.svg").exists()
+        assert (run / "analysis" / f"{name}-{document['tag']}.svg").exists()
     again = call(*words)
     assert "6 trials were done before" in again.err
     assert "as before" in again.err
@@ -74,15 +74,20 @@ def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
     assert said in told_search(found, Path("run"))[1]
 
 
-def test_where_no_trial_is_better_a_default_wins(call: Call, run: Path) -> None:
-    words = ("search", run, "--heads", "probe", "--space", "fit.lr=1e-9|2e-9", "--trials", 2, "--seeds", "0,1", *QUICK)
-    document = call(*words, "--json").document()
+def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: Path) -> None:
+    def searched(rate: float, rates: str) -> dict[str, Any]:
+        space = states_space(label_store, ["probe:layers=last1"], [rates])
+        return search(tmp_path, label_store, space, FitConfig(epochs=6, batch=8, lr=rate), Plan(trials=2, seeds=(0, 1)))
+
+    document = searched(0.03, "fit.lr=1e-7|2e-7")
     assert document["winner"] == document["defaults"][0]
     assert document["winner"]["inner"] > max(row["inner"] for row in document["finalists"])
     assert (document["default_wins"], document["difference"], document["winner"]["fit"]) == (True, None, {})
-    assert "nothing that was tried is better on inner than the default probe" in call(*words).out
-    better = call("search", run, "--heads", "probe", "--space", "fit.lr=0.02|0.03", *words[6:], "--json").document()
-    assert (better["default_wins"], better["difference"]["against"]) == (False, "probe")
+    said = "nothing that was tried is better on inner than the default probe:layers=last1"
+    assert said in told_search(document, tmp_path)[1]
+    better = searched(1e-7, "fit.lr=0.02|0.03")
+    assert (better["default_wins"], better["difference"]["against"]) == (False, "probe:layers=last1")
+    assert said not in told_search(better, tmp_path)[1]
 
 
 def test_of_equals_a_default_wins() -> None:
@@ -227,8 +232,13 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     tried = {row["settings"]["lr"] for row in document["tunings"]}
     assert len(runs) == len(tried)
     assert sum((one / "store").exists() for one in runs) == 1
-    for name in ("search-history", "search-importance", "search-tunings", "search-tunings-importance"):
-        assert (out / "analysis" / f"{name}.svg").exists()
+    report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
+    for title in ("Search: tunings", "Search: what mattered of tuning", "Search: history", "Search: what mattered"):
+        assert f"{title}, study" in report
+    assert str(document["winner"]["spec"]) in report
+    assert f"take the best one's: {document['run']}" in call("evaluate", out).refused()
+    said = call("report", document["run"]).refused()
+    assert f"bertvision run {document['run']}/recipe.toml --out {document['run']}" in said
     again = call(*words, *space, "--tunings", 2)
     assert f"best of 2 tunings on inner: lr={document['tuning']['lr']:.3g}, {document['run']}" in again.out
     # Another batch of tuning and other heads are other studies, and looks at dev are counted over all.
@@ -240,6 +250,38 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert "none of 2 trials came to a score" in call(*words, *space, *rates, "--tunings", 1).refused()
     assert "say how many: --tunings N" in call(*words, *space).refused()
     assert "needs tune. keys in --space, got none" in call(*words, "--tunings", 2).refused()
+
+
+def test_tunings_stand_in_the_report_of_their_run_beside_its_own_search(
+    call: Call, text_run: Path, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(text_run, run)
+    own = call("search", run, "--heads", "probe", "--trials", 2, "--seeds", "0", *QUICK, "--json").document()
+    before = {path: path.read_bytes() for path in (run / "analysis").glob("search-*")}
+    assert before
+    space = ("--epochs", 0, "--space", "tune.lr=1e-4", "--tunings", 1)
+    found = call(*tuning_words(text_run.parent / "my.csv", tiny_encoder_folder, run), *space, "--json").document()
+    report = (run / "report.html").read_text(encoding="utf-8")
+    for title in ("Search: tunings", "Search: what mattered of tuning", f"Search: history, study {own['tag']}"):
+        assert title in report
+    assert {path: path.read_bytes() for path in before} == before
+    assert (Path(found["run"]) / "analysis" / f"search-history-{found['tag']}.json").exists()
+    other = tuning_words(samples.write_csv(tmp_path / "other.csv", rows=30), tiny_encoder_folder, run)
+    assert "holds a run on other data" in call(*other, *space).refused()
+
+
+def test_a_study_keeps_its_outcome_beside_others(call: Call, run: Path) -> None:
+    def searched(head: str) -> Any:
+        words = ("--heads", head, "--trials", 2, "--seeds", "0", *QUICK)
+        return call("search", run, *words, "--json").document()
+
+    first, second, again = searched("probe"), searched("mean-pool"), searched("probe")
+    assert (first["dev_looks"], second["dev_looks"]) == (1, 2)
+    assert again == {**first, "dev_looks": 2}  # which is not looked at again
+    assert json.loads((run / "search" / "result.json").read_text(encoding="utf-8")) == again
+    kept = {path.name for path in (run / "analysis").glob("search-history-*.json")}
+    assert kept == {f"search-history-{one['tag']}.json" for one in (first, second)}
 
 
 def test_a_method_brings_its_own_settings(
