@@ -83,9 +83,12 @@ def keep_ablation(name: str, folder: Path) -> None:
 
 def keep_search(name: str, folder: Path) -> None:
     """Winner and defaults have a dev score, trials only one on inner."""
-    path, history = folder / "search" / "result.json", folder / "analysis" / "search-history.json"
+    path = folder / "search" / "result.json"
     if path.exists():
         found = read(path)
+        # Of a search over tunings the trials are those on the best one, in its own run.
+        place = folder / "search" / "tuned" / Path(found["run"]).name if "run" in found else folder
+        history = place / "analysis" / f"search-history-{found['tag']}.json"
         gain = found["difference"] or {}
         told = [("winner", found["winner"]), *(("default", one) for one in found["defaults"])]
         rows = [

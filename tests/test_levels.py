@@ -47,6 +47,7 @@ ABOVE = (
     "domains",
     "spaces",
     "trying",
+    "finals",
     "search",
     "search_tuning",
     "reproduce",

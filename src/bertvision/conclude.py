@@ -14,8 +14,9 @@ from bertvision.errors import BadInput
 from bertvision.findings import file_findings, keep
 from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
-from bertvision.report.facts import ANSWERS, PLACES, Run, gather, store_place
+from bertvision.report.facts import ANSWERS, PLACES, Run, best_tuning, gather, store_place
 from bertvision.report.html import write_page, write_report
+from bertvision.report.searched import write_searched
 from bertvision.run_log import note_command
 from bertvision.runtime import say, write_json
 from bertvision.steps.baseline import baseline
@@ -52,6 +53,9 @@ class RunResult:
 def run_place(folder: Path) -> Path:
     """Where a run's store is, or what a live run left in its place."""
     place = store_place(folder)
+    best = best_tuning(folder)
+    if best is not None:
+        raise BadInput(f"{folder} holds a search over tunings, and no run of its own; take the best one's: {best}")
     if not place.exists():
         raise BadInput(f"{folder} is no run: it has no store; make one with bertvision run TASK ... --out {folder}")
     return place
@@ -106,7 +110,10 @@ def _fresh(run: Run) -> list[Finding]:
 
 
 def renew_report(folder: Path) -> Path:
-    """``RUN/report.html`` of a finished run, with what its files tell."""
+    """``RUN/report.html`` of a finished run, with what its files tell; of a search over tunings, how that went."""
+    best = best_tuning(folder)
+    if best is not None:
+        return write_searched(folder, best)
     task = read_task(run_place(folder) / "task")
     note_findings(folder, task)
     note_command(folder)

@@ -53,7 +53,7 @@ class Range:
 
 Domain = Choice | Range
 SECTIONS: dict[str, type[Any]] = {"fit": FitConfig, "tune": TuneConfig}
-FIXED = ("device", "rates", "order_seed", "seed", "save_minutes", "head", "bf16", "checkpointing", "accumulate")
+FIXED = ("device", "rates", "order_seed", "seed", "save_minutes", "bf16", "checkpointing", "accumulate")
 """Settings that change how something is computed, not what."""
 
 

@@ -6,37 +6,31 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from bertvision.analyse.trials import search_history, search_importance
+from bertvision.analyse.finding import Finding
+from bertvision.analyse.trials import of_study, search_history, search_importance
 from bertvision.conclude import renew_report
 from bertvision.config import FitConfig, Recipe
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
+from bertvision.finals import Final, Look, Standings, fit_finals, look_at_dev
 from bertvision.findings import write_finding
 from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
-from bertvision.records import Compared, Predictions
 from bertvision.registry import choose_layers, write_value
-from bertvision.report.facts import store_origin, store_place
+from bertvision.report.facts import SEARCHED, store_origin, store_place
 from bertvision.runtime import known_json, say, write_json
 from bertvision.spaces import Ground, Space, named_heads, space_of
 from bertvision.steps.evaluate import compare
-from bertvision.steps.fit import begin_fit, fit_epochs
-from bertvision.steps.fitted import FittedHead
 from bertvision.steps.inputs import task_shape
-from bertvision.steps.judge import judge_predictions
 from bertvision.steps.live import LiveStates, states_task
-from bertvision.steps.predict import predict
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
-from bertvision.trying import Attempt, Trials
+from bertvision.trying import PLACE, Attempt, Trials, only_search, study_path, study_tag
 
-PLACE = "search"
-RESULT = "result.json"
 FINALISTS = 3
-"""The best trials that are fitted again with every seed before one of them is called the winner."""
+"""The best trials that are fitted again with every seed, beside the defaults, before any is called the winner."""
 
 
 @dataclass(frozen=True)
@@ -44,50 +38,54 @@ class Plan:
     """What a search may spend."""
 
     trials: int = 30
-    together: int = 8  # trials that share a read of the states
+    together: int = 8  # heads in memory, which share a read of the states
     seeds: tuple[int, ...] = (0, 1, 2)  # of the finalists and the defaults
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Final:
-    """Settings that were fitted with every seed; of some a seed may have diverged."""
-
-    attempt: Attempt
-    fitted: tuple[FittedHead, ...]
-    inner: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.inner)
-
-
 def search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
     """Try heads and settings on a store, in ``RUN/search``; the outcome, with dev looked at once."""
-    task = states_task(states)
-    trials = run_trials(folder / PLACE / "study.db", states, task, space, config, plan)
-    known = _known(folder, trials, plan)
-    if known is not None:
-        say("search: nothing new to try, the outcome is as before")
-        return {**known, "command": _command(folder, known["winner"], trials, plan.seeds)}
-    document = _outcome(folder, trials, plan)
-    _show(folder, trials)
-    write_json(folder / PLACE / RESULT, document)
-    if (folder / "report.html").exists():
-        say(f"report: {renew_report(folder)}")
+    with only_search(folder):
+        return _search(folder, states, space, config, plan)
+
+
+def _search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
+    trials = run_trials(folder, states, space, config, plan)
+    document = _known(folder, trials, plan) or _outcome(folder, trials, plan)
+    keep_outcome(folder, trials.name, document)
+    tried = trials.tried()
+    findings = (search_history(tried, trials.task.metric), search_importance(tried))
+    show(folder, trials.name, findings, store_origin(states.manifest))
     return document
 
 
-def _show(folder: Path, trials: Trials) -> None:
-    """How the trials went, as pictures and data, in ``RUN/analysis``."""
-    tried = trials.tried()
-    for one in (search_history(tried, trials.task.metric), search_importance(tried)):
-        write_finding(folder, one, store_origin(trials.states.manifest))
+def keep_outcome(folder: Path, study: str, document: Mapping[str, Any]) -> None:
+    """``result.json`` is what the last search came to; of every study its own is kept, for whoever returns to it."""
+    for path in (folder / SEARCHED, _own_outcome(folder, study)):
+        write_json(path, document)
 
 
-def run_trials(path: Path, states: States, task: Task, space: Space, config: FitConfig, plan: Plan) -> Trials:
+def _own_outcome(folder: Path, study: str) -> Path:
+    return folder / PLACE / f"result-{study_tag(study)}.json"
+
+
+def dev_looks(folder: Path) -> int:
+    """How often dev was looked at, over all searches in a run."""
+    return int(known_json(folder / SEARCHED).get("dev_looks", 0))
+
+
+def show(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> None:
+    """How a study went, as pictures and data, in ``RUN/analysis``, and in the report where there is one."""
+    for one in findings:
+        write_finding(folder, of_study(one, study_tag(study)), origin)
+    if (folder / "report.html").exists():
+        say(f"report: {renew_report(folder)}")
+
+
+def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> Trials:
     """As many trials as planned, less what was done before."""
-    trials = Trials(path, states, task, space, config, plan.seed)
+    task = states_task(states)
+    trials = Trials(study_path(folder), states, task, space, config, plan.seed)
     if trials.done:
         say(f"search: {trials.done} trials were done before")
     while (done := trials.done) < plan.trials:
@@ -100,40 +98,48 @@ def run_trials(path: Path, states: States, task: Task, space: Space, config: Fit
 
 def _known(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] | None:
     """The outcome of the same trials and seeds: dev is not looked at again."""
-    before = known_json(folder / PLACE / RESULT)
+    before = known_json(_own_outcome(folder, trials.name))
     same = (before.get("study"), before.get("trials"), before.get("seeds"))
-    return before if same == (trials.name, trials.done, list(plan.seeds)) else None
+    if same != (trials.name, trials.done, list(plan.seeds)):
+        return None
+    say("search: nothing new to try, the outcome is as before")
+    command = _command(folder, before["winner"], trials, plan.seeds)
+    return {**before, "dev_looks": dev_looks(folder), "command": command}
 
 
 def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
-    """The finalists and the defaults with every seed; the winner among the former is the best on inner."""
-    states, task = trials.states, trials.task
-    finalists = trials.best(FINALISTS)
-    plain = _plain(trials)
-    defaults = [Attempt(canonical_spec(head), plain) for head in trials.space.heads]
-    finals = {one.attempt: one for one in fit_finals([*finalists, *defaults], plan.seeds, states, task)}
-    entered = [finals[one] for one in finalists if one in finals]
-    if not entered:
+    """The last round, and what dev says of its winner and of the defaults."""
+    states, task, plain = trials.states, trials.task, _plain(trials)
+    found = _last_round(trials, plan)
+    if found is None:
         raise BadInput(no_score(folder, trials.done))
-    winner = max(entered, key=lambda one: one.mean)
-    usual = [finals[one] for one in dict.fromkeys(defaults) if one in finals]
-    shown = {one.attempt: one for one in (winner, *usual)}
-    told = {attempt: predict(one.fitted, states["dev"]) for attempt, one in shown.items()}
-    best = max(usual, key=lambda one: one.mean, default=None)
-    row = _row(winner, told[winner.attempt], task, plain)
+    compared = [] if found.beaten is None else [found.winner.attempt, found.beaten.attempt]
+    looks = look_at_dev(found.shown, compared, plan.together, states, task)
+    row = _row(found.winner, looks, plain)
     return {
         "task": task.name,
         "metric": task.metric,
         "study": trials.name,
+        "tag": study_tag(trials.name),
         "trials": trials.done,
         "seeds": list(plan.seeds),
         "winner": row,
-        "defaults": [_row(one, told[one.attempt], task, plain) for one in usual],
-        "difference": None if best is None or best is winner else _difference(winner, best, told, task),
-        "finalists": [_told(one, plain) for one in entered],
-        "dev_looks": known_json(folder / PLACE / RESULT).get("dev_looks", 0) + 1,
+        "default_wins": found.default_wins,
+        "defaults": [_row(one, looks, plain) for one in found.defaults],
+        "difference": None if found.beaten is None else _difference(found.winner, found.beaten, looks, task),
+        "finalists": [_told(one, plain) for one in found.finalists],
+        "dev_looks": dev_looks(folder) + 1,
         "command": _command(folder, row, trials, plan.seeds),
     }
+
+
+def _last_round(trials: Trials, plan: Plan) -> Standings | None:
+    """The best trials and the defaults with every seed; nothing where no trial came to a score."""
+    finalists = trials.best(FINALISTS)
+    defaults = [Attempt(canonical_spec(head), _plain(trials)) for head in trials.space.heads]
+    entered = [*defaults, *finalists] if finalists else []
+    finals = fit_finals(entered, plan.seeds, plan.together, trials.states, trials.task)
+    return Standings(finals, frozenset(finalists), frozenset(defaults)) if finals else None
 
 
 def no_score(folder: Path, count: int) -> str:
@@ -144,36 +150,19 @@ def no_score(folder: Path, count: int) -> str:
     )
 
 
-def fit_finals(attempts: Sequence[Attempt], seeds: Sequence[int], states: States, task: Task) -> list[Final]:
-    """Settings x seeds, together as far as they share the size of batches."""
-    groups: dict[int, list[Attempt]] = {}
-    for one in dict.fromkeys(attempts):
-        groups.setdefault(one.config.batch, []).append(one)
-    found = []
-    for group in groups.values():
-        runners = {(one, s): begin_fit(one.spec, s, states, one.config, task) for one in group for s in seeds}
-        for _ in fit_epochs(list(runners.values()), states, task):
-            pass
-        for one in group:
-            good = [runners[one, seed] for seed in seeds if runners[one, seed].best]
-            fitted = tuple(runner.result(tuple(states.layers)) for runner in good)
-            found += [Final(one, fitted, tuple(runner.best_score for runner in good))] if good else []
-    return found
-
-
 def _told(one: Final, plain: FitConfig) -> dict[str, Any]:
     facts = {"spec": one.attempt.spec, "fit": changed(one.attempt.config, plain)}
     return {**facts, "inner": one.mean, "inner_by_seed": list(one.inner), "parameters": one.fitted[0].parameters}
 
 
-def _row(one: Final, told: Sequence[Predictions], task: Task, plain: FitConfig) -> dict[str, Any]:
-    dev = [judge_predictions(task, member).verdict.scores[task.metric] for member in told]
-    return {**_told(one, plain), "dev": fmean(dev), "dev_by_seed": dev}
+def _row(one: Final, looks: Mapping[Attempt, Look], plain: FitConfig) -> dict[str, Any]:
+    look = looks[one.attempt]
+    return {**_told(one, plain), "dev": look.mean, "dev_by_seed": look.scores}
 
 
-def _difference(winner: Final, best: Final, told: dict[Attempt, list[Predictions]], task: Task) -> dict[str, Any]:
+def _difference(winner: Final, best: Final, looks: Mapping[Attempt, Look], task: Task) -> dict[str, Any]:
     """The winner minus the best default on inner, on the same examples of dev."""
-    found: Compared = compare(told[winner.attempt], told[best.attempt], task)
+    found = compare(looks[winner.attempt].told, looks[best.attempt].told, task)
     facts = {key: getattr(found, key) for key in ("difference", "low", "high", "p")}
     return {"against": best.attempt.spec, **facts, "seeds": [list(found.a_seeds), list(found.b_seeds)]}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,47 @@ from bertvision.convert import from_mapping, to_mapping
 from bertvision.domains import read_asked
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
-from bertvision.findings import write_finding
 from bertvision.hashing import hash_json
 from bertvision.pipeline import load_recipe_task, prepare, run_facts
-from bertvision.report.facts import FINDINGS, store_origin
-from bertvision.runtime import known_json, say, write_json
-from bertvision.search import PLACE, RESULT, Plan, no_score, recipe_ground, run_trials, search, states_space
+from bertvision.report.facts import OF_TUNINGS, TUNED, data_origin, store_place
+from bertvision.runtime import known_json, say
+from bertvision.search import (
+    Plan,
+    dev_looks,
+    keep_outcome,
+    no_score,
+    recipe_ground,
+    run_trials,
+    search,
+    show,
+    states_space,
+)
 from bertvision.spaces import Space, named_heads, space_of, tune_space
 from bertvision.steps.inputs import data_hash, encoder_hash
-from bertvision.steps.live import states_task
 from bertvision.steps.tune_setup import check_tuning
 from bertvision.store.split import States
+from bertvision.store.store import MANIFEST
 from bertvision.tasks.base import Task
-from bertvision.trying import draw, held, opened_study, plain_domains, plain_space, quiet
+from bertvision.trying import (
+    PLACE,
+    draw,
+    held,
+    only_search,
+    opened_study,
+    plain_domains,
+    plain_space,
+    quiet,
+    study_path,
+    study_tag,
+)
 
 HISTORY = (
     "Each tuning by its best trial on inner, in the order they were begun, and the best so far. All were judged by "
     "equally many trials. Dev was not looked at."
 )
+
+DEPENDENT = ("method", "head")
+"""Settings that suit some encoders and tasks, and each other, or do not."""
 
 Recipes = Callable[[str | None], Recipe]
 """The recipe as asked for; with a method, what that one brings lies beneath what the user set."""
@@ -50,19 +74,33 @@ class Tunings:
         space = space_of(self.heads, ground, typed)
         self._check(task, encoder)
         self.made_of = [data_hash(task), encoder_hash(encoder)]
+        self._check_folder()
         decides = [plain_space(space), plain_domains(self.domains), self._fixed(), asdict(self.recipe.fit)]
-        name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
+        self.name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
+
+    @cached_property
+    def study(self) -> Any:
+        """Opened when it is asked for: what is wrong with the space is told before, and before anything is written."""
         first = held("tune", self.domains, asdict(self.recipe.tune))
-        self.study = opened_study(folder / PLACE / "study.db", name, [first], plan.seed)
+        return opened_study(study_path(self.folder), self.name, [first], self.plan.seed)
 
     def _check(self, task: Task, encoder: Encoder) -> None:
-        """A method that cannot be tuned is found now, and not when it is drawn."""
-        for one in read_asked(self.typed):
-            for value in one.domain.tested if (one.section, one.key) == ("tune", "method") else ():
+        """What cannot be tuned is found now, and not when it is drawn: every method, and every head with each."""
+        asked = {one.key: one for one in read_asked(self.typed) if one.section == "tune"}
+        drawn: list[dict[str, Any]] = [{}]
+        for one in (asked[key] for key in DEPENDENT if key in asked):
+            drawn = [{**known, f"tune.{one.key}": value} for known in drawn for value in one.domain.tested]
+            for params in drawn:
                 try:
-                    check_tuning(encoder, task, self._tune({f"tune.{one.key}": value}), self.folder / PLACE)
-                except BadInput as error:
-                    raise one.refused_value(value, error) from error
+                    check_tuning(encoder, task, self._tune(params), self.folder / PLACE)
+                except (BadInput, RuntimeError) as error:  # torch's own, for a size below 0
+                    raise one.refused_value(params[f"tune.{one.key}"], error) from error
+
+    def _check_folder(self) -> None:
+        """How tunings went is shown in the report of a run on the same data, and of no other."""
+        manifest = known_json(store_place(self.folder) / MANIFEST)
+        if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
+            raise BadInput(f"{self.folder} holds a run on other data than these; choose another --out")
 
     def _fixed(self) -> list[Any]:
         """The recipe without what is drawn, for every method that may be."""
@@ -85,7 +123,7 @@ class Tunings:
 
     def place(self, recipe: Recipe) -> Path:
         """A folder for every tuning, whatever study it belongs to: none is made twice."""
-        return self.folder / PLACE / "tuned" / hash_json([run_facts(recipe), self.made_of])[:12]
+        return self.folder / TUNED / hash_json([run_facts(recipe), self.made_of])[:12]
 
     def ended(self) -> list[Any]:
         """Trials that were judged, in order; ``score`` is None where no head could be fitted."""
@@ -111,8 +149,8 @@ class Tunings:
         recipe = self.recipe_of(trial.params)
         place = self.place(recipe)
         states, space = self.ready(recipe, place)
-        path, task = place / PLACE / "study.db", states_task(states)
-        tried = run_trials(path, states, task, space, recipe.fit, self.plan).tried()
+        with only_search(place):
+            tried = run_trials(place, states, space, recipe.fit, self.plan).tried()
         # A place that an earlier study went further in is judged by as many as the others.
         score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
         trial.set_user_attr("score", score)
@@ -138,6 +176,12 @@ def search_tuning(
     trial on its states. Only the store of the best so far is kept; dev is looked at for the best tuning alone.
     """
     work = Tunings(recipes, folder, heads, typed, plan)
+    with only_search(folder):
+        return _search(work, tunings)
+
+
+def _search(work: Tunings, tunings: int) -> tuple[dict[str, Any], Path]:
+    folder = work.folder
     while len(work.ended()) < tunings:
         work.more(tunings)
         work.drop_stores()
@@ -145,26 +189,15 @@ def search_tuning(
     recipe = work.recipe_of(best.params)
     place = work.place(recipe)
     states, space = work.ready(recipe, place)
-    before = _looks(place)
-    document = search(place, states, space, recipe.fit, plan)
+    before = dev_looks(place)
+    document = search(place, states, space, recipe.fit, work.plan)
     rows = [{"settings": settings_of(one.params), "inner": one.user_attrs["score"]} for one in work.ended()]
-    won = {"tunings": rows, "tuning": settings_of(best.params), "run": str(place)}
-    document = {**document, **won, "dev_looks": _looks(folder) + _looks(place) - before}
-    _show(folder, place, work, document["metric"], store_origin(states.manifest))
-    write_json(folder / PLACE / RESULT, document)
+    won = {"tunings": rows, "tuning": settings_of(best.params), "run": str(place), "tunings_tag": study_tag(work.name)}
+    looks = dev_looks(folder) + dev_looks(place) - before
+    document = {**document, **won, "dev_looks": looks}
+    keep_outcome(folder, work.name, document)
+    show(folder, work.name, tuning_findings(work.ended(), document["metric"]), data_origin(states.manifest))
     return document, place
-
-
-def _looks(folder: Path) -> int:
-    return int(known_json(folder / PLACE / RESULT).get("dev_looks", 0))
-
-
-def _show(folder: Path, place: Path, work: Tunings, metric: str, origin: str) -> None:
-    """How the tunings went, and beside it how the trials on the best one did."""
-    for one in tuning_findings(work.ended(), metric):
-        write_finding(folder, one, origin)
-    for path in (place / FINDINGS).glob("search-*"):
-        shutil.copyfile(path, folder / FINDINGS / path.name)
 
 
 def tuning_findings(ended: Sequence[Any], metric: str) -> tuple[Finding, Finding]:
@@ -177,8 +210,8 @@ def tuning_findings(ended: Sequence[Any], metric: str) -> tuple[Finding, Finding
     history, importance = search_history(tried, metric), search_importance(tried)
     columns = {key: title for key, title in history.columns.items() if key != "settings"} | {"head": "tuning"}
     return (
-        replace(history, name="search-tunings", title="Search: tunings", about=HISTORY, columns=columns),
-        replace(importance, name="search-tunings-importance", title="Search: what mattered of tuning"),
+        replace(history, name=OF_TUNINGS, title="Search: tunings", about=HISTORY, columns=columns),
+        replace(importance, name=f"{OF_TUNINGS}-importance", title="Search: what mattered of tuning"),
     )
 
 

@@ -20,14 +20,18 @@ from bertvision.registry import Spec, parse_spec
 from bertvision.runtime import say
 from bertvision.spaces import Space
 from bertvision.steps.fit import begin_fit, fit_epochs
+from bertvision.store.lock import Purpose, writing
 from bertvision.store.split import States
 from bertvision.tasks.base import Task
 
 if TYPE_CHECKING:
     from bertvision.steps.runner import Runner
 
+PLACE, STUDY = "search", "study.db"
+"""Where a run keeps its studies."""
 STARTUP = 8
 """Trials at random before any are drawn by what is known."""
+SEARCH = Purpose("search", "search a run that can be written, or choose another --out")
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,27 @@ def quiet() -> Iterator[Any]:
         yield optuna
 
 
+def study_path(folder: Path) -> Path:
+    return folder / PLACE / STUDY
+
+
+def study_tag(name: str) -> str:
+    """A study's name as short as it stands in names of files."""
+    return hash_json(name)[:8]
+
+
+@contextmanager
+def only_search(folder: Path) -> Iterator[None]:
+    """The one search in a run: to a second one the trials of a live process would look like those of a dead one."""
+    with writing(folder / PLACE, purpose=SEARCH):
+        yield
+
+
 def opened_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int) -> Any:
-    """A study in a file, new or taken up: what an interruption left open is closed and queued again."""
+    """A study in a file, new or taken up: what an interruption left open is closed and queued again.
+
+    Nobody else may be at work in it: see :func:`only_search`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with quiet() as optuna:
         study = optuna.create_study(

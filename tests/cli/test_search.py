@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertvision import search_tuning, trying
+from bertvision import finals, search_tuning, trying
 from bertvision.cli.search import told_search
 from bertvision.conclude import run_states
 from bertvision.config import FitConfig
 from bertvision.errors import BadInput
+from bertvision.finals import Final, Standings
 from bertvision.search import Plan, search, states_space
+from bertvision.steps.fit import fit
+from bertvision.steps.judge import judge_predictions
 from bertvision.steps.live import states_task
 from bertvision.store.store import Store
+from bertvision.trying import Attempt
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -41,12 +49,12 @@ def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
     document = call(*words, "--json").document()
     assert (document["trials"], document["dev_looks"]) == (6, 1)
     assert [row["spec"] for row in document["defaults"]] == ["compress:size=64", "probe:layers=last1"]
-    finalists = [row["inner"] for row in document["finalists"]]
-    assert document["winner"]["inner"] == max(finalists)
+    entered = [row["inner"] for row in (*document["finalists"], *document["defaults"])]
+    assert document["winner"]["inner"] == max(entered)
     assert len(document["winner"]["dev_by_seed"]) == 2
     assert document["winner"]["spec"] in document["command"]
     for name in ("search-history", "search-importance"):
-        assert (run / "analysis" / f"{name}.svg").exists()
+        assert (run / "analysis" / f"{name}-{document['tag']}.svg").exists()
     again = call(*words)
     assert "6 trials were done before" in again.err
     assert "as before" in again.err
@@ -62,7 +70,58 @@ def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
     row = {"inner": 2.0, "dev": 3.0, "spec": "compress", "fit": {}}
     facts = {"against": "probe", "difference": 1.0, "low": None, "high": None, "p": 0.5, "seeds": seeds}
     found = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
-    assert said in told_search({**found, "dev_looks": 1, "command": "c"}, Path("run"))[1]
+    found |= {"default_wins": False, "dev_looks": 1, "command": "c"}
+    assert said in told_search(found, Path("run"))[1]
+
+
+def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: Path) -> None:
+    def searched(rate: float, rates: str) -> dict[str, Any]:
+        space = states_space(label_store, ["probe:layers=last1"], [rates])
+        return search(tmp_path, label_store, space, FitConfig(epochs=6, batch=8, lr=rate), Plan(trials=2, seeds=(0, 1)))
+
+    document = searched(0.03, "fit.lr=1e-7|2e-7")
+    assert document["winner"] == document["defaults"][0]
+    assert document["winner"]["inner"] > max(row["inner"] for row in document["finalists"])
+    assert (document["default_wins"], document["difference"], document["winner"]["fit"]) == (True, None, {})
+    said = "nothing that was tried is better on inner than the default probe:layers=last1"
+    assert said in told_search(document, tmp_path)[1]
+    better = searched(1e-7, "fit.lr=0.02|0.03")
+    assert (better["default_wins"], better["difference"]["against"]) == (False, "probe:layers=last1")
+    assert said not in told_search(better, tmp_path)[1]
+
+
+def test_of_equals_a_default_wins() -> None:
+    tried, usual, worse = (Attempt(name, FitConfig()) for name in ("tried", "usual", "worse"))
+    ends = [Final(usual, (), (2.0, 4.0)), Final(worse, (), (1.0,)), Final(tried, (), (3.0, 3.0))]
+    found = Standings(ends, frozenset([tried]), frozenset([usual, worse]))
+    assert (found.winner.attempt, found.beaten, found.default_wins) == (usual, None, True)
+    ahead = Standings([*ends[:2], Final(tried, (), (3.0, 3.1))], found.tried, found.usual)
+    assert (ahead.winner.attempt, ahead.beaten, ahead.default_wins) == (tried, ends[0], False)
+    assert [one.attempt for one in ahead.shown] == [tried, usual, worse]
+
+
+@pytest.mark.parametrize("together", [1, 2, 8])
+def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    fitted, judged = [], []
+    fit_epochs, predict = finals.fit_epochs, finals.predict
+    monkeypatch.setattr(finals, "fit_epochs", lambda some, *given: fitted.append(len(some)) or fit_epochs(some, *given))
+    monkeypatch.setattr(finals, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
+    states = run_states(run)
+    space = states_space(states, ["probe", "mean-pool"], ["fit.lr=0.001|0.002"])
+    plan = Plan(trials=2, together=together, seeds=(0, 1, 2))
+    document = search(run, states, space, FitConfig(epochs=1, batch=8), plan)
+    heads = len({row["spec"] for row in document["defaults"]}) + len(document["finalists"])
+    shown = len(document["defaults"]) + (not document["default_wins"])
+    assert (sum(fitted), sum(judged)) == (3 * heads, 3 * shown)
+    assert (len(fitted), len(judged)) == (-(-3 * heads // together), -(-3 * shown // together))
+    assert max(*fitted, *judged) <= together
+    scores = [row["dev_by_seed"] for row in (document["winner"], *document["defaults"])]
+    alone = [fit([row["spec"]], states, plan.seeds, FitConfig(epochs=1, batch=8)) for row in document["defaults"]]
+    task = states_task(states)
+    for heads_of, found in zip(alone, scores[1:], strict=True):
+        told = [judge_predictions(task, one).verdict.scores[task.metric] for one in predict(heads_of, states["dev"])]
+        assert told == found
+    assert all(one.grad is None for head in alone[0] for one in head.head.parameters())
 
 
 def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +163,35 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     assert trying.Trials(path, states, task, space, config, seed=1).done == 0
 
 
-def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
-    from bertvision.steps.fit import fit
+def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = run_states(run)
+    space, config = states_space(states, ["probe"], []), FitConfig(epochs=1, batch=8)
+    plan, whole, said = Plan(trials=2, together=2, seeds=(0,)), trying.fit_epochs, []
 
+    def meanwhile(*given: Any) -> Any:
+        with pytest.raises(BadInput) as refused:
+            search(run, states, space, config, plan)
+        said.append(str(refused.value))
+        return whole(*given)
+
+    monkeypatch.setattr(trying, "fit_epochs", meanwhile)
+    assert search(run, states, space, config, plan)["trials"] == 2
+    assert re.fullmatch(rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", said[0])
+    trials = trying.Trials(trying.study_path(run), states, states_task(states), space, config)
+    assert [trial.state.name for trial in trials.study.get_trials()] == ["COMPLETE", "COMPLETE"]
+    assert not (run / "search" / "lock").exists()
+
+
+def test_a_killed_search_leaves_no_lock(run: Path) -> None:
+    held = "import os, sys; from pathlib import Path; from bertvision.trying import only_search"
+    code = f"{held}\nwith only_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
+    assert (run / "search" / "lock").exists()
+    with trying.only_search(run):
+        pass
+
+
+def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
     states = run_states(run)
     space = states_space(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
     trials = trying.Trials(run / "s.db", states, states_task(states), space, FitConfig(epochs=2, batch=8))
@@ -147,8 +232,13 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     tried = {row["settings"]["lr"] for row in document["tunings"]}
     assert len(runs) == len(tried)
     assert sum((one / "store").exists() for one in runs) == 1
-    for name in ("search-history", "search-importance", "search-tunings", "search-tunings-importance"):
-        assert (out / "analysis" / f"{name}.svg").exists()
+    report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
+    for title in ("Search: tunings", "Search: what mattered of tuning", "Search: history", "Search: what mattered"):
+        assert f"{title}, study" in report
+    assert str(document["winner"]["spec"]) in report
+    assert f"take the best one's: {document['run']}" in call("evaluate", out).refused()
+    said = call("report", document["run"]).refused()
+    assert f"bertvision run {document['run']}/recipe.toml --out {document['run']}" in said
     again = call(*words, *space, "--tunings", 2)
     assert f"best of 2 tunings on inner: lr={document['tuning']['lr']:.3g}, {document['run']}" in again.out
     # Another batch of tuning and other heads are other studies, and looks at dev are counted over all.
@@ -160,6 +250,38 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert "none of 2 trials came to a score" in call(*words, *space, *rates, "--tunings", 1).refused()
     assert "say how many: --tunings N" in call(*words, *space).refused()
     assert "needs tune. keys in --space, got none" in call(*words, "--tunings", 2).refused()
+
+
+def test_tunings_stand_in_the_report_of_their_run_beside_its_own_search(
+    call: Call, text_run: Path, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(text_run, run)
+    own = call("search", run, "--heads", "probe", "--trials", 2, "--seeds", "0", *QUICK, "--json").document()
+    before = {path: path.read_bytes() for path in (run / "analysis").glob("search-*")}
+    assert before
+    space = ("--epochs", 0, "--space", "tune.lr=1e-4", "--tunings", 1)
+    found = call(*tuning_words(text_run.parent / "my.csv", tiny_encoder_folder, run), *space, "--json").document()
+    report = (run / "report.html").read_text(encoding="utf-8")
+    for title in ("Search: tunings", "Search: what mattered of tuning", f"Search: history, study {own['tag']}"):
+        assert title in report
+    assert {path: path.read_bytes() for path in before} == before
+    assert (Path(found["run"]) / "analysis" / f"search-history-{found['tag']}.json").exists()
+    other = tuning_words(samples.write_csv(tmp_path / "other.csv", rows=30), tiny_encoder_folder, run)
+    assert "holds a run on other data" in call(*other, *space).refused()
+
+
+def test_a_study_keeps_its_outcome_beside_others(call: Call, run: Path) -> None:
+    def searched(head: str) -> Any:
+        words = ("--heads", head, "--trials", 2, "--seeds", "0", *QUICK)
+        return call("search", run, *words, "--json").document()
+
+    first, second, again = searched("probe"), searched("mean-pool"), searched("probe")
+    assert (first["dev_looks"], second["dev_looks"]) == (1, 2)
+    assert again == {**first, "dev_looks": 2}  # which is not looked at again
+    assert json.loads((run / "search" / "result.json").read_text(encoding="utf-8")) == again
+    kept = {path.name for path in (run / "analysis").glob("search-history-*.json")}
+    assert kept == {f"search-history-{one['tag']}.json" for one in (first, second)}
 
 
 def test_a_method_brings_its_own_settings(
@@ -181,6 +303,16 @@ def test_a_method_brings_its_own_settings(
         said = call(*words, "--space", f"tune.method=full|{method}", "--tunings", 1).refused()
         assert f"--space tune.method=full|{method}: {method} cannot be tried" in said
     assert len(made) == 2
+    drawn = "mean-pool|compress:size=4,skip=true"
+    call(*words, "--space", f"tune.head={drawn}", "tune.method=full|bitfit", "--tunings", 1).refused()
+    assert made[-1].head in drawn.split("|")
+    for head, why in (("nothing", "no head named"), ("7", "expected str"), ("compress:size=0", "at least 1")):
+        said = call(*words, "--space", f"tune.head=probe|{head}", "--tunings", 1).refused()
+        assert f"--space tune.head=probe|{head}: {head} cannot be tried, " in said
+        assert why in said
+    both = ("--space", "tune.method=full|adapters:size=2,head=tanh", "tune.head=probe", "--tunings", 1)
+    assert "tune.head=probe: probe cannot be tried, tune method adapters" in call(*words, *both).refused()
+    assert len(made) == 3
     assert "epochs is -1" in call(*words, "--space", "tune.epochs=-1..2", "--tunings", 1).refused()
     assert "x cannot be tried" in call(*words, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
 
@@ -264,5 +396,5 @@ def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: py
     fixed = call("search", run, "--heads", "compress:size=4", "--space", "compress.size=2|4").refused()
     assert "--space compress.size=2|4: compress:size=4 fixes size; leave it out of the spec" in fixed
     assert "needs --out" in call("search", "text").refused()
-    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     assert "pip install -e '.[search]'" in call("search", run).refused()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,11 @@ def search_importance(trials: Sequence[Tried]) -> Finding:
     columns = {"setting": "setting", "trials": "trials with it", "share": VARIANCE, "best": "best value"}
     plot = bars([one[0] for one in found], {VARIANCE: [one[2] for one in found]}, VARIANCE)
     return Finding("search-importance", "Search: what mattered", IMPORTANCE, columns, rows, (plot,))
+
+
+def of_study(found: Finding, tag: str) -> Finding:
+    """A finding under the name of its study: one that another study left in the same run stays beside it."""
+    return replace(found, name=f"{found.name}-{tag}", title=f"{found.title}, study {tag}")
 
 
 def _importance(name: str, trials: Sequence[Tried]) -> tuple[int, float | None, str | None]:

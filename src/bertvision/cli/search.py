@@ -30,7 +30,7 @@ def add_commands(commands: Any) -> None:
         type=at_least_one,
         default=8,
         metavar="N",
-        help="trials that share a read of the states; default 8",
+        help="heads in memory at a time, which share a read of the states; default 8",
     )
     search.add_argument(
         "--space",
@@ -138,7 +138,7 @@ def _recipe(options: argparse.Namespace, method: str | None = None) -> Any:
 
 
 def told_search(document: Mapping[str, Any], folder: Path) -> Result:
-    """The winner beside the defaults, and on which tuning."""
+    """The winner beside the defaults (it may be one of them), and on which tuning."""
     metric, winner = document["metric"], document["winner"]
     lines = [*_told_tuning(document), f"{document['trials']} trials on inner; dev was looked at once for these rows:"]
     lines.append(f"{'':10}{f'inner {metric}':>14}{f'dev {metric}':>14}  head and settings")
@@ -146,6 +146,8 @@ def told_search(document: Mapping[str, Any], folder: Path) -> Result:
     for name, row in rows:
         settings = " ".join(f"{key}={value:.3g}" for key, value in row["fit"].items())
         lines.append(f"{name:10}{row['inner']:>14.2f}{row['dev']:>14.2f}  {row['spec']} {settings}".rstrip())
+    if document["default_wins"]:
+        lines.append(f"nothing that was tried is better on inner than the default {winner['spec']}")
     found = document["difference"]
     if found:
         ends = "" if found["low"] is None else f", 95 % {found['low']:+.2f} to {found['high']:+.2f}"

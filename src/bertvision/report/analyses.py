@@ -7,11 +7,9 @@ from typing import Any
 
 from bertvision.analyse.finding import Finding, Plot
 from bertvision.analyse.gold import told
-from bertvision.report.facts import Run
 from bertvision.report.marks import Span, marked, place_of
 from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, scrolling, section, table, tag
 from bertvision.report.plots import draw
-from bertvision.report.unmade import unmade_parts
 
 ELSEWHERE = ("layer-weights", "calibration")
 """What the report has sections of its own for."""
@@ -33,11 +31,11 @@ MOST_ROWS = 40
 SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
 
 
-def analyses_section(run: Run) -> Section | None:
+def analyses_section(findings: Sequence[Finding], lacking: Sequence[Html] = ()) -> Section | None:
     """Nothing if nothing was analysed, nor could be."""
-    known = {one.name: one for one in run.findings if one.name not in ELSEWHERE}
+    known = {one.name: one for one in findings if one.name not in ELSEWHERE}
     parts = [part for name in sorted(known, key=_turn) for part in _finding(known[name])]
-    parts += unmade_parts(run)
+    parts += lacking
     return section("analyses", "Analyses", *parts) if parts else None
 
 

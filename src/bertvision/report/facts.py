@@ -7,7 +7,7 @@ and no encoder, and its store lies elsewhere; what is missing stays empty and is
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -29,8 +29,15 @@ ANSWERS, PLACES = "predictions", "predictions/places"
 
 FINDINGS = "analysis"
 """Where a run's findings are."""
-OF_STORE = ("layers", "depth", "ablation", "learning-curve", "search-history", "search-importance")
-"""Findings that belong to a store, or to the encoder that made it; all others belong to a leaderboard."""
+OF_STORE = ("layers", "depth", "ablation", "learning-curve")
+"""Findings that belong to a store, or to the encoder that made it."""
+OF_TRIALS = ("search-history", "search-importance")
+"""How the names of findings begin that belong to a store and a study of heads on it."""
+OF_TUNINGS = "search-tunings"
+"""The same of a study of tunings: of these each has a store of its own, and all have the data. All other findings
+belong to a leaderboard."""
+SEARCHED, TUNED = "search/result.json", "search/tuned"
+"""What the last search came to, and where the runs of tunings that were tried are."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ def gather(folder: Path, task: Task) -> Run:
     path = folder / "leaderboard.json"
     document = _read(path)
     if document is None:
-        raise BadInput(f"{path} is missing; make it with: bertvision evaluate {folder}")
+        raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
     board = _board(document)
     rows = board.rows
     manifest = _read(store_place(folder) / "manifest.json") or {}
@@ -100,9 +107,19 @@ def gather(folder: Path, task: Task) -> Run:
     )
 
 
+def _way_to_board(folder: Path) -> str:
+    """A search that began with a task has tuned and extracted, and left no heads."""
+    if any(folder.glob("heads/**/head.json")):
+        return f"evaluate {folder}"
+    recipe = folder / "recipe.toml"
+    return f"run {recipe} --out {folder}" if recipe.exists() else f"fit {store_place(folder)} --out {folder}"
+
+
 def finding_origin(name: str, board: Board, manifest: Mapping[str, Any]) -> str:
-    """What a finding was made from: the store, or everything that the leaderboard says of its rows."""
-    if name in OF_STORE:
+    """What a finding was made from: the data, the store, or everything that the leaderboard says of its rows."""
+    if name.startswith(OF_TUNINGS):
+        return data_origin(manifest)
+    if name in OF_STORE or name.startswith(OF_TRIALS):
         return store_origin(manifest)
     return f"board {hash_json([[row.name, row.seed, dict(row.scores)] for row in board.rows])}"
 
@@ -111,15 +128,29 @@ def store_origin(manifest: Mapping[str, Any]) -> str:
     return f"store {manifest.get('id')}"
 
 
+def data_origin(manifest: Mapping[str, Any]) -> str:
+    return f"data {manifest.get('fingerprint', {}).get('data')}"
+
+
 def _findings(folder: Path, board: Board, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Those that were made from what the run holds now, by name."""
+    return findings_of(folder, lambda name: finding_origin(name, board, manifest))
+
+
+def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
+    """The findings of a folder that were made from what those of their name are to be made from."""
     found = [(path, _read(path)) for path in sorted((folder / FINDINGS).glob("*.json"))]
-    fresh = [
+    return tuple(
         _finding(path, document)
         for path, document in found
-        if document and document.get("made_from") == finding_origin(document.get("name", ""), board, manifest)
-    ]
-    return tuple(fresh)
+        if document and document.get("made_from") == origin(document.get("name", ""))
+    )
+
+
+def best_tuning(folder: Path) -> Path | None:
+    """The best run of a search over tunings, in a folder that holds such a search and no run of its own."""
+    run = (_read(folder / SEARCHED) or {}).get("run")
+    return None if run is None or store_place(folder).exists() else folder / TUNED / Path(run).name
 
 
 def _finding(path: Path, document: Mapping[str, Any]) -> Finding:

@@ -21,6 +21,7 @@ from bertvision.report.probabilities import calibration_section, no_answer_secti
 from bertvision.report.repeat import repeat_section
 from bertvision.report.style import STYLE
 from bertvision.report.trust import trust_section
+from bertvision.report.unmade import unmade_parts
 from bertvision.runtime import written_whole
 from bertvision.tasks.balance import counts_line
 from bertvision.tasks.base import Task
@@ -63,10 +64,14 @@ def page(runs: Sequence[tuple[str, Run]]) -> str:
         for place, (head, parts) in enumerate(chapters, 1):
             named = [replace(part, name=f"run{place}-{part.name}") for part in parts]
             sections += [Section(f"run{place}", "", join([head, _contents(named)])), *named]
+    return document(_title(runs[0][1]) if len(runs) == 1 else f"{len(runs)} runs", start, sections)
+
+
+def document(title: str, start: Sequence[Html], sections: Sequence[Section]) -> str:
+    """What every page has around its sections."""
     main = tag("main", *(part.markup() for part in sections))
     scripted = any(part.name.endswith("explorer") for part in sections)
     body = [*start, main, tag("footer", tag("p", CLOSING)), *([script_tag()] if scripted else [])]
-    title = _title(runs[0][1]) if len(runs) == 1 else f"{len(runs)} runs"
     return f"<!DOCTYPE html>\n{tag('html', _head(title, scripted), tag('body', *body), lang='en')}\n"
 
 
@@ -78,7 +83,7 @@ def _chapter(run: Run) -> tuple[Html, list[Section]]:
         trust_section(run, lines),
         no_answer_section(run, lines),
         calibration_section(run, lines),
-        analyses_section(run),
+        analyses_section(run.findings, unmade_parts(run)),
         cost_section(run, lines),
         weights_section(run),
         curves_section(run),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
-from bertvision.report.facts import OF_STORE, Run
+from bertvision.report.facts import OF_STORE, OF_TRIALS, Run
 from bertvision.report.markup import Html, Section, section, tag
 from bertvision.run_log import COMMAND, versions
 
@@ -95,12 +95,12 @@ def _analyses(run: Run) -> list[Html]:
     """The commands behind the analyses; those that take long are named, because they are not made unasked."""
     if not run.findings:
         return []
-    slow = [one.name for one in run.findings if one.name in OF_STORE]
-    named = [name for name in slow if not name.startswith("search")]
+    named = [one.name for one in run.findings if one.name in OF_STORE]
+    searched = any(one.name.startswith(OF_TRIALS) for one in run.findings)
     lines = ["bertvision analyse runs/again"]
     lines += [f"bertvision analyse runs/again --what {' '.join(named)}"] if named else []
-    lines += ["bertvision search runs/again"] if len(named) < len(slow) else []
-    lost = " (the options they were made with were not kept)" if slow else ""
+    lines += ["bertvision search runs/again"] if searched else []
+    lost = " (the options they were made with were not kept)" if named or searched else ""
     return [tag("p", f"Then, for the analyses{lost}:"), _block("\n".join(lines))]
 
 

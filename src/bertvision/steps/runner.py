@@ -124,6 +124,7 @@ class Runner:
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
         self.head.load_state_dict(self.best)
+        self.optimizer.zero_grad(set_to_none=True)  # the head outlives this, and gradients are as large as it is
         return FittedHead(
             spec=self.spec,
             seed=self.seed,

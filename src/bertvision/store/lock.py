@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,21 @@ LOCK = "lock"
 """The file in a store that its writer holds; left behind by a killed one, it is free all the same."""
 
 
+@dataclass(frozen=True)
+class Purpose:
+    """What a folder is written for, so that whoever is refused reads of that and not of a lock."""
+
+    what: str
+    elsewhere: str
+
+
+STORE = Purpose("store", "choose another --to")
+
+
 @contextmanager
-def writing(folder: Path, name: str = LOCK, shared: bool = False) -> Iterator[None]:
-    """Hold a store for writing, alone or (``shared``) beside others who write other shards of it."""
-    descriptor = _held(folder, name, shared)
+def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: Purpose = STORE) -> Iterator[None]:
+    """Hold a folder for writing, alone or (``shared``) beside others who write other shards of it."""
+    descriptor = _held(folder, name, shared, purpose)
     try:
         yield
     finally:
@@ -29,7 +41,7 @@ def writing(folder: Path, name: str = LOCK, shared: bool = False) -> Iterator[No
         os.close(descriptor)
 
 
-def _held(folder: Path, name: str, shared: bool) -> int:
+def _held(folder: Path, name: str, shared: bool, purpose: Purpose) -> int:
     """An open, locked file; opened again if its last holder deleted it in between."""
     import fcntl  # not on Windows
 
@@ -40,12 +52,13 @@ def _held(folder: Path, name: str, shared: bool) -> int:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             reason = error.strerror or error
-            raise BadInput(f"cannot write a store at {folder}: {reason}; choose another --to") from error
+            raise BadInput(f"cannot write a {purpose.what} at {folder}: {reason}; {purpose.elsewhere}") from error
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
-            raise BadInput(f"store {folder} is being written by {_holder(path)}; wait for it, or end it") from None
+            told = f"{purpose.what} {folder} is being written by {_holder(path)}"
+            raise BadInput(f"{told}; wait for it, or end it") from None
         if _still_there(descriptor, path):
             _sign(descriptor)
             return descriptor
