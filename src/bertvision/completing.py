@@ -8,6 +8,7 @@ from bertvision.analyse.catalogue import STATES
 from bertvision.conclude import run_place
 from bertvision.errors import BadInput, shorten
 from bertvision.refits import Study
+from bertvision.report.facts import best_tuning
 from bertvision.report.unmade import unmade
 from bertvision.runtime import say
 from bertvision.steps.live import is_live
@@ -20,6 +21,8 @@ def complete(folder: Path) -> None:
     A live run has no stored states, and those of another may be damaged or gone; a report comes out nevertheless, and
     lists what it lacks.
     """
+    if best_tuning(folder) is not None:  # a search over tunings, which has no leaderboard to complete
+        return
     work = Study(folder)
     names = [one.name for one in unmade(work.run) if one.needs == STATES]
     if not names:
