@@ -1,11 +1,13 @@
 """Seconds of what several tables and figures share, and of each `bertvision reproduce NAME` after that.
 
-python benchmarks/reproduce_times.py DATA RUNS results/reproduce_times.csv [NAME...]
+python benchmarks/reproduce_times.py DATA RUNS results/reproduce_times.csv [--after-others] [NAME...]
 
 Everything is made at laptop scale below RUNS, with nothing beside it. First the checkpoints and stores that more than
 one item needs, each with its control head; what is there already is not made or timed again. Then the items, by
 their command: before each, what only it needs is deleted, and all its heads, though others may need them too. So a
-row is what an item takes for itself. Interrupted, the same command goes on; items that are named are timed anew.
+row is what an item takes for itself. With --after-others nothing is deleted: a row is then what an item takes when
+those before have made and fitted all that both need, and its heads are counted as 0. Interrupted, the same command goes
+on; what is named, an item or something shared, is made and timed anew.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from os.path import abspath
@@ -32,6 +34,7 @@ from rows import Rows
 
 SCALE = "laptop"
 SHARED, ITEM = "shared", "item"
+AFTER = "--after-others"
 OF_HEADS = ("analysis", "mixed", "concluded.json", "leaderboard.json")
 """What a run tells of its heads."""
 
@@ -45,22 +48,27 @@ class Part:
 
 
 def main() -> None:
-    data, runs, path, *names = sys.argv[1:]
+    data, runs, path, *names = [word for word in sys.argv[1:] if word != AFTER]
     items, shop = all_items(), Workshop(shared_at(SCALE), Path(abspath(data)), Path(abspath(runs)) / SCALE)
     parts = {item.name: {part.place: part for part in _parts(item, shop)} for item in items.values()}
     users = Counter(place for found in parts.values() for place in found)
     rows = Rows(Path(path))
     everything = {place: part for found in parts.values() for place, part in found.items()}
-    _make_shared([part for place, part in everything.items() if users[place] > 1], shop, rows)
-    for name in names or [name for name in items if not rows.has(kind=ITEM, name=name)]:
-        heads = _forget(items[name], shop, [place for place in parts[name] if users[place] == 1])
+    shared = {str(place.relative_to(shop.out)): part for place, part in everything.items() if users[place] > 1}
+    for name in [name for name in names if name in shared]:
+        rows.drop(kind=SHARED, name=name)
+        _delete(shared[name].place)
+    _make_shared(shared, rows)
+    asked = [name for name in names if name not in shared]
+    for name in asked or [name for name in items if not rows.has(kind=ITEM, name=name)]:
+        own = [place for place in parts[name] if users[place] == 1]
+        heads = 0 if AFTER in sys.argv else _forget(items[name], shop, own)
         command = ["bertvision", "reproduce", name, "--scale", SCALE, "--data", data, "--out", runs]
         _timed(rows, ITEM, name, heads, partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
 
 
-def _make_shared(parts: Iterable[Part], shop: Workshop, rows: Rows) -> None:
-    for part in parts:
-        name = str(part.place.relative_to(shop.out))
+def _make_shared(parts: Mapping[str, Part], rows: Rows) -> None:
+    for name, part in parts.items():
         if not rows.has(kind=SHARED, name=name):
             try:
                 _timed(rows, SHARED, name, 0, part.make)
