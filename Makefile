@@ -32,6 +32,7 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/heads_cost.py
 	@$(BIN)/python benchmarks/tune_cost.py
 	@$(BIN)/python benchmarks/adapter_inference.py
+	@$(BIN)/python benchmarks/waiting.py
 	@$(BIN)/python benchmarks/extraction.py --batches 16 --rounds 9
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 20
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 4

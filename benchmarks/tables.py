@@ -53,7 +53,15 @@ def main() -> None:
     fill(
         Path("docs/stores.md"), {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table}
     )
-    fill(Path("docs/tuning.md"), {"tune_cost": tune_cost_table, "from_store": from_store_table, "costs": costs_table})
+    fill(
+        Path("docs/tuning.md"),
+        {
+            "tune_cost": tune_cost_table,
+            "from_store": from_store_table,
+            "costs": costs_table,
+            "waiting": waiting_table,
+        },
+    )
 
 
 def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
@@ -307,6 +315,15 @@ def tune_cost_table() -> str:
     head = ["encoder", "method", "trained", "time of a full step"]
     lines = [
         [row["encoder"], f"`{row['method']}`", f"{int(row['trained']):,}", row["ratio"]] for row in read("tune_cost")
+    ]
+    return markdown(head, lines)
+
+
+def waiting_table() -> str:
+    head = ["beside", "threads wait awake", "method", "seconds of a step", "by ours"]
+    lines = [
+        [row["beside"], row["wait"], f"`{row['method']}`", f"{float(row['seconds']):.2f}", row["by_ours"]]
+        for row in read("waiting")
     ]
     return markdown(head, lines)
 

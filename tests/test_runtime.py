@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from bertvision.runtime import (
     rate_at,
     say,
     seeded,
+    wait_briefly,
     write_json,
     written_whole,
 )
@@ -183,3 +185,18 @@ def test_sizes_hashes_and_time(tmp_path: Path) -> None:
     assert file_sha256(tmp_path / "a" / "one") == hashlib.sha256(b"12345").hexdigest()
     timer = Timer()
     assert 0 <= timer.seconds <= timer.seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("chosen", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
+)
+def test_threads_wait_briefly_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], spins: str | None
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that what is there after the test is what was there before
+        monkeypatch.delenv(name)
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    wait_briefly()
+    assert os.environ.get("GOMP_SPINCOUNT") == spins

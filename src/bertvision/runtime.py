@@ -25,8 +25,21 @@ T = TypeVar("T")
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """glibc's numbers for two of malloc's settings."""
 
+POLICY, SPINS, BRIEFLY = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "1000"
+"""Variables of OpenMP that say how threads wait, and rounds of waiting awake (some microseconds)."""
+
 LINE_SECONDS = 60.0
 """How often progress is told where no terminal shows a bar."""
+
+
+def wait_briefly() -> None:
+    """How long threads of torch spin at a barrier before they sleep; to be called before torch is loaded.
+
+    Without end, as is usual, they take the time of a busy neighbour that they wait for; not at all, and waking up
+    takes longer than the work on a short text.
+    """
+    if POLICY not in os.environ:
+        os.environ.setdefault(SPINS, BRIEFLY)
 
 
 def choose_device(name: str = "auto") -> torch.device:

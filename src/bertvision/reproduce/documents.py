@@ -13,7 +13,7 @@ from bertvision.reproduce.entries import Entry, heads_by_run, run_label
 from bertvision.reproduce.origin import origin
 from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import Check, claims, claims_of, published_of
-from bertvision.reproduce.recipes import Item, all_items
+from bertvision.reproduce.recipes import Item, all_items, shared_at
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
 from bertvision.reproduce.weigh import STAR, metric_of, weigh
@@ -144,6 +144,12 @@ def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
     """All that were written, by item."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return {document["item"]: document for document in found}
+
+
+def is_current(document: Mapping[str, Any]) -> bool:
+    """Whether it would be made the same way now, with the encoders and settings of its scale."""
+    made = origin(all_items()[document["item"]], shared_at(document["scale"]))
+    return document.get("made_from") == made
 
 
 def current_documents(shop: Workshop) -> list[dict[str, Any]]:

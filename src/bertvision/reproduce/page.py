@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bertvision.reproduce.documents import claim_verdicts
+from bertvision.reproduce.documents import claim_verdicts, is_current
 from bertvision.reproduce.plan import plan
 from bertvision.reproduce.published import published
 from bertvision.reproduce.recipes import Item, all_items, shared_at
@@ -18,6 +18,7 @@ TIMED = ("shared", "item")
 PICTURES = "../results/reproduce"
 """Where they are, seen from the page."""
 
+EARLIER = " **Made before the recipe, or the data below it, was last changed; not made again yet.**"
 WORDS = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
 
 HEAD = """\
@@ -60,18 +61,18 @@ Laptop scale is a small encoder on a small part of the data: its verdicts are ab
 This scale was not fixed beforehand. What SQuAD is mixed from was changed twice, after looking at results on this dev:
 with SQuAD 2.0 alone nothing was better than never answering (0 claims held, 5 did not); with fewer unanswerable
 questions in dev than in training who always answers came first. Then the widths of heads were changed for time and
-proportion, and nearly all sizes for time (they were a tenth to a half larger), and questions that the encoder had begun
-with were taken out of its training, all before results with these were seen. The comparisons of claims 4, 6 and 24 and
-what counts as having learned labels were revised after a first look, too: claim 24 was undecided before; and five
-comparisons of claims 10, 20 and 21 were withdrawn at this scale, because a side of them has too little to learn from
-(until then claim 10 held, and 20 and 21 did not). Read the verdicts as a description.
+proportion, and nearly all sizes for time (they were a fifth larger, of GLUE up to twice as large), and questions that
+the encoder had begun with were taken out of its training, all before results with these were seen. The comparisons of
+claims 4, 6 and 24 and what counts as having learned labels were revised after a first look, too: claim 24 was undecided
+before; and five comparisons of claims 10, 20 and 21 were withdrawn at this scale, because a side of them has too little
+to learn from (until then claim 10 held, and 20 and 21 did not). Read the verdicts as a description.
 
 By its plan (`--plan`) all of laptop scale is {hours:.1f} hours of tuning and extraction on two cores, {shared:.1f} of
 them for what several tables share; heads come on top.
 {times}Minutes of one table can be compared with each other, seconds of the curves too, but not between them: the
 machine was not equally busy. Times that claims rest on are measured in turns.
 
-{tally}
+{tally}{earlier}
 
 This page is made by `python benchmarks/reproduction.py` from `results/reproduce/`; {done} of {count} have been run.
 """
@@ -90,6 +91,7 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
         shared=laptop["shared_hours"],
         times=_times(timed),
         tally=tally(verdicts),
+        earlier=_earlier(documents.values()),
     )
     parts = [
         head,
@@ -98,6 +100,12 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
         *(_section(item, documents.get(item.name)) for item in items.values()),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _earlier(documents: Iterable[Mapping[str, Any]]) -> str:
+    """How many tables and figures are older than their recipes, and so are the verdicts that rest on them."""
+    old = [document["item"] for document in documents if not is_current(document)]
+    return f"\nVerdicts rest on what was made before their recipes last changed, too: {', '.join(old)}." if old else ""
 
 
 def _times(timed: Sequence[Mapping[str, str]]) -> str:
@@ -145,6 +153,7 @@ def _section(item: Item, document: Mapping[str, Any] | None) -> str:
     if document is None:
         return f"{title} Not run yet: `bertvision reproduce {item.name} --data FOLDER`.\n"
     told = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
+    told += "" if is_current(document) else EARLIER
     told += "".join(f" {order_words(order).capitalize()}." for order in document["rank_correlations"])
     lines = [told, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
     lines += [f"![{item.title}]({PICTURES}/{name})\n" for name in document["pictures"]]

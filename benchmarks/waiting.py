@@ -1,0 +1,107 @@
+"""How long threads should wait for each other awake: a step of tuning on short texts, alone and beside a busy process.
+
+python benchmarks/waiting.py [--rounds 3]
+
+Each way of waiting is a process of its own, because OpenMP reads its variables once; ways take turns. Rows go to
+results/waiting.csv: median seconds of a step, and by that of the way that the command line sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from bertvision.runtime import BRIEFLY, POLICY, SPINS
+from rows import Rows
+
+if TYPE_CHECKING:
+    from bertvision.tasks.base import Task
+
+WAYS = {"for long (usual)": {}, "not at all (PASSIVE)": {POLICY: "PASSIVE"}, "briefly (ours)": {SPINS: BRIEFLY}}
+OURS = "briefly (ours)"
+METHODS = ("full", "adapters:size=32")
+STEPS, TEXTS = 20, 800
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    rows = Rows(Path("results/waiting.csv"), fresh=True)
+    for beside, neighbour in (("nothing", nullcontext()), ("one busy process", busy())):
+        taken: dict[tuple[str, str], list[float]] = {(way, method): [] for way in WAYS for method in METHODS}
+        with neighbour:
+            for _ in range(rounds):
+                for way, method in taken:
+                    taken[way, method].append(timed(way, method))
+        middle = {key: median(some) for key, some in taken.items()}
+        for (way, method), seconds in middle.items():
+            ratio = round(seconds / middle[OURS, method], 2)
+            rows.add({"beside": beside, "wait": way, "method": method, "seconds": round(seconds, 4), "by_ours": ratio})
+            print(beside, way, method, round(seconds, 4), ratio, flush=True)
+
+
+def timed(way: str, method: str) -> float:
+    """Seconds of a step in a process with these variables."""
+    kept = {key: value for key, value in os.environ.items() if key not in (POLICY, SPINS)}
+    words = [sys.executable, __file__, "step", method]
+    return float(subprocess.run(words, env={**kept, **WAYS[way]}, check=True, capture_output=True, text=True).stdout)
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """A process that wants a core for itself."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def step(method: str) -> None:
+    """Print the seconds of one step, after a few that are not counted."""
+    import torch
+
+    from bertvision import load_encoder
+    from bertvision.config import TuneConfig
+    from bertvision.runtime import Timer, seeded
+    from bertvision.steps.inputs import split_windows
+    from bertvision.steps.tune_loop import batches_from
+    from bertvision.steps.tune_setup import begin, settled
+
+    encoder, task = load_encoder("minilm"), short_texts()
+    config = settled(TuneConfig(method=method, batch=16, epochs=1), encoder, task)
+    batches = list(batches_from(split_windows(task, "train", encoder), config, 0, STEPS + 5))
+    with seeded(0):
+        tuning = begin(encoder, task, config, len(batches), torch.device("cpu"))
+        for batch in batches[:5]:
+            tuning.advance(batch)
+        timer = Timer()
+        for batch in batches[5:]:
+            tuning.advance(batch)
+    print(timer.seconds / STEPS)
+
+
+def short_texts() -> Task:
+    """A task of sentences of about eleven tokens, as long as CoLA's."""
+    import tempfile
+
+    from bertvision import load_task
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "texts.csv"
+        lines = [f"the {('bad', 'good')[i % 2]} old town has {i} wide streets,{i % 2}" for i in range(TEXTS)]
+        path.write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+        return load_task("text", train=str(path), text_column="text", label_column="label")
+
+
+if __name__ == "__main__":
+    step(sys.argv[2]) if sys.argv[1:2] == ["step"] else main()
