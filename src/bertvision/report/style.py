@@ -169,6 +169,7 @@ _PLACES = """
 @media (min-width: 760px) { .board tbody th, .board tfoot th { position: sticky; left: 0; background: var(--page); } }
 @media (max-width: 600px) { body { padding: 1.6rem 1rem 3rem; } section { margin-top: 3.2rem; }
   .advice { font-size: 1.05rem; } .card { padding: .9rem 1rem; }
+  tbody th { min-width: 8rem; max-width: 9.5rem; overflow-wrap: anywhere; }
   .board tbody th, .board tfoot th { min-width: 10.5rem; } .versus tbody th { min-width: 8rem; } }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @page { margin: 14mm; }
