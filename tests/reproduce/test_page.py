@@ -62,7 +62,7 @@ def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
         ("item", "x", 605.4),
     ]
     told = page({}, [{"kind": kind, "name": name, "seconds": str(seconds)} for kind, name, seconds in rows])
-    assert "20 minutes for what is shared, and after that, each of 2 by itself" in told
+    assert "20 minutes for what is shared, other work beside it, and after that, each of 2 by itself" in told
     assert "at most\nx 605, bv-glue 80 seconds" in told
 
 
