@@ -152,6 +152,11 @@ def is_current(document: Mapping[str, Any]) -> bool:
     return document.get("made_from") == made
 
 
+def only_current(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What verdicts may rest on."""
+    return [document for document in documents if is_current(document)]
+
+
 def current_documents(shop: Workshop) -> list[dict[str, Any]]:
     """Of all that lie in the workshop's folder those that it would make the same way now."""
     items, found = all_items(), read_documents(shop.out / "items")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bertvision.reproduce.documents import claim_verdicts, is_current
+from bertvision.reproduce.documents import claim_verdicts, is_current, only_current
 from bertvision.reproduce.plan import plan
 from bertvision.reproduce.published import published
 from bertvision.reproduce.recipes import Item, all_items, shared_at
@@ -82,7 +82,8 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
     """The whole page; items that have not been run say so. Timed are rows of ``results/reproduce_times.csv``."""
     items = all_items()
     corrected = sum(one.printed is not None and one.printed != one.value for one in published())
-    verdicts, laptop = claim_verdicts(documents.values()), plan(list(items.values()), shared_at("laptop"))
+    verdicts = claim_verdicts(only_current(documents.values()))
+    laptop = plan(list(items.values()), shared_at("laptop"))
     head = HEAD.format(
         count=len(items),
         misprints=corrected,
@@ -103,9 +104,10 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
 
 
 def _earlier(documents: Iterable[Mapping[str, Any]]) -> str:
-    """How many tables and figures are older than their recipes, and so are the verdicts that rest on them."""
+    """Tables and figures that are older than their recipes: shown, but no verdict rests on them."""
     old = [document["item"] for document in documents if not is_current(document)]
-    return f"\nVerdicts rest on what was made before their recipes last changed, too: {', '.join(old)}." if old else ""
+    told = "Not counted, because they were made before their recipes last changed, and not decided for that"
+    return f"\n{told}: {', '.join(old)}." if old else ""
 
 
 def _times(timed: Sequence[Mapping[str, str]]) -> str:
