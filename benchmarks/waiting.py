@@ -18,14 +18,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bertvision.runtime import BRIEFLY, POLICY, SPINS
+from bertvision.runtime import ASLEEP, POLICY, SPINS
 from rows import Rows
 
 if TYPE_CHECKING:
     from bertvision.tasks.base import Task
 
-WAYS = {"for long (usual)": {}, "not at all (PASSIVE)": {POLICY: "PASSIVE"}, "briefly (ours)": {SPINS: BRIEFLY}}
-OURS = "briefly (ours)"
+OURS = "not at all (PASSIVE)"
+WAYS = {"for long (usual)": {}, OURS: {POLICY: ASLEEP}, "briefly (1,000 spins)": {SPINS: "1000"}}
 METHODS = ("full", "adapters:size=32")
 STEPS, TEXTS = 20, 800
 

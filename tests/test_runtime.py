@@ -23,7 +23,7 @@ from bertvision.runtime import (
     rate_at,
     say,
     seeded,
-    wait_briefly,
+    wait_asleep,
     write_json,
     written_whole,
 )
@@ -188,15 +188,15 @@ def test_sizes_hashes_and_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)]
+    ("chosen", "policy"), [({}, "PASSIVE"), ({"GOMP_SPINCOUNT": "7"}, None), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")]
 )
-def test_threads_wait_briefly_unless_told_otherwise(
-    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], spins: str | None
+def test_threads_wait_asleep_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], policy: str | None
 ) -> None:
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, "")  # so that what is there after the test is what was there before
         monkeypatch.delenv(name)
     for name, value in chosen.items():
         monkeypatch.setenv(name, value)
-    wait_briefly()
-    assert os.environ.get("GOMP_SPINCOUNT") == spins
+    wait_asleep()
+    assert os.environ.get("OMP_WAIT_POLICY") == policy

@@ -25,21 +25,20 @@ T = TypeVar("T")
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """glibc's numbers for two of malloc's settings."""
 
-POLICY, SPINS, BRIEFLY = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "1000"
-"""Variables of OpenMP that say how threads wait, and rounds of waiting awake (some microseconds)."""
+POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
+"""Variables of OpenMP that say how threads wait for each other."""
 
 LINE_SECONDS = 60.0
 """How often progress is told where no terminal shows a bar."""
 
 
-def wait_briefly() -> None:
-    """How long threads of torch spin at a barrier before they sleep; to be called before torch is loaded.
+def wait_asleep() -> None:
+    """Have threads of torch sleep at a barrier, unless told otherwise; to be called before torch is loaded.
 
-    Without end, as is usual, they take the time of a busy neighbour that they wait for; not at all, and waking up
-    takes longer than the work on a short text.
+    Awake, as is usual, they take the time of a busy neighbour that they wait for, and lose half their speed.
     """
-    if POLICY not in os.environ:
-        os.environ.setdefault(SPINS, BRIEFLY)
+    if SPINS not in os.environ:
+        os.environ.setdefault(POLICY, ASLEEP)
 
 
 def choose_device(name: str = "auto") -> torch.device:

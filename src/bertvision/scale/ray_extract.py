@@ -22,7 +22,7 @@ from typing import Any
 from bertvision.config import ExtractConfig, updated
 from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput, missing_extra, shorten
-from bertvision.runtime import BRIEFLY, SPINS, progress_bar, say
+from bertvision.runtime import ASLEEP, POLICY, progress_bar, say
 from bertvision.scale.crew import Crew, make_crew
 from bertvision.scale.parcel import packed, unpacked
 from bertvision.steps.extract import extract_by
@@ -194,7 +194,7 @@ def _threads() -> int:
 
 def _takes(crew: Crew) -> dict[str, Any]:
     """What an actor reserves, and its environment, which must be set before torch is loaded."""
-    variables = {"OMP_NUM_THREADS": str(crew.threads), SPINS: BRIEFLY, "BERTVISION_PROGRESS": "0"}
+    variables = {"OMP_NUM_THREADS": str(crew.threads), POLICY: ASLEEP, "BERTVISION_PROGRESS": "0"}
     return {"num_cpus": crew.cpus, "num_gpus": crew.gpus, "runtime_env": {"env_vars": variables}}
 
 
