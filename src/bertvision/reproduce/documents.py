@@ -13,7 +13,7 @@ from bertvision.reproduce.entries import Entry, heads_by_run, run_label
 from bertvision.reproduce.origin import origin
 from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import Check, claims, claims_of, published_of
-from bertvision.reproduce.recipes import Item, all_items, shared_at
+from bertvision.reproduce.recipes import Item, Shared, all_items, shared_at
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
 from bertvision.reproduce.weigh import STAR, metric_of, weigh
@@ -148,8 +148,14 @@ def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
 
 def is_current(document: Mapping[str, Any]) -> bool:
     """Whether it would be made the same way now, with the encoders and settings of its scale."""
-    made = origin(all_items()[document["item"]], shared_at(document["scale"]))
-    return document.get("made_from") == made
+    return _made_so(document, shared_at(document["scale"]))
+
+
+def _made_so(
+    document: Mapping[str, Any], shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()
+) -> bool:
+    item = all_items().get(document["item"])
+    return item is not None and document.get("made_from") == origin(item, shared, encoder, settings)
 
 
 def only_current(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -159,9 +165,8 @@ def only_current(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, An
 
 def current_documents(shop: Workshop) -> list[dict[str, Any]]:
     """Of all that lie in the workshop's folder those that it would make the same way now."""
-    items, found = all_items(), read_documents(shop.out / "items")
-    made = {name: origin(items[name], shop.shared, shop.encoder, shop.settings) for name in found if name in items}
-    return [found[name] for name in made if found[name].get("made_from") == made[name]]
+    found = read_documents(shop.out / "items").values()
+    return [document for document in found if _made_so(document, shop.shared, shop.encoder, shop.settings)]
 
 
 def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

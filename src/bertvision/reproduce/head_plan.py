@@ -49,8 +49,7 @@ def head_text(document: Mapping[str, Any]) -> str:
 
 def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
     """A job a run that is there at this scale, the control among its heads."""
-    lines = [line for item in items for line in item.lines if line.only in (None, shared.scale)]
-    wanted = heads_by_run([shared.narrowed(line) for line in lines])
+    wanted = heads_by_run([line for item in items for line in shared.lines_of(item)])
     return [_job(label, specs, shared) for label, specs in wanted.items() if _source(label, shared).there]
 
 

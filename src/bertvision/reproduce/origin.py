@@ -16,8 +16,7 @@ WORDS = ("about", "url", "windows", "learned", "tokens")
 
 def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()) -> str:
     """Of everything that decides the rows: the recipe's lines, what lies below them, data, seeds, encoders."""
-    lines = [shared.narrowed(line) for line in item.lines if line.only in (None, shared.scale)]
-    facts = [_line_facts(line, shared) for line in lines]
+    facts = [_line_facts(line, shared) for line in shared.lines_of(item)]
     fits = {"seeds": shared.seeds, "once": shared.once, "often": shared.often}
     return hash_json([item.kind, list(item.metrics), facts, fits, encoder, list(settings)])
 

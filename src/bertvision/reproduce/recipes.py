@@ -149,6 +149,10 @@ class Shared:
     data: Mapping[str, DataSet]
     sources: Mapping[str, Source]  # by "run:squad-1" and the like
 
+    def lines_of(self, item: Item) -> list[Line]:
+        """An item's rows at this scale, with the heads that are fitted at it."""
+        return [self.narrowed(line) for line in item.lines if line.only in (None, self.scale)]
+
     def narrowed(self, line: Line) -> Line:
         """The row with the heads that are fitted at this scale."""
         against = None if line.against is None else self._narrow(line.against)
