@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertvision import runtime
 from bertvision.errors import BadInput
 from bertvision.runtime import (
     Timer,
@@ -23,7 +25,8 @@ from bertvision.runtime import (
     rate_at,
     say,
     seeded,
-    wait_asleep,
+    wait_kindly,
+    wanted_by_others,
     write_json,
     written_whole,
 )
@@ -187,16 +190,41 @@ def test_sizes_hashes_and_time(tmp_path: Path) -> None:
     assert 0 <= timer.seconds <= timer.seconds < 60
 
 
+QUIET, BUSY = "0.81 1.62 1.88 1/78 2965\n", "0.81 1.62 1.88 3/80 3019\n"
+
+
 @pytest.mark.parametrize(
-    ("chosen", "policy"), [({}, "PASSIVE"), ({"GOMP_SPINCOUNT": "7"}, None), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")]
+    ("chosen", "load", "policy"),
+    [
+        ({}, BUSY, "PASSIVE"),
+        ({}, QUIET, None),
+        ({}, "what is this", "PASSIVE"),
+        ({}, None, "PASSIVE"),
+        ({"GOMP_SPINCOUNT": "7"}, BUSY, None),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, BUSY, "ACTIVE"),
+    ],
 )
-def test_threads_wait_asleep_unless_told_otherwise(
-    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], policy: str | None
+def test_threads_wait_asleep_where_others_compute_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: dict[str, str], load: str | None, policy: str | None
 ) -> None:
-    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "")  # so that what is there after the test is what was there before
         monkeypatch.delenv(name)
     for name, value in chosen.items():
         monkeypatch.setenv(name, value)
-    wait_asleep()
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(runtime, "LOAD", tmp_path / "loadavg")
+    monkeypatch.setattr(os, "cpu_count", lambda: len(os.sched_getaffinity(0)))
+    if load is not None:
+        (tmp_path / "loadavg").write_text(load)
+    wait_kindly()
     assert os.environ.get("OMP_WAIT_POLICY") == policy
+
+
+def test_processors_that_our_threads_leave_may_be_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "loadavg").write_text(BUSY)  # two others
+    monkeypatch.setattr(runtime, "LOAD", tmp_path / "loadavg")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    for threads, wanted in {"6": False, "7": True}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        assert wanted_by_others() == wanted

@@ -208,9 +208,10 @@ def _fit_missing(
     timer = Timer()
     say(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
     saved = folder / SAVED_FIT
-    fitted = fit(specs, store, seeds, config, saved=saved)
-    for head in fitted:
+    fitted = [
         save_fitted(head, folder / "heads" / head.spec / f"seed{head.seed}", made_from)
+        for head in fit(specs, store, seeds, config, saved=saved)
+    ]
     saved.unlink(missing_ok=True)
     RunLog(folder).write("fit", seconds=timer.seconds, heads=list(specs), seeds=list(seeds))
     say(f"fit: {timer.seconds:.0f} s")

@@ -28,17 +28,40 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
 """Variables of OpenMP that say how threads wait for each other."""
 
+LOAD = Path("/proc/loadavg")
+"""Linux tells there what runs."""
+
 LINE_SECONDS = 60.0
 """How often progress is told where no terminal shows a bar."""
 
 
-def wait_asleep() -> None:
-    """Have threads of torch sleep at a barrier, unless told otherwise; to be called before torch is loaded.
+def wait_kindly() -> None:
+    """Have threads of torch sleep at a barrier where others want the processors, unless told otherwise.
 
-    Awake, as is usual, they take the time of a busy neighbour that they wait for, and lose half their speed.
+    Of use before torch is loaded. Awake, as is usual, they take the time of the busy neighbour that they wait
+    for, and lose half their speed; asleep they take up to 1.7 times as long where there is none.
     """
-    if SPINS not in os.environ:
-        os.environ.setdefault(POLICY, ASLEEP)
+    told = POLICY in os.environ or SPINS in os.environ
+    if not told and "torch" not in sys.modules and wanted_by_others():
+        os.environ[POLICY] = ASLEEP
+
+
+def wanted_by_others(looks: int = 5, pause: float = 0.005) -> bool:
+    """Whether others want more of the processors than threads of ours leave; yes where that cannot be told.
+
+    Who computes is ready to run at every look, who only passes by is not.
+    """
+    try:
+        others = min(_ready(pause) for _ in range(looks)) - 1
+        return others > (os.cpu_count() or 1) - int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return True
+
+
+def _ready(pause: float) -> int:
+    """How many threads of the machine run or wait for a processor now, this one among them."""
+    time.sleep(pause)
+    return int(LOAD.read_text(encoding="ascii").split()[3].partition("/")[0])
 
 
 def choose_device(name: str = "auto") -> torch.device:

@@ -18,6 +18,7 @@ from bertvision.steps.fit import fit
 from bertvision.steps.fitted import FittedHead, load_fitted, load_outputs, save_fitted, save_outputs
 from bertvision.steps.predict import predict, predict_own
 from bertvision.steps.tune import tune
+from bertvision.store.split import ShardedSplit
 from bertvision.store.store import Store
 from bertvision.tasks.base import Task
 
@@ -39,6 +40,33 @@ def test_saved_and_loaded_is_the_same(kind: str, request: pytest.FixtureRequest,
         for a, b in zip(*(predict(head, store["dev"])[0].logits for head in (one, loaded)), strict=True):
             assert np.array_equal(a, b)
     assert {path.suffix for path in tmp_path.rglob("*.*")} == {".json", ".safetensors"}
+
+
+def test_what_a_saved_head_said_is_not_computed_again(
+    span_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = fit(["learned-pool", "compress:size=4"], span_store, **QUICK)
+    wanted = [one.logits for one in predict([first, second], span_store["dev"])]
+    save_fitted(first, tmp_path, made_from="x")
+    for heads in ([load_fitted(tmp_path)[0]], [second, load_fitted(tmp_path)[0]]):
+        said = {one.spec: one.logits for one in predict(heads, span_store["dev"])}
+        assert all(map(np.array_equal, said[first.spec], wanted[0]))
+    assert all(map(np.array_equal, said[second.spec], wanted[1]))
+    monkeypatch.setattr(ShardedSplit, "batches", None)
+    (again,) = predict(load_fitted(tmp_path)[0], span_store["dev"])
+    assert all(map(np.array_equal, again.logits, wanted[0]))
+
+
+def test_what_was_said_of_other_states_or_by_an_earlier_head_is_forgotten(
+    span_store: Store, span_encoder: Encoder, span_task: Task, tmp_path: Path
+) -> None:
+    one, other = fit(["learned-pool"], span_store, seeds=[0, 1], **QUICK)
+    saved = save_fitted(one, tmp_path / "head", made_from="x")
+    wanted = [predict(head, span_store["dev"])[0].logits[0] for head in (saved, other)]
+    coarser = extract(span_encoder, span_task, tmp_path / "store", dtype="f16")
+    assert not np.array_equal(predict(saved, coarser["dev"])[0].logits[0], wanted[0])
+    replaced = save_fitted(other, tmp_path / "head", made_from="x")
+    assert np.array_equal(predict(replaced, span_store["dev"])[0].logits[0], wanted[1])
 
 
 def test_what_is_written_of_a_head_can_be_read_by_anyone(label_store: Store, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bertvision.cli import analyse, experiment, inspect, reproduce, search, stor
 from bertvision.cli.workplace import workplace
 from bertvision.errors import BadInput
 from bertvision.run_log import note_command, typed
-from bertvision.runtime import wait_asleep
+from bertvision.runtime import wait_kindly
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 """What a path that a user gave can lead to where nobody looked closer."""
@@ -55,7 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; everything that goes wrong is one line on stderr."""
-    wait_asleep()
+    wait_kindly()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = argparse.Namespace(debug="--debug" in words)
     try:

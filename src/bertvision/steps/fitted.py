@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from torch import Tensor
 from bertvision.heads.base import Head, build_head
 from bertvision.records import LayerBatch, Shape
 from bertvision.runtime import write_json
+from bertvision.steps.noted import read_noted, write_noted
+
+SAID = "said-{}.safetensors"
+"""What a saved head says of a split; goes when it is fitted anew."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ class FittedHead:
     temperatures: Mapping[str, float] = field(default_factory=dict)  # by sort of probability, fitted on inner
     lr: float | None = None  # the rate, of several the one best on inner
     states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
-
     tokens: str = "all"  # which tokens' states it was fitted on
+    place: Path | None = None  # the folder that it is saved in, if it is
 
     @property
     def parameters(self) -> int:
@@ -49,9 +53,11 @@ def place_outputs(logits: Tensor, batch: LayerBatch, kind: str, found: list[Any]
         found[window] = row[:size].copy() if kind == "span" else row.copy()
 
 
-def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
-    """``head.safetensors``, ``inner.safetensors`` (outputs on inner) and, last, ``head.json``."""
+def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
+    """``head.safetensors``, ``inner.safetensors`` (outputs on inner) and, last, ``head.json``; the head, placed."""
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(SAID.format("*")):
+        old.unlink()
     weights = fitted.head.body.layer_weights()
     save_file({key: value.contiguous() for key, value in fitted.head.state_dict().items()}, folder / "head.safetensors")
     save_outputs(fitted.inner, folder / "inner.safetensors")
@@ -73,6 +79,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> None:
         "made_from": made_from,
     }
     write_json(folder / "head.json", facts)
+    return replace(fitted, place=folder)
 
 
 def load_fitted(folder: Path) -> tuple[FittedHead, str]:
@@ -93,8 +100,21 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
         lr=facts.get("lr"),
         states=tuple(facts.get("states", [])),
         tokens=facts.get("tokens", "all"),
+        place=folder,
     )
     return fitted, facts["made_from"]
+
+
+def keep_said(fitted: FittedHead, split: str, states: str, outputs: Sequence[NDArray[np.float32]]) -> None:
+    """Outputs on a split of these states, beside a saved head: many steps ask for them, and they cost a read each."""
+    if fitted.place is not None:
+        write_noted(fitted.place / SAID.format(split), to_flat(outputs), made_from=states)
+
+
+def said_before(fitted: FittedHead, split: str, states: str) -> list[NDArray[np.float32]] | None:
+    """What :func:`keep_said` kept; None if nothing, or of other states."""
+    saved = None if fitted.place is None else read_noted(fitted.place / SAID.format(split), states)
+    return None if saved is None else from_flat(saved[0])
 
 
 def save_outputs(outputs: Sequence[NDArray[np.float32]], path: Path) -> None:

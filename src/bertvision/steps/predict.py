@@ -12,21 +12,31 @@ from bertvision.errors import BadInput
 from bertvision.heads.base import build_head
 from bertvision.records import Predictions
 from bertvision.runtime import progress
-from bertvision.steps.fitted import FittedHead, place_outputs
+from bertvision.steps.fitted import FittedHead, keep_said, place_outputs, said_before
 from bertvision.store.split import ShardedSplit
 
 BATCH = 32
 
 
 def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> list[Predictions]:
-    """Outputs of every head on a split, from one read of it."""
+    """Outputs of every head on a split, from one read of it; what saved heads said before is not computed again."""
     heads = [heads] if isinstance(heads, FittedHead) else list(heads)
+    outputs = [said_before(fitted, split.name, split.store.id) for fitted in heads]
+    missing = [fitted for fitted, known in zip(heads, outputs, strict=True) if known is None]
+    computed = iter(_computed(missing, split) if missing else [])
+    found = [next(computed) if known is None else known for known in outputs]
+    return [_predictions(fitted, split, said) for fitted, said in zip(heads, found, strict=True)]
+
+
+@torch.inference_mode()
+def _computed(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any]]:
     outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
-    with torch.inference_mode():
-        for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
-            for fitted, found in zip(heads, outputs, strict=True):
-                place_outputs(fitted.head.on_batch(batch), batch, split.shape.kind, found)
-    return [_predictions(fitted, split, found) for fitted, found in zip(heads, outputs, strict=True)]
+    for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
+        for fitted, found in zip(heads, outputs, strict=True):
+            place_outputs(fitted.head.on_batch(batch), batch, split.shape.kind, found)
+    for fitted, found in zip(heads, outputs, strict=True):
+        keep_said(fitted, split.name, split.store.id, found)
+    return outputs
 
 
 def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) -> Predictions:
