@@ -320,9 +320,9 @@ def tune_cost_table() -> str:
 
 
 def waiting_table() -> str:
-    head = ["beside", "threads wait awake", "method", "seconds of a step", "by ours"]
+    head = ["beside", "threads wait awake", "method", "seconds of a step", "by asleep"]
     lines = [
-        [row["beside"], row["wait"], f"`{row['method']}`", f"{float(row['seconds']):.2f}", row["by_ours"]]
+        [row["beside"], row["wait"], f"`{row['method']}`", f"{float(row['seconds']):.2f}", row["by_asleep"]]
         for row in read("waiting")
     ]
     return markdown(head, lines)

@@ -3,7 +3,8 @@
 python benchmarks/waiting.py [--rounds 3]
 
 Each way of waiting is a process of its own, because OpenMP reads its variables once; ways take turns. Rows go to
-results/waiting.csv: median seconds of a step, and by that of the way that the command line sets.
+results/waiting.csv: median seconds of a step, and by that of threads that sleep, as the command line has them where
+others compute.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from rows import Rows
 if TYPE_CHECKING:
     from bertvision.tasks.base import Task
 
-OURS = "not at all (PASSIVE)"
-WAYS = {"for long (usual)": {}, OURS: {POLICY: ASLEEP}, "briefly (1,000 spins)": {SPINS: "1000"}}
+SLEEPING = "not at all (PASSIVE)"
+WAYS = {"for long (usual)": {}, SLEEPING: {POLICY: ASLEEP}, "briefly (1,000 spins)": {SPINS: "1000"}}
 METHODS = ("full", "adapters:size=32")
 STEPS, TEXTS = 20, 800
 
@@ -43,8 +44,10 @@ def main() -> None:
                     taken[way, method].append(timed(way, method))
         middle = {key: median(some) for key, some in taken.items()}
         for (way, method), seconds in middle.items():
-            ratio = round(seconds / middle[OURS, method], 2)
-            rows.add({"beside": beside, "wait": way, "method": method, "seconds": round(seconds, 4), "by_ours": ratio})
+            ratio = round(seconds / middle[SLEEPING, method], 2)
+            rows.add(
+                {"beside": beside, "wait": way, "method": method, "seconds": round(seconds, 4), "by_asleep": ratio}
+            )
             print(beside, way, method, round(seconds, 4), ratio, flush=True)
 
 
