@@ -120,8 +120,8 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
     told = ", ".join(f"{name} {items[name]:,.0f}" for name in longest)
     return (
         "Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`):\n"
-        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, now and then other work beside it, and after that, each of "
-        f"{len(items)} by itself, at most\n{told} seconds.\n"
+        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, now and then other work beside it, and after "
+        f"that, each of {len(items)} by itself, at most\n{told} seconds.\n"
         "Where the file tells of no heads, others had fitted them; seconds of the processor stand there, too.\n"
     )
 
