@@ -107,7 +107,7 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
 
 def keep_said(fitted: FittedHead, split: str, states: str, outputs: Sequence[NDArray[np.float32]]) -> None:
     """Outputs on a split of these states, beside a saved head: many steps ask for them, and they cost a read each."""
-    if fitted.place is not None:
+    if fitted.place is not None and outputs:  # of an empty split there is nothing to keep
         write_noted(fitted.place / SAID.format(split), to_flat(outputs), made_from=states)
 
 
