@@ -15,7 +15,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.steps.extract import extract
 from bertvision.steps.fit import fit
-from bertvision.steps.fitted import FittedHead, load_fitted, load_outputs, save_fitted, save_outputs
+from bertvision.steps.fitted import SAID, FittedHead, load_fitted, load_outputs, save_fitted, save_outputs
 from bertvision.steps.predict import predict, predict_own
 from bertvision.steps.tune import tune
 from bertvision.store.split import ShardedSplit
@@ -67,6 +67,27 @@ def test_what_was_said_of_other_states_or_by_an_earlier_head_is_forgotten(
     assert not np.array_equal(predict(saved, coarser["dev"])[0].logits[0], wanted[0])
     replaced = save_fitted(other, tmp_path / "head", made_from="x")
     assert np.array_equal(predict(replaced, span_store["dev"])[0].logits[0], wanted[1])
+
+
+@pytest.mark.parametrize("broken", [b"", b"no safetensors at all", b"\x08\0\0\0\0\0\0\0{}      "])
+def test_what_was_said_is_computed_again_where_its_file_is_damaged(
+    broken: bytes, label_store: Store, tmp_path: Path
+) -> None:
+    saved = save_fitted(fit(["learned-pool"], label_store, **QUICK)[0], tmp_path, made_from="x")
+    wanted = predict(saved, label_store["dev"])[0].logits
+    kept = tmp_path / SAID.format("dev")
+    whole = kept.read_bytes()
+    kept.write_bytes(broken)
+    assert np.array_equal(predict(saved, label_store["dev"])[0].logits, wanted)
+    assert kept.read_bytes() == whole
+
+
+def test_a_head_predicts_where_nothing_can_be_kept(label_store: Store, tmp_path: Path) -> None:
+    saved = save_fitted(fit(["learned-pool"], label_store, **QUICK)[0], tmp_path / "head", made_from="x")
+    wanted = predict(saved, label_store["dev"])[0].logits
+    (tmp_path / "head").rename(tmp_path / "moved")
+    (tmp_path / "head").write_text("a file where the folder was: nothing can be written below it")
+    assert np.array_equal(predict(saved, label_store["dev"])[0].logits, wanted)
 
 
 def test_what_is_written_of_a_head_can_be_read_by_anyone(label_store: Store, tmp_path: Path) -> None:

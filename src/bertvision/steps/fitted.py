@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from bertvision.errors import BadInput
 from bertvision.heads.base import Head, build_head
 from bertvision.records import LayerBatch, Shape
 from bertvision.runtime import write_json
@@ -106,15 +109,23 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
 
 
 def keep_said(fitted: FittedHead, split: str, states: str, outputs: Sequence[NDArray[np.float32]]) -> None:
-    """Outputs on a split of these states, beside a saved head: many steps ask for them, and they cost a read each."""
+    """Outputs on a split of these states, beside a saved head: many steps ask for them, and they cost a read each.
+
+    A folder that cannot be written to keeps nothing: whoever only reads there need not be able to write.
+    """
     if fitted.place is not None and outputs:  # of an empty split there is nothing to keep
-        write_noted(fitted.place / SAID.format(split), to_flat(outputs), made_from=states)
+        with suppress(BadInput, SafetensorError):
+            write_noted(fitted.place / SAID.format(split), to_flat(outputs), made_from=states)
 
 
 def said_before(fitted: FittedHead, split: str, states: str) -> list[NDArray[np.float32]] | None:
-    """What :func:`keep_said` kept; None if nothing, or of other states."""
-    saved = None if fitted.place is None else read_noted(fitted.place / SAID.format(split), states)
-    return None if saved is None else from_flat(saved[0])
+    """What :func:`keep_said` kept; None if nothing, of other states, or damaged: it costs only a read to make again."""
+    if fitted.place is None:
+        return None
+    with suppress(BadInput, KeyError):
+        saved = read_noted(fitted.place / SAID.format(split), states)
+        return None if saved is None else from_flat(saved[0])
+    return None
 
 
 def save_outputs(outputs: Sequence[NDArray[np.float32]], path: Path) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bertvision.errors import BadInput
 from bertvision.runtime import renamed_when_whole
 
 NOTE = "bertvision"
@@ -28,6 +29,13 @@ def read_noted(path: Path, made_from: str) -> tuple[dict[str, Tensor], dict[str,
     """What :func:`write_noted` wrote, if it is there and was made from the same."""
     if not path.exists():
         return None
+    try:
+        return _read(path, made_from)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{path} is damaged ({error}); delete it, and what it held is made anew") from error
+
+
+def _read(path: Path, made_from: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     with safe_open(path, "pt", device="cpu") as file:
         note = json.loads(file.metadata()[NOTE])
         if note["made_from"] != made_from:
