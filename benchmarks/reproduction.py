@@ -2,8 +2,8 @@
 
 python benchmarks/reproduction.py [RUNS/laptop]
 
-Copies RUNS/laptop/items/, documents and pictures, to results/reproduce/; without a folder only the page is
-written anew.
+Copies the documents of RUNS/laptop/items/ to results/reproduce/, and draws the pictures of all that are kept; without
+a folder only pictures and page are made anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 
 from bertvision.reproduce.documents import claim_verdicts, only_current, read_documents
 from bertvision.reproduce.page import page, tally
+from bertvision.reproduce.pictures import write_pictures
+from bertvision.reproduce.recipes import all_items
 from rows import Rows
 from tables import fill
 
@@ -23,9 +25,11 @@ KEPT, TIMES = Path("results/reproduce"), Path("results/reproduce_times.csv")
 def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     for folder in sys.argv[1:]:
-        for path in sorted((Path(folder) / "items").iterdir()):
+        for path in sorted((Path(folder) / "items").glob("*.json")):
             shutil.copyfile(path, KEPT / path.name)
-    documents = read_documents(KEPT)
+    documents, items = read_documents(KEPT), all_items()
+    for name, document in documents.items():
+        write_pictures(items[name], document["rows"], KEPT)
     Path("docs/reproduction.md").write_text(page(documents, Rows(TIMES).read()), encoding="utf-8")
     fill(Path("README.md"), {"claims": lambda: tally(claim_verdicts(only_current(documents.values())))})
     print(f"docs/reproduction.md: {len(documents)} tables and figures")

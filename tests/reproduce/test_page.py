@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bertvision.reproduce.documents import claim_verdicts, is_current, only_current, read_documents, reproduce
 from bertvision.reproduce.page import TIMED, page, tally
+from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import claims_of
 from bertvision.reproduce.recipes import all_items, find_items, shared_at
 from bertvision.reproduce.words import markdown_table, number, signed
@@ -30,6 +32,16 @@ def test_the_page_is_up_to_date() -> None:
     assert tally(claim_verdicts(only_current(kept.values()))) in (ROOT / "README.md").read_text(encoding="utf-8"), (
         advice
     )
+
+
+@pytest.mark.parametrize(("name", "document"), list(read_documents(KEPT).items()))
+def test_the_pictures_are_up_to_date(name: str, document: dict[str, Any], tmp_path: Path) -> None:
+    drawn = write_pictures(all_items()[name], document["rows"], tmp_path)
+    assert drawn == document["pictures"]
+    kept = {path.name for path in KEPT.glob("*.svg")}
+    for picture in drawn:
+        same = picture in kept and (tmp_path / picture).read_bytes() == (KEPT / picture).read_bytes()
+        assert same, "run: python benchmarks/reproduction.py"
 
 
 def test_all_are_kept_and_made_by_the_recipes_as_they_are() -> None:

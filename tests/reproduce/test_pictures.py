@@ -55,3 +55,14 @@ def test_published_curves_are_drawn_too() -> None:
     front = plot_of(all_items()["hulburd-figure-5"], published_of("hulburd-figure-5"))
     assert front is not None
     assert front.series["on the front"][0][2] == "L0", "the fewest parameters"
+
+
+@EVERY
+def test_lines_go_from_left_to_right(item: Item) -> None:
+    """Recipes have their rows in the order of the papers' tables, which is another."""
+    picture = item.picture
+    assert picture is not None
+    values = {line.row: dict.fromkeys(picture.up, 50.0) for line in reversed(item.lines)}
+    plot = plot_of(item, values) if picture.kind == "lines" else None
+    for points in plot.series.values() if plot else []:
+        assert [x for x, *_ in points] == sorted(x for x, *_ in points)

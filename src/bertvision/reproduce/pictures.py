@@ -13,6 +13,7 @@ from bertvision.analyse.finding import Plot, Point, bars
 from bertvision.report.line_plot import write_picture
 from bertvision.report.plots import draw
 from bertvision.reproduce.recipes import Item, Line, Picture
+from bertvision.reproduce.words import TITLES
 
 Values = Mapping[str, Mapping[str, float]]
 """By row and metric."""
@@ -66,7 +67,8 @@ def _lines(item: Item, picture: Picture, values: Values) -> Plot:
                 series.setdefault(name or metric, []).append((place, told[metric], line.row))
         if place is None and picture.up[-1] in told:
             rules[line.row] = told[picture.up[-1]]
-    return Plot("lines", picture.across, ", ".join(picture.up), series, rules=rules)
+    ordered = {name: sorted(points) for name, points in series.items()}  # recipes have rows in the paper's order
+    return Plot("lines", picture.across, ", ".join(picture.up), ordered, rules=rules)
 
 
 def _states(item: Item, picture: Picture, values: Values) -> Plot:
@@ -87,13 +89,14 @@ def _points(item: Item, picture: Picture, values: Values) -> Plot:
     for place, (row, pair) in enumerate(zip(known, pairs, strict=True)):
         series[FRONT if place in front else BEHIND].append((*pair, row))
     series[FRONT].sort()
-    return Plot("points", picture.across, picture.up[0], series, log=picture.log)
+    return Plot("points", TITLES.get(picture.across, picture.across), picture.up[0], series, log=picture.log)
 
 
 def _bars(item: Item, picture: Picture, values: Values) -> Plot:
     """A group of bars a row, a bar a metric."""
     known = {row: told for row, told in values.items() if any(metric in told for metric in picture.up)}
-    return bars(list(known), {metric: [told.get(metric) for told in known.values()] for metric in picture.up}, "%")
+    heights = {TITLES.get(metric, metric): [told.get(metric) for told in known.values()] for metric in picture.up}
+    return bars(list(known), heights, "%")
 
 
 def _heat(item: Item, picture: Picture, values: Values) -> Plot | None:

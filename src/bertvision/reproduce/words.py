@@ -8,8 +8,30 @@ from typing import Any
 from bertvision.board_text import aligned
 from bertvision.reproduce.verdicts import is_too_wide
 
-TITLES = {"percent": "percent of the paper's encoder"}
-"""Of metrics whose name alone could mislead: shares are counted on the paper's shape, whatever was run."""
+TITLES = {
+    "percent": "percent of the paper's encoder",
+    "trained": "trained parameters",
+    "minutes": "minutes of tuning",
+    "inference": "seconds for 1,000 examples",
+    "inference_ratio": "time to answer, first row = 1",
+    "inference_seconds": "seconds to answer",
+    "has_answer_right": "% right where there is an answer",
+    "no_answer_right": "% right where there is none",
+    "missed_by_silence": "% of missed answers that were no answer",
+    "right_length": "mean length where right",
+    "wrong": "best answer wrong",
+    "second_right": "second right",
+    "share": "second right, %",
+    "rescued_has_answer": "% of these with an answer",
+    "right_has_answer": "% of right at once with an answer",
+    "matthews_correlation": "Matthews correlation",
+    "spearmanr": "Spearman correlation",
+    "pearson": "Pearson correlation",
+    "of": "mean of how many",
+    "paper_mean_of_these": "the paper's mean of these",
+    "decrease": "% of the score lost",
+}
+"""Of metrics whose name alone says too little: shares, say, are counted on the paper's shape, whatever was run."""
 WIDE = " (too few examples for this margin: it could not hold)"
 WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 
@@ -34,7 +56,8 @@ def order_words(order: Mapping[str, Any]) -> str:
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
     """A header and a row a row; of each metric ours (with its interval) and the published number."""
     metrics = document["metrics"]
-    header = ["", *(title for metric in metrics for title in (TITLES.get(metric, metric), f"{metric}, published"))]
+    titles = [TITLES.get(metric, metric) for metric in metrics]
+    header = ["", *(name for title in titles for name in (title, f"{title}, published"))]
     rows = []
     for row in document["rows"]:
         cells = [row["row"]]
