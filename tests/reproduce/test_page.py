@@ -13,7 +13,7 @@ from bertvision.reproduce.page import TIMED, page, tally
 from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import claims_of
 from bertvision.reproduce.recipes import all_items, find_items, shared_at
-from bertvision.reproduce.words import markdown_table, number, signed
+from bertvision.reproduce.words import item_cells, markdown_table, number, signed
 from bertvision.reproduce.workshop import Workshop
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +100,21 @@ def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
         "20 minutes for what is shared, now and then other work beside it, and after that, each of 2 by itself" in told
     )
     assert "at most\nx 605, bv-glue 80 seconds" in told
+
+
+def test_counts_have_no_digits_after_the_point() -> None:
+    rows = [
+        {
+            "row": row,
+            "ours": {"parameters": 770.0, "percent": 100.0},
+            "intervals": {},
+            "published": {"parameters": told},
+        }
+        for row, told in (("a", 12), ("b", 7.5))
+    ]
+    cells = item_cells({"metrics": ["parameters", "percent"], "rows": rows})
+    assert cells[0] == ["", "parameters", "parameters, published", "percent of the paper's encoder"]
+    assert cells[1:] == [["a", "770", "12", "100.00"], ["b", "770", "7.50", "100.00"]]
 
 
 def test_numbers_are_told_with_the_digits_that_help() -> None:

@@ -32,6 +32,8 @@ TITLES = {
     "decrease": "% of the score lost",
 }
 """Of metrics whose name alone says too little: shares, say, are counted on the paper's shape, whatever was run."""
+COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
+"""Metrics that have no digits after the point."""
 WIDE = " (too few examples for this margin: it could not hold)"
 WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 
@@ -62,7 +64,7 @@ def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
     for row in document["rows"]:
         cells = [row["row"]]
         for metric in metrics:
-            cells += [_ours(row, metric), number(row["published"].get(metric))]
+            cells += [_ours(row, metric), _told(metric, row["published"].get(metric))]
         rows.append(cells)
     kept = [place for place in range(len(header)) if place == 0 or any(row[place] != "-" for row in rows)]
     return [[line[place] for place in kept] for line in [header, *rows]]
@@ -70,8 +72,12 @@ def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
 
 def _ours(row: Mapping[str, Any], metric: str) -> str:
     ends = row["intervals"].get(metric)
-    told = number(row["ours"].get(metric))
+    told = _told(metric, row["ours"].get(metric))
     return told if ends is None else f"{told} ({number(ends[0])} to {number(ends[1])})"
+
+
+def _told(metric: str, value: float | None) -> str:
+    return f"{value:,.0f}" if value is not None and metric in COUNTS and float(value).is_integer() else number(value)
 
 
 def number(value: float | None) -> str:
