@@ -156,6 +156,12 @@ def test_messages_and_progress_stay_off_stdout(
     assert "bar" in shown.err
 
 
+def test_no_text_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say("label \x1b]0;title\x07 \u202eturned\u202c\r\x9b31m\x00 \ud800 kept: \t\n\u05d0 \U0001f600")
+    told = capsys.readouterr().err
+    assert told == "label \\x1b]0;title\\x07 \\u202eturned\\u202c\\r\\x9b31m\\x00 \\ud800 kept: \t\n\u05d0 \U0001f600\n"
+
+
 @pytest.mark.parametrize("wanted", ["0", None])
 def test_progress_is_silent_where_nobody_watches(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wanted: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -30,6 +31,9 @@ POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
 
 LOAD = Path("/proc/loadavg")
 """Linux tells there what runs."""
+
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a label or a question may have, but that no terminal should be sent."""
 
 LINE_SECONDS = 60.0
 """How often progress is told where no terminal shows a bar."""
@@ -184,7 +188,12 @@ class Timer:
 
 def say(text: str) -> None:
     """A line for the person watching: stderr, never stdout."""
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text), file=sys.stderr, flush=True)
+
+
+def harmless(text: str) -> str:
+    """A text for a terminal: what in it would steer the terminal or turn the text around is written out (``\\x1b``)."""
+    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def file_sha256(path: Path) -> str:

@@ -17,6 +17,7 @@ import pytest
 from bertvision.analyse.finding import Finding
 from bertvision.errors import BadInput
 from bertvision.findings import file_findings, keep
+from bertvision.report.explorer import LONGEST
 from bertvision.report.explorer_script import SCRIPT
 from bertvision.report.facts import gather
 from bertvision.report.html import write_report, write_reports
@@ -168,6 +169,19 @@ def test_the_explorer_knows_what_every_predictor_said(make_run: Any, kind: str) 
         context = data["contexts"][one["context"]]
         assert context[start:end] == one["gold"] == "answer" + NASTY
         assert one["said"][0] == ["answer" + NASTY, 1, start, end]
+
+
+def test_the_explorer_holds_the_part_of_a_long_context_that_has_the_answers(make_run: Any) -> None:
+    folder, task = make_run("span", plain=lambda text: "word " * LONGEST + text if text == "context-start " else text)
+    page = report((folder, task))
+    assert "the part around the answers" in page.text
+    data = json.loads(page.scripts[0])
+    for one in data["examples"]:
+        context = data["contexts"][one["context"]]
+        assert len(context) == LONGEST
+        places = [*one["spans"], *(said[2:] for said in one["said"] if len(said) > 2)]
+        assert {context[start:end] for start, end in places} <= {"answer", "word w"}
+    assert sum(len(one["spans"]) for one in data["examples"]) == 2
 
 
 def test_a_place_that_was_kept_is_shown_and_a_guess_is_called_one(make_run: Any) -> None:

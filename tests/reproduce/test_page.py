@@ -11,8 +11,9 @@ import pytest
 from bertvision.reproduce.documents import claim_verdicts, is_current, only_current, read_documents, reproduce
 from bertvision.reproduce.page import TIMED, page, tally
 from bertvision.reproduce.pictures import write_pictures
-from bertvision.reproduce.published import claims_of
+from bertvision.reproduce.published import claims_of, published_of
 from bertvision.reproduce.recipes import all_items, find_items, shared_at
+from bertvision.reproduce.verdicts import Found, verdict
 from bertvision.reproduce.words import item_cells, markdown_table, number, signed
 from bertvision.reproduce.workshop import Workshop
 
@@ -70,13 +71,22 @@ def test_what_is_kept_and_older_than_its_recipe_is_marked() -> None:
     )
 
 
+@pytest.mark.parametrize("name", sorted(read_documents(KEPT)))
+def test_what_is_kept_stands_beside_the_published_numbers_as_they_are(name: str) -> None:
+    rows = {row["row"]: row["published"] for row in read_documents(KEPT)[name]["rows"]}
+    assert {row: told for row, told in rows.items() if told} == published_of(name)
+
+
 @pytest.mark.parametrize("name", [name for name, one in read_documents(KEPT).items() if is_current(one)])
 def test_what_is_kept_has_the_comparisons_of_the_claims(name: str) -> None:
     keys = ("a", "b", "says", "margin")
     tests = read_documents(KEPT)[name]["tests"]
     told = [(test["claim"], *(test[key] for key in keys)) for test in tests]
-    mine = [(claim.id, test) for claim in claims_of(name) for test in claim.tests if test.item == name]
-    assert told == [(number, *(getattr(test, key) for key in keys)) for number, test in mine]
+    mine = [(claim, test) for claim in claims_of(name) for test in claim.tests if test.item == name]
+    assert told == [(claim.id, *(getattr(test, key) for key in keys)) for claim, test in mine]
+    for test, (claim, asked) in zip(tests, mine, strict=True):
+        found = Found(test["difference"], test["low"], test["high"])
+        assert test["verdict"] == verdict(found, asked.says, asked.margin, looks=len(claim.tests))
 
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bertvision.registry import parse_spec
 from bertvision.reproduce.published import RULES
-from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, together, verdict
+from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, stretched, together, verdict
 from bertvision.reproduce.workshop import scaled_method
 
 numbers = st.floats(-50, 50, allow_nan=False)
@@ -54,6 +54,19 @@ def test_examples_by_hand() -> None:
     assert verdict(Found(0, 0, 0), "more") == FAILS
     assert verdict(Found(-1, -0.4, 0.1), "as-good", 0.5) == HOLDS
     assert verdict(Found(2, 1.2, 3), "about", 1) == FAILS
+
+
+@given(found(), st.sampled_from(RULES), margins, st.integers(2, 9))
+def test_several_looks_only_make_it_harder_to_fail(one: Found, says: str, margin: float, looks: int) -> None:
+    alone, among = verdict(one, says, margin), verdict(one, says, margin, looks)
+    assert among == alone or (alone, among) == (FAILS, OPEN)
+
+
+def test_the_interval_of_several_looks_is_bonferronis() -> None:
+    low, high = stretched(Found(1.0, 1.0 - 1.959964, 1.0 + 2 * 1.959964), 5)
+    assert (1.0 - low, (high - 1.0) / 2) == pytest.approx((2.575829, 2.575829))
+    assert verdict(Found(-0.69, -1.38, -0.02), "more") == FAILS
+    assert verdict(Found(-0.69, -1.38, -0.02), "more", looks=6) == OPEN
 
 
 @given(st.lists(verdicts, max_size=5))

@@ -107,6 +107,16 @@ def test_intervals_of_rows_and_of_means_over_seeds() -> None:
     assert board.basis == {"level": 0.95, "draws": 2000, "clusters": COUNT, "of": "rows", "seeds_vary": "head"}
 
 
+def test_everything_right_is_not_sure() -> None:
+    """Of 120 that are right, one in 33 may be wrong elsewhere: 0.97 ** 120 = 0.025."""
+    board = evaluate([predictor("perfect", 0), predictor("encoder", 40, None, "encoder")], TASK)
+    perfect = next(row for row in board.rows if row.name == "perfect")
+    line = next(line for line in board.lines if line.name == "perfect")
+    assert perfect.interval == line.interval
+    assert perfect.interval is not None
+    assert perfect.interval == pytest.approx((96.97, 100.0), abs=0.01)
+
+
 def test_questions_on_one_context_are_drawn_together() -> None:
     grouped = tuple(replace(e, pair=f"context {i // 10}", group="article") for i, e in enumerate(EXAMPLES))
     task = replace(TASK, splits={**TASK.splits, "dev": grouped})

@@ -15,7 +15,7 @@ from bertvision.cli import analyse, experiment, inspect, reproduce, search, stor
 from bertvision.cli.workplace import workplace
 from bertvision.errors import BadInput
 from bertvision.run_log import note_command, typed
-from bertvision.runtime import wait_kindly
+from bertvision.runtime import harmless, say, wait_kindly
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 """What a path that a user gave can lead to where nobody looked closer."""
@@ -89,11 +89,11 @@ def _failed(error: Exception, code: int, options: argparse.Namespace) -> int:
         raise error
     name = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
     text = " ".join(f"{name}{error}".split())
-    print(f"error: {text}", file=sys.stderr)
+    say(f"error: {text}")
     return code
 
 
 def _print(result: Any, as_json: bool) -> None:
     """A command returns (plain data, text for a person)."""
     data, text = result
-    print(json.dumps(data) if as_json else text, flush=True)
+    print(json.dumps(data) if as_json else harmless(text), flush=True)

@@ -26,7 +26,8 @@ Answers = Mapping[str, Any]
 """By example's id what was said, or where it stands."""
 MOST = 1000
 """Examples that are put into the page; of more, a sample by hash."""
-LONGEST = 12_000
+LONGEST, BEFORE = 12_000, 500
+"""Characters of a text, and those before the first mark of a context that is longer."""
 RESULTS = (("", "any answer"), ("right", "right"), ("wrong", "wrong"), ("silent", "no answer given"))
 
 
@@ -43,7 +44,9 @@ def explorer_section(run: Run, lines: Sequence[Line]) -> Section | None:
     whole, held = len(run.task[run.board.split]), len(data["examples"])
     sample = "" if whole == held else f" Here are {held:,} of {whole:,}, drawn by a hash."
     guessed = f" {GUESSED}" if run.task.kind == "span" and None in places else ""
-    intro = f"What several predictors say of the examples of {run.board.split}.{sample}{guessed}"
+    long = any(len(example.pair or "") > LONGEST for example in run.task[run.board.split])
+    part = f" Of contexts above {LONGEST:,} characters it holds the part around the answers." if long else ""
+    intro = f"What several predictors say of the examples of {run.board.split}.{sample}{part}{guessed}"
     box = tag("div", _controls(names, run), tag("div", class_="found cards"), _block(data), class_="explorer")
     off = tag("noscript", tag("p", "Filtering needs the page's own script; single examples stand below without it."))
     return section("explorer", "Explore the examples", tag("p", intro), off, box)
@@ -62,29 +65,42 @@ def explorer_data(
     """Contexts once, and for every example its gold and what each predictor said."""
     asked = [e for e in run.task[run.board.split] if all(e.id in said for said in answers)]
     shown = sorted(asked, key=lambda example: stable_hash(example.id))[:MOST]
-    contexts = list(dict.fromkeys(_text(example.pair or "") for example in shown))
+    told = [_example(run, example, list(zip(answers, kept, strict=True))) for example in shown]
+    contexts = list(dict.fromkeys(one["context"] for one in told))
     numbers = {context: number for number, context in enumerate(contexts)}
-    told = [_example(run, example, list(zip(answers, kept, strict=True)), numbers) for example in shown]
-    return {"models": [_text(name) for name in names], "contexts": contexts, "examples": told}
+    examples = [{**one, "context": numbers[one["context"]]} for one in told]
+    return {"models": [_text(name) for name in names], "contexts": contexts, "examples": examples}
 
 
-def _example(
-    run: Run, example: Example, sides: Sequence[tuple[Answers, Answers | None]], numbers: Mapping[str, int]
-) -> dict[str, Any]:
-    context = _text(example.pair or "")
+def _example(run: Run, example: Example, sides: Sequence[tuple[Answers, Answers | None]]) -> dict[str, Any]:
+    context = printable(example.pair or "")
     golds = [] if run.task.kind != "span" else _gold_spans(example)
+    said = [_said(run, example, told, context, places) for told, places in sides]
+    begin = _begin(context, [*golds, *(place for _, _, *place in said if place)])
     return {
         "id": _text(example.id),
         "text": _text(example.text),
-        "context": numbers[context],
+        "context": context[begin : begin + LONGEST],
         "gold": _text(gold_text(run.task, example)),
-        "spans": golds,
-        "said": [_said(run, example, said, context, places) for said, places in sides],
+        "spans": [place for span in golds if (place := _seen(span, begin))],
+        "said": [[text, right, *_seen(place, begin)] for text, right, *place in said],
     }
 
 
 def _gold_spans(example: Example) -> list[list[int]]:
     return [list(span) for span in sorted({(a.start, a.start + len(a.text)) for a in example.answers})]
+
+
+def _begin(context: str, spans: Sequence[Sequence[int]]) -> int:
+    """Where the part of a context begins that the page holds: of a long one a little before the first span."""
+    first = min((start for start, _ in spans), default=0)
+    return max(0, min(first - BEFORE, len(context) - LONGEST))
+
+
+def _seen(span: Sequence[int], begin: int) -> list[int]:
+    """A span, counted from there; nothing where it is not within that part."""
+    place = [at - begin for at in span]
+    return place if place and place[1] <= LONGEST else []
 
 
 def _said(run: Run, example: Example, answers: Answers, context: str, places: Answers | None) -> list[Any]:
@@ -103,7 +119,7 @@ def _said(run: Run, example: Example, answers: Answers, context: str, places: An
 
 
 def _text(text: str) -> str:
-    """As the rest of the page shows it; every character stays in its place, so that spans stay true."""
+    """As the rest of the page shows it."""
     return cut(printable(text), LONGEST)
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 # Control characters, half surrogate pairs, and the marks that would turn the direction of the text after them.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+# Ends of lines other than the one that the page knows; tables from Windows are full of them.
+_ENDS = str.maketrans("\r\x0b\x0c\x85", "    ")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -37,7 +39,7 @@ def escaped(value: object) -> Html:
 
 def printable(text: str) -> str:
     """A text whose characters a page can hold; what it cannot is replaced, one sign for one."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.translate(_ENDS))
 
 
 def join(parts: Iterable[object], between: object = "") -> Html:

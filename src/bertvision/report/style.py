@@ -98,7 +98,8 @@ tfoot .meter i { background: var(--soft); }
 .card { background: var(--card); border-radius: 10px; padding: 1rem 1.2rem 1.1rem; border-top: 3px solid var(--orange);
   min-width: 0; }
 .card.right { border-top-color: var(--blue); }
-.card .top { display: flex; justify-content: space-between; gap: 1rem; align-items: baseline; margin-bottom: .6rem; }
+.card .top { display: flex; flex-wrap: wrap; justify-content: space-between; gap: .2rem 1rem; align-items: baseline;
+  margin-bottom: .6rem; }
 .card .context { font-size: .93rem; line-height: 1.75; margin-bottom: .8rem; }
 .card dl > div { display: grid; grid-template-columns: 5.5rem 1fr; align-items: baseline; font-size: .93rem; }
 .card .stacked > div { grid-template-columns: 1fr; }
@@ -123,7 +124,8 @@ mark { color: inherit; background: none; padding: .1em .15em; -webkit-box-decora
   box-decoration-break: clone; border-radius: 3px; }
 mark.gold { border-bottom: 3px solid var(--blue); }
 mark.predicted { outline: 1.5px dashed var(--orange); outline-offset: 1px; background: rgb(var(--shade) / .08); }
-mark sup { font: 600 .65rem/1 system-ui, sans-serif; color: var(--soft); margin-left: .3em; white-space: nowrap; }
+mark sup { font: 600 .65rem/1 system-ui, sans-serif; color: var(--soft); margin-left: .3em; white-space: nowrap;
+  unicode-bidi: isolate; }
 """
 
 _PICTURES = """

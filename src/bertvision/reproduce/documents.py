@@ -12,7 +12,7 @@ from bertvision.errors import BadInput
 from bertvision.reproduce.entries import Entry, heads_by_run, run_label
 from bertvision.reproduce.origin import origin
 from bertvision.reproduce.pictures import write_pictures
-from bertvision.reproduce.published import Check, claims, claims_of, published_of
+from bertvision.reproduce.published import Check, Claim, claims, claims_of, published_of
 from bertvision.reproduce.recipes import Item, Shared, all_items, shared_at
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
@@ -120,11 +120,11 @@ def rank_correlations(item: Item, entries: Sequence[Entry]) -> list[dict[str, An
 
 def _tests(item: str, entries: Sequence[Entry], scale: str) -> list[dict[str, Any]]:
     by_row = {one.row: one for one in entries}
-    tests = [(claim.id, test) for claim in claims_of(item) for test in claim.tests if test.item == item]
-    return [_tested(number, test, by_row, scale) for number, test in tests]
+    tests = [(claim, test) for claim in claims_of(item) for test in claim.tests if test.item == item]
+    return [_tested(claim, test, by_row, scale) for claim, test in tests]
 
 
-def _tested(claim: int, test: Check, entries: Mapping[str, Entry], scale: str) -> dict[str, Any]:
+def _tested(claim: Claim, test: Check, entries: Mapping[str, Entry], scale: str) -> dict[str, Any]:
     found = Found(why=test.because) if test.not_at == scale else weigh(test, entries)
     ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")}
     told = {"why": found.why, "note": found.note}
@@ -132,7 +132,8 @@ def _tested(claim: int, test: Check, entries: Mapping[str, Entry], scale: str) -
     first = entries.get(test.a)
     own = "each task's metric" if STAR in test.a else "the task's metric"
     asked["metric"] = metric_of(test, first.task if first else None) or own
-    return {"claim": claim, **asked, **ends, **told, "verdict": verdict(found, test.says, test.margin)}
+    decided = verdict(found, test.says, test.margin, looks=len(claim.tests))
+    return {"claim": claim.id, **asked, **ends, **told, "verdict": decided}
 
 
 def known(value: float | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided at this scale"
 
@@ -25,16 +26,32 @@ class Found:
         return all(end is not None and math.isfinite(end) for end in ends)
 
 
-def verdict(found: Found, says: str, margin: float = 0.0) -> str:
-    """A rule holds where the whole interval agrees with it, fails where none of it does, else it is open."""
+TAIL = 0.025
+"""What lies beyond either end of an interval."""
+
+
+def verdict(found: Found, says: str, margin: float = 0.0, looks: int = 1) -> str:
+    """A rule holds where the whole interval agrees with it, fails where none of it does, else it is open.
+
+    A claim holds by all of its comparisons and fails by any: of several looks one fails by luck sooner, so that it
+    must fail by the interval that allows for their number.
+    """
     if not found.decided or found.low is None or found.high is None:
         return OPEN
     lowest, highest = allowed(says, margin)
     if lowest <= found.low and found.high <= highest and not _touches(says, found.low, margin):
         return HOLDS
-    if found.high < lowest or found.low > highest or (says == "more" and found.high <= lowest):
+    low, high = stretched(found, looks)
+    if high < lowest or low > highest or (says == "more" and high <= lowest):
         return FAILS
     return OPEN
+
+
+def stretched(found: Found, looks: int) -> tuple[float, float]:
+    """Ends of an interval of 1 - 0.05 / looks (Bonferroni): each side as much wider as a normal one would be."""
+    middle, low, high = found.difference or 0.0, found.low or 0.0, found.high or 0.0
+    more = NormalDist().inv_cdf(1 - TAIL / looks) / NormalDist().inv_cdf(1 - TAIL) - 1
+    return low - more * (middle - low), high + more * (high - middle)
 
 
 def allowed(says: str, margin: float) -> tuple[float, float]:

@@ -191,6 +191,14 @@ def sign_flip_p(sums: Floats, draws: int = 10_000, seed: int = 0) -> float:
     return reached / (draws + 1)
 
 
+def alike_share(units: int, level: float = 0.95) -> float:
+    """How low a share may be of which ``units`` of ``units`` were seen: the p with p^k = (1 - level) / 2.
+
+    What never varied has no spread to draw from, but is not sure for that (Clopper and Pearson's lower end).
+    """
+    return float(((1 - level) / 2) ** (1 / units))
+
+
 def percentile_interval(estimate: float, drawn: Floats, units: int, level: float = 0.95) -> Interval | None:
     """Ends at the quantiles Φ(±sqrt(k / (k - 1)) · t), t being the quantile of Student's t with k - 1 degrees."""
     from scipy import special

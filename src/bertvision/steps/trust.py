@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.records import CONTROL, Compared, Standing
-from bertvision.scoring.intervals import holm, percentile_interval, seed_summary, sign_flip_p
+from bertvision.scoring.intervals import alike_share, holm, percentile_interval, seed_summary, sign_flip_p
 from bertvision.scoring.resample import cluster_sums, number_clusters
 from bertvision.scoring.samples import (
     DRAWS,
@@ -34,6 +34,7 @@ from bertvision.steps.evidence import Evidence, clusters_of
 from bertvision.tasks.base import Task
 
 Floats = NDArray[np.float64]
+WHOLE = 100.0
 Ends = tuple[float, float] | None
 
 
@@ -126,15 +127,20 @@ class Court:
         interval = percentile_interval(estimate, drawn, self.units)
         return None if interval is None else (interval.low, interval.high)
 
+    def score_ends(self, score: float, drawn: Floats) -> Ends:
+        """The interval of a score; where everything is right on every draw, what so few examples may hide."""
+        ends = self.ends(score, drawn)
+        return (score * alike_share(self.units), score) if ends == (WHOLE, WHOLE) else ends
+
     def row_ends(self, sides: Sequence[Side]) -> dict[int, Ends]:
         """The interval of every witness, by its place."""
         seeds = [(place, side.found[i], side.drawn[i]) for side in sides for i, place in enumerate(side.places)]
-        return {place: self.ends(found, drawn) for place, found, drawn in seeds}
+        return {place: self.score_ends(found, drawn) for place, found, drawn in seeds}
 
     def standing(self, side: Side) -> Standing:
         """Mean and spread over seeds, and the interval of the mean."""
         told = seed_summary(side.found)
-        interval = self.ends(told.mean, side.drawn.mean(0))
+        interval = self.score_ends(told.mean, side.drawn.mean(0))
         seeds = tuple(sorted(side.seeds))
         return Standing(side.name, side.kind, seeds, told.mean, told.std, told.min, told.max, interval)
 
