@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertvision.analyse.catalogue import STATES
 from bertvision.conclude import run_place
-from bertvision.errors import BadInput, shorten
+from bertvision.errors import BadInput
 from bertvision.refits import Study
 from bertvision.report.facts import best_tuning
 from bertvision.report.unmade import unmade
@@ -33,4 +33,4 @@ def complete(folder: Path) -> None:
             say(f"report: making {told} from the stored states")
             study(work, names)
     except (BadInput, OSError) as error:
-        say(f"report: not all of {told} could be made: {shorten(error)}")
+        say(f"report: not all of {told} could be made: {error}")

@@ -5,6 +5,7 @@ All layers are at hand, so one pass over the states fits them all. Where to cut 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ def depth_frontier(
     folder: Path, head: str, seeds: Sequence[int], config: FitConfig, within: float | None = None
 ) -> dict[str, Any]:
     """Score by depth, in ``RUN/depth``; with ``within`` a model cut at the least depth that close to the best."""
+    if within is not None and not 0 <= within < math.inf:
+        raise BadInput(f"--within: got {within:g}, expected points of the score, 0 or more")
     states = run_states(folder)
     task, spec, out = states_task(states), canonical_spec(head), folder / "depth"
     frontier = _fitted_depths(out, states, task, spec, seeds, config)

@@ -22,9 +22,9 @@ from bertvision.analyse.layer_weights import LayerWeights, layer_weights
 from bertvision.analyse.question_word import question_word
 from bertvision.analyse.said import Said, context_words
 from bertvision.errors import BadInput
-from bertvision.records import Example
+from bertvision.records import Example, Row
 from bertvision.registry import unknown
-from bertvision.report.facts import FINDINGS, Run, finding_origin
+from bertvision.report.facts import ANSWERS, FINDINGS, Run, finding_origin
 from bertvision.report.learning import by_spec
 from bertvision.report.line_plot import write_picture
 from bertvision.report.lines import Line, best_head, lines_of, row_title
@@ -116,10 +116,18 @@ def _heard(run: Run, name: str, what: str) -> Said:
     rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
     if name not in rows:
         raise BadInput(unknown(what, name, list(rows)))
+    if (rows[name].name, rows[name].seed) not in run.answers:
+        raise BadInput(no_answers(run, [rows[name]]))
     said = said_by(run, rows[name], row_title(rows[name]))
     if said is None:
         raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
     return said
+
+
+def no_answers(run: Run, rows: Sequence[Row]) -> str:
+    """What to say, and to do, of rows whose answers are gone."""
+    told = ", ".join(row_title(row) for row in rows)
+    return f"{run.folder / ANSWERS} has no answers of {told}; make them again: bertvision evaluate {run.folder}"
 
 
 def _layer_weights(desk: Desk) -> Finding | None:

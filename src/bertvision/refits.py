@@ -87,7 +87,8 @@ def layers(work: Study) -> Finding:
 
 
 def depth(work: Study) -> Finding:
-    return depth_finding(work, depth_frontier(work.folder, _all_layers(work.chosen), work.seeds, work.config))
+    head = work.head or _all_layers(work.chosen)  # one that is asked for is not quietly made another
+    return depth_finding(work, depth_frontier(work.folder, head, work.seeds, work.config))
 
 
 def depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
@@ -95,7 +96,7 @@ def depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
     steps = [
         Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
     ]
-    return by_depth(steps, document["metric"], work.rules)
+    return by_depth(steps, document["head"], document["metric"], work.rules)
 
 
 def _all_layers(spec: str) -> str:
@@ -162,6 +163,11 @@ def _limited_run(folder: Path, whole: Task) -> Step:
     if line is None:
         raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
     count, dev = len(run.task["train"]), tuple(line.values(run.board.metric))
+    if count > len(whole["train"]):
+        raise BadInput(
+            f"--beside {folder} learned from {count:,} examples, this run from {len(whole['train']):,}; expected a run "
+            "on fewer: name the largest as RUN"
+        )
     # Its inner is a share of its own, smaller data.
     return Step(ENCODER_LIMITED, 100 * count / len(whole["train"]), dev, inner=None, examples=count)
 

@@ -19,7 +19,7 @@ from bertvision.findings import write_finding
 from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.registry import choose_layers, write_value
-from bertvision.report.facts import SEARCHED, store_origin, store_place
+from bertvision.report.facts import SEARCHED, gather, store_origin, store_place
 from bertvision.runtime import known_json, say, write_json
 from bertvision.spaces import Ground, Space, named_heads, space_of
 from bertvision.steps.evaluate import compare
@@ -50,6 +50,8 @@ def search(folder: Path, states: States, space: Space, config: FitConfig, plan: 
 
 
 def _search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
+    if (folder / "report.html").exists():
+        gather(folder, states_task(states))  # what a report in the end could not be made from is refused now
     trials = run_trials(folder, states, space, config, plan)
     document = _known(folder, trials, plan) or _outcome(folder, trials, plan)
     keep_outcome(folder, trials.name, document)

@@ -55,6 +55,9 @@ HISTORY = (
     "equally many trials. Dev was not looked at."
 )
 
+REDRAWS = 20
+"""Draws after which a space that only repeats itself is taken to be used up."""
+
 DEPENDENT = ("method", "head")
 """Settings that suit some encoders and tasks, and each other, or do not."""
 
@@ -141,10 +144,8 @@ class Tunings:
 
     def more(self, of: int) -> None:
         """Draw one tuning, make it, and judge it by the best trial on its states."""
-        with quiet() as optuna:
-            trial = self.study.ask()
-            for key, domain in self.domains.items():
-                draw(trial, f"tune.{key}", domain)
+        with quiet():
+            trial = self._drawn()
         say(f"search: tuning {len(self.ended()) + 1} of {of}: {told_settings(settings_of(trial.params))}")
         recipe = self.recipe_of(trial.params)
         place = self.place(recipe)
@@ -154,8 +155,24 @@ class Tunings:
         # A place that an earlier study went further in is judged by as many as the others.
         score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
         trial.set_user_attr("score", score)
-        fates = optuna.trial.TrialState
-        self.study.tell(trial, score, state=fates.FAIL if score is None else fates.COMPLETE)
+        self._tell(trial, score)
+
+    def _drawn(self) -> Any:
+        """A tuning that was not judged yet; where draws only repeat, the space is used up, and one is judged again."""
+        known = [trial.params for trial in self.ended()]
+        for left in reversed(range(REDRAWS)):
+            trial = self.study.ask()
+            for key, domain in self.domains.items():
+                draw(trial, f"tune.{key}", domain)
+            if trial.params not in known or not left:
+                break
+            self._tell(trial, self.ended()[known.index(trial.params)].user_attrs["score"])
+        return trial
+
+    def _tell(self, trial: Any, score: float | None) -> None:
+        with quiet() as optuna:
+            fates = optuna.trial.TrialState
+            self.study.tell(trial, score, state=fates.FAIL if score is None else fates.COMPLETE)
 
     def ready(self, recipe: Recipe, place: Path) -> tuple[States, Space]:
         """The states of a tuning, made if they are not there, and what is tried on them."""

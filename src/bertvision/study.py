@@ -11,12 +11,20 @@ from bertvision.analyse.finding import Finding
 from bertvision.analyse.second_best import second_best
 from bertvision.conclude import run_heads
 from bertvision.errors import BadInput
-from bertvision.findings import FROM_FILES, agreement_between, agreement_of, cost_finding, file_findings, keep
+from bertvision.findings import (
+    FROM_FILES,
+    agreement_between,
+    agreement_of,
+    cost_finding,
+    file_findings,
+    keep,
+    no_answers,
+)
 from bertvision.records import Predictions
 from bertvision.refits import Study, curve_over_shares, depth, layers, run_beside
 from bertvision.registry import unknown
 from bertvision.report.lines import lines_of, row_title
-from bertvision.runtime import Timer
+from bertvision.runtime import Timer, say
 from bertvision.steps.fitted import FittedHead
 from bertvision.steps.judge import example_outputs, judge_predictions
 from bertvision.steps.predict import predict, predict_own
@@ -38,6 +46,9 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
         if name not in ANALYSES:
             raise BadInput(unknown("analysis", name, [*ANALYSES, "all"]))
     _check_beside(work, wanted)
+    mute = [row for row in work.run.board.rows if (row.name, row.seed) not in work.run.answers]
+    if mute:
+        say(f"analyse: {no_answers(work.run, mute)}")
     made, missing = [], {}
     for name in dict.fromkeys(wanted):
         found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)

@@ -81,7 +81,7 @@ def opened_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: i
     path.parent.mkdir(parents=True, exist_ok=True)
     with quiet() as optuna:
         study = optuna.create_study(
-            storage=optuna.storages.RDBStorage(f"sqlite:///{path}"),
+            storage=_storage(optuna, path),
             study_name=name,
             direction="maximize",
             load_if_exists=True,
@@ -97,6 +97,15 @@ def opened_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: i
         # Drawn anew after every interruption, and never the same draws twice.
         study.sampler = optuna.samplers.TPESampler(seed=seed + len(known), n_startup_trials=STARTUP, constant_liar=True)
     return study
+
+
+def _storage(optuna: Any, path: Path) -> Any:
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        return optuna.storages.RDBStorage(f"sqlite:///{path}")
+    except DatabaseError as error:
+        raise BadInput(f"{path} is no study: {error.orig}; delete it, and the search begins anew") from error
 
 
 class Trials:

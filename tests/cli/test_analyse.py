@@ -235,9 +235,58 @@ def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pyte
 
 
 def test_what_does_not_apply_is_told_with_its_reason(call: Call, text_run: Path) -> None:
-    said = call("analyse", text_run, "--what", "ablation").out
+    said = call("analyse", text_run, "--what", "ablation", "cost").out
     assert "ablation: does not apply to text: there is no encoder with adapters" in said
     assert "--method adapters" in said
+    assert "ablation does not apply to text: there is no" in call("analyse", text_run, "--what", "ablation").refused()
+
+
+def test_rows_without_answers_are_named(call: Call, text_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_run, tmp_path / "run")
+    (run / "predictions" / "encoder.json").unlink()
+    way = f"has no answers of encoder; make them again: bertvision evaluate {run}"
+    said = call("analyse", run, "--what", "agreement")
+    assert said.code == 0
+    assert f"analyse: {run / 'predictions'} {way}" in said.err
+    assert way in call("analyse", run, "--what", "agreement", "--pair", "encoder", "probe").refused()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("leaderboard.json", "[]", "is no leaderboard"),
+        ("leaderboard.json", '{"rows": []}', "is no leaderboard: 'task'"),
+        ("leaderboard.json", '{"rows"', "leaderboard.json cannot be read"),
+        ("predictions/encoder.json", "[]", "holds a list, expected a mapping of ids"),
+        ("predictions/encoder.json", "{}", "has no answer to"),
+        ("store/manifest.json", "{", "delete the store and extract again"),
+        ("heads/probe:layers=last1/seed0/head.json", "{", "fit that head again"),
+        ("heads/probe:layers=last1/seed0/head.safetensors", "{", "delete that folder and fit it again"),
+        ("analysis/agreement.json", "{", "delete it and run: bertvision analyse"),
+    ],
+)
+def test_a_damaged_file_is_named_with_what_to_do(
+    call: Call, text_run: Path, tmp_path: Path, name: str, text: str, told: str
+) -> None:
+    run = shutil.copytree(text_run, tmp_path / "run")
+    assert (run / name).exists() or name.startswith("analysis")
+    (run / name).write_text(text, encoding="utf-8")
+    said = call("analyse", run, "--what", "second-best", "cost").refused()
+    assert told in said
+    assert str(run) in said
+
+
+def test_a_larger_run_is_not_beside_a_smaller_one(call: Call, text_run: Path, tmp_path: Path) -> None:
+    small = shutil.copytree(text_run, tmp_path / "small")
+    path = small / "store" / "task" / "train.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:5]), encoding="utf-8")
+    words = ("analyse", small, "--what", "learning-curve", "--beside", text_run)
+    assert f"learned from {len(lines)} examples, this run from 5; expected a run on fewer" in call(*words).refused()
+
+
+def test_a_seed_is_named_once(call: Call, text_run: Path) -> None:
+    assert "got '0,0', expected each number once" in call("fit", text_run / "store", "--seeds", "0,0").refused()
 
 
 def lacking(page: Path) -> list[str]:

@@ -57,4 +57,10 @@ def test_a_cut_model_gives_the_scores_that_it_was_chosen_by(call: Call, text_run
 
 def test_what_cannot_be_done_is_named(call: Call, text_run: Path, tmp_path: Path) -> None:
     assert "leave layers= out" in call("analyse", text_run, "--depth", "probe:layers=last1").refused()
+    assert "leave layers= out" in call("analyse", text_run, "--what", "depth", "--head", "probe:layers=last1").refused()
     assert "is no run" in call("analyse", tmp_path, "--depth", "probe").refused()
+    for within in ("-1", "nan", "inf"):
+        assert (
+            "expected points of the score, 0 or more"
+            in call("analyse", text_run, "--depth", "probe", "--within", within).refused()
+        )

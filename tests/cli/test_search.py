@@ -230,7 +230,7 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert max(row["inner"] for row in document["tunings"]) >= document["winner"]["inner"] - 1e-9
     runs = sorted((out / "search" / "tuned").iterdir())
     tried = {row["settings"]["lr"] for row in document["tunings"]}
-    assert len(runs) == len(tried)
+    assert len(runs) == len(tried) == 2, "one that was judged is not drawn again while there are others"
     assert sum((one / "store").exists() for one in runs) == 1
     report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
     for title in ("Search: tunings", "Search: what mattered of tuning", "Search: history", "Search: what mattered"):
@@ -376,6 +376,21 @@ def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
     config = FitConfig(epochs=1, batch=8, clip=1e30)
     with pytest.raises(BadInput, match=r"search in .*run: none of 2 trials came to a score .* try smaller rates"):
         search(run, states, space, config, Plan(trials=2, together=2, seeds=(0,)))
+
+
+def test_a_file_that_is_no_study_is_named(call: Call, run: Path) -> None:
+    (run / "search").mkdir()
+    (run / "search" / "study.db").write_text("no database, and long enough to be sure of that" * 50, encoding="utf-8")
+    said = call("search", run, *FEW, "--trials", 1).refused()
+    assert f"{run}/search/study.db is no study: file is not a database; delete it" in said
+
+
+def test_a_run_that_no_report_can_be_made_of_is_refused_before_the_first_trial(call: Call, run: Path) -> None:
+    (run / "report.html").write_text("", encoding="utf-8")
+    (run / "leaderboard.json").write_text("{", encoding="utf-8")
+    said = call("search", run, *FEW, "--trials", 1)
+    assert "leaderboard.json cannot be read" in said.refused()
+    assert "search:" not in said.err
 
 
 def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

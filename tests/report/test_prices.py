@@ -64,6 +64,13 @@ def test_training_needs_the_states_of_train_and_inner_only(run: Run) -> None:
     assert found["ensemble"].train_seconds == pytest.approx(TUNED + states + FITTED), "its tuning counts once"
 
 
+def test_a_head_costs_what_its_own_seed_took(run: Run) -> None:
+    """And not the mean over seeds, or an ensemble could come out cheaper than its member."""
+    rows = [replace(row, seconds=50.0) if row.seed == 1 else row for row in run.board.rows]
+    slower = replace(run, board=replace(run.board, rows=tuple(rows)))
+    assert priced(slower)["learned-pool@0"].train_seconds == priced(run)["learned-pool@0"].train_seconds
+
+
 def test_the_states_of_dev_are_inference(run: Run) -> None:
     found = priced(run, {"learned-pool@0": 0.25})
     assert found["encoder"].inference_seconds == pytest.approx(3.0)

@@ -267,6 +267,31 @@ def test_the_list_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "nothing"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--data", "nowhere"), "--data nowhere is no folder; expected one with squad/"),
+        (("--plan", "--encoder", "minilm"), "leave --encoder and --set out"),
+        (("--plan", "--set", "fit.lr=1"), "leave --encoder and --set out"),
+        (("--set", "foo"), "foo"),
+        (("--set", "data.limit=abc"), "limit: got 'abc'"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_at_once(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["reproduce", "bv-table-1", "--out", str(tmp_path), *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert told in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_corrected_numbers_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["reproduce", "bv-table-1", "--out", str(tmp_path)]) == 0
+    assert "Published, corrected: learned pooling (LP), exact: 67 for 66" in capsys.readouterr().out
+
+
 def told(row: str, task: Task, right: Callable[[int], bool]) -> Entry:
     """Answers that are right where it is said, and silent elsewhere."""
     dev = task["dev"]
@@ -291,6 +316,10 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
     dearer = {"a": replace(all_right, values={"trained": 1_000_000.0}), "b": all_right}
     assert weigh(worth, dearer).difference == pytest.approx((100 - 100 / 3) * (1 / 6 - 1 / 3))  # a third has no answer
     assert weigh(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
+    share = Check("x", "b", "about", number=44.0, of="value", metric="share")
+    rated = {name: replace(one, values={"share": 0.0}, ends={"share": (0.0, 0.0)}) for name, one in entries.items()}
+    assert weigh(share, rated).why == NOTHING
+    assert weigh(replace(share, a="a"), rated).difference == -44.0
 
 
 def test_the_order_of_rows_is_compared_with_the_published_one() -> None:

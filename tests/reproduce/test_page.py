@@ -14,7 +14,7 @@ from bertvision.reproduce.pictures import write_pictures
 from bertvision.reproduce.published import claims_of, published_of
 from bertvision.reproduce.recipes import all_items, find_items, shared_at
 from bertvision.reproduce.verdicts import Found, verdict
-from bertvision.reproduce.words import item_cells, markdown_table, number, signed
+from bertvision.reproduce.words import corrections, item_cells, markdown_table, number, signed
 from bertvision.reproduce.workshop import Workshop
 
 ROOT = Path(__file__).parents[2]
@@ -73,8 +73,10 @@ def test_what_is_kept_and_older_than_its_recipe_is_marked() -> None:
 
 @pytest.mark.parametrize("name", sorted(read_documents(KEPT)))
 def test_what_is_kept_stands_beside_the_published_numbers_as_they_are(name: str) -> None:
-    rows = {row["row"]: row["published"] for row in read_documents(KEPT)[name]["rows"]}
+    document = read_documents(KEPT)[name]
+    rows = {row["row"]: row["published"] for row in document["rows"]}
     assert {row: told for row, told in rows.items() if told} == published_of(name)
+    assert (document["note"], document["notes_on_published"]) == (all_items()[name].note, corrections(name))
 
 
 @pytest.mark.parametrize("name", [name for name, one in read_documents(KEPT).items() if is_current(one)])

@@ -49,10 +49,10 @@ def by_layer(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> 
     return _grown("layers", "Score by layer", about, "state", steps, metric, rules)
 
 
-def by_depth(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> Finding:
+def by_depth(steps: Sequence[Step], head: str, metric: str, rules: Mapping[str, float]) -> Finding:
     """A head on the states 0..k."""
     about = (
-        "The same head on the states 0..k for every k: how many of the encoder's layers are needed. "
+        f"The head {head} on the states 0..k for every k: how many of the encoder's layers are needed. "
         "Where to cut is chosen on inner, never on dev."
     )
     return _grown("depth", "Score by depth", about, "layers used", steps, metric, rules)

@@ -63,6 +63,8 @@ def _analyse(options: argparse.Namespace) -> Result:
 
     work = _study(options)
     made, missing = study(work, options.what)
+    if missing and not made:
+        raise BadInput("; ".join(f"{name} {why}" for name, why in missing.items()))
     report = renew_report(work.folder)
     document = {
         "run": str(work.folder),

@@ -73,11 +73,14 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
-    """``0,1,2`` as numbers."""
+    """``0,1,2`` as numbers, each once: the same seed twice would count as two."""
     try:
-        return tuple(int(part) for part in text.split(","))
+        found = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected whole numbers such as 0,1,2") from None
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected each number once")
+    return found
 
 
 def numbers(text: str) -> list[float]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.cli.options import add_set
+from bertvision.errors import BadInput
 
 Result = tuple[Any, str]
 
@@ -32,7 +33,11 @@ def _reproduce(options: argparse.Namespace) -> Result:
     if options.name == "list":
         return _listed(shared)
     items = find_items(options.name)
+    if options.data is not None and not Path(options.data).is_dir():
+        raise BadInput(f"--data {options.data} is no folder; expected one with squad/, glue/ and crowdflower/")
     if options.plan:
+        if options.encoder or options.set:
+            raise BadInput("--plan tells what the recipes as they are take; leave --encoder and --set out")
         from bertvision.reproduce.head_plan import head_text, with_heads
         from bertvision.reproduce.plan import plan, plan_text
 

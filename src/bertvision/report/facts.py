@@ -39,6 +39,9 @@ belong to a leaderboard."""
 SEARCHED, TUNED = "search/result.json", "search/tuned"
 """What the last search came to, and where the runs of tunings that were tried are."""
 
+ByRow = dict[tuple[str, int | None], Mapping[str, Any]]
+"""By name and seed of a row."""
+
 
 @dataclass(frozen=True)
 class HeadFacts:
@@ -63,7 +66,7 @@ class Run:
     baseline: tuple[str, Mapping[str, float]] | None
     advice: str
     heads: tuple[HeadFacts, ...]
-    answers: Mapping[tuple[str, int | None], Mapping[str, Any]]  # (name, seed) -> example id -> answer
+    answers: ByRow  # (name, seed) -> example id -> answer
     manifest: Mapping[str, Any]
     encoder: Mapping[str, Any]  # name, record
     adapted: bool  # whether the run's own encoder has adapters and a head that shows what they are worth
@@ -71,7 +74,7 @@ class Run:
     recipe: str
     day: str
     findings: tuple[Finding, ...] = ()
-    places: Mapping[tuple[str, int | None], Mapping[str, Any]] = field(default_factory=dict)  # id -> start, end
+    places: ByRow = field(default_factory=dict)  # id -> start, end
     log: tuple[Mapping[str, Any], ...] = ()  # steps and commands, oldest first
 
 
@@ -81,11 +84,11 @@ def gather(folder: Path, task: Task) -> Run:
     document = _read(path)
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
-    board = _board(document)
+    board = _board(path, document)
     rows = board.rows
-    manifest = _read(store_place(folder) / "manifest.json") or {}
+    manifest = _read(store_place(folder) / "manifest.json", "delete the store and extract again") or {}
     baseline = document.get("baseline")
-    own = _read(folder / "encoder" / "bertvision.json") or {}
+    own = _read(folder / "encoder" / "bertvision.json", "tune again") or {}
     return Run(
         folder=folder,
         task=task,
@@ -93,8 +96,8 @@ def gather(folder: Path, task: Task) -> Run:
         baseline=(baseline["name"], baseline["scores"]) if baseline else None,
         advice=document.get("advice", ""),
         heads=_heads(folder, rows, manifest),
-        answers=_by_row(folder / ANSWERS, rows),
-        places=_by_row(folder / PLACES, rows),
+        answers=_answers(folder, board, task),
+        places=_by_row(folder, PLACES, rows),
         manifest=manifest,
         # The one that made the states; the run's own may have been tuned again since.
         encoder=manifest.get("encoder") or own,
@@ -139,7 +142,8 @@ def _findings(folder: Path, board: Board, manifest: Mapping[str, Any]) -> tuple[
 
 def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
     """The findings of a folder that were made from what those of their name are to be made from."""
-    found = [(path, _read(path)) for path in sorted((folder / FINDINGS).glob("*.json"))]
+    again = f"delete it and run: bertvision analyse {folder}"
+    found = [(path, _read(path, again)) for path in sorted((folder / FINDINGS).glob("*.json"))]
     return tuple(
         _finding(path, document)
         for path, document in found
@@ -149,7 +153,7 @@ def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ..
 
 def best_tuning(folder: Path) -> Path | None:
     """The best run of a search over tunings, in a folder that holds such a search and no run of its own."""
-    run = (_read(folder / SEARCHED) or {}).get("run")
+    run = (_read(folder / SEARCHED, "delete it and search again") or {}).get("run")
     return None if run is None or store_place(folder).exists() else folder / TUNED / Path(run).name
 
 
@@ -165,29 +169,36 @@ def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
         raise BadInput(f"{path} is no finding: {shorten(error)}; delete it and run: bertvision analyse RUN") from error
 
 
-def _board(document: Mapping[str, Any]) -> Board:
+def _board(path: Path, document: Mapping[str, Any]) -> Board:
     """The leaderboard; one that was written before it told how far it can be trusted lacks that, and no more."""
-    return Board(
-        task=document["task"],
-        split=document["split"],
-        metric=document["metric"],
-        rows=tuple(Row(**row) for row in document["rows"]),
-        lines=tuple(Standing(**line) for line in document.get("lines", [])),
-        best_head=document.get("best_head"),
-        comparisons=tuple(Compared(**one) for one in document.get("comparisons", [])),
-        reliability=tuple(Reliability(**one) for one in document.get("reliability", [])),
-        basis=document.get("basis", {}),
-    )
+    try:
+        return Board(
+            task=document["task"],
+            split=document["split"],
+            metric=document["metric"],
+            rows=tuple(Row(**row) for row in document["rows"]),
+            lines=tuple(Standing(**line) for line in document.get("lines", [])),
+            best_head=document.get("best_head"),
+            comparisons=tuple(Compared(**one) for one in document.get("comparisons", [])),
+            reliability=tuple(Reliability(**one) for one in document.get("reliability", [])),
+            basis=document.get("basis", {}),
+        )
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path} is no leaderboard: {error}; {_anew(path.parent)}") from error
 
 
-def _read(path: Path) -> Any:
+def _anew(folder: Path) -> str:
+    return f"delete it and run: bertvision evaluate {folder}"
+
+
+def _read(path: Path, do: str = "") -> Any:
     """A JSON document, or None where there is no such file (or no file could have that name)."""
     try:
         return json.loads(path.read_bytes())
     except OSError:
         return None
     except ValueError as error:
-        raise BadInput(f"{path} cannot be read: {error}; delete it and run: bertvision evaluate RUN") from error
+        raise BadInput(f"{path} cannot be read: {error}; {do or _anew(path.parent)}") from error
 
 
 def _text(path: Path) -> str:
@@ -196,19 +207,41 @@ def _text(path: Path) -> str:
 
 def store_place(folder: Path) -> Path:
     """Where the store of a run lies: in it, or where its source.json says."""
-    source = _read(folder / STORE_SOURCE)
+    source = _read(folder / STORE_SOURCE, "write the store's folder there, or fit again")
     return Path(source["store"]) if source else folder / "store"
 
 
-def _by_row(folder: Path, rows: tuple[Row, ...]) -> dict[tuple[str, int | None], Mapping[str, Any]]:
-    """What a folder says of the examples, for every row that it knows."""
-    names = {(row.name, row.seed): row.name if row.seed is None else f"{row.name}@{row.seed}" for row in rows}
-    return {row: found for row, name in names.items() if (found := _read(folder / f"{name}.json")) is not None}
+def _answers(folder: Path, board: Board, task: Task) -> ByRow:
+    """What was answered to every example, for every row whose answers are there."""
+    found, examples = _by_row(folder, ANSWERS, board.rows), task[board.split]
+    for (name, seed), answers in found.items():
+        lacking = [example.id for example in examples if example.id not in answers]
+        if lacking:
+            what = f"has no answer to {len(lacking):,} of {len(examples):,} examples, the first {lacking[0]!r}"
+            raise BadInput(f"{folder / ANSWERS / _file(name, seed)} {what}; {_anew(folder)}")
+    return found
+
+
+def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
+    """What a part of a run says of the examples, for every row that it knows."""
+    found: ByRow = {}
+    for row in rows:
+        path = folder / part / _file(row.name, row.seed)
+        said = _read(path, _anew(folder))
+        if said is not None and not isinstance(said, dict):
+            raise BadInput(f"{path} holds a {type(said).__name__}, expected a mapping of ids; {_anew(folder)}")
+        found |= {} if said is None else {(row.name, row.seed): said}
+    return found
+
+
+def _file(name: str, seed: int | None) -> str:
+    return f"{name}.json" if seed is None else f"{name}@{seed}.json"
 
 
 def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:
     """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
-    found = [_read(path) for path in sorted(folder.glob("heads/**/head.json"))]
+    again = "delete its folder and fit that head again"
+    found = [_read(path, again) for path in sorted(folder.glob("heads/**/head.json"))]
     by_name = {(facts["spec"], facts["seed"]): facts for facts in found if facts}
     chosen = [by_name[row.spec, row.seed] for row in rows if row.kind == "head" and (row.spec, row.seed) in by_name]
     return tuple(_head(facts, manifest.get("layers", [])) for facts in chosen)

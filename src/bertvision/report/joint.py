@@ -23,7 +23,7 @@ from bertvision.report.trust import chance, signed
 from bertvision.report.witness import said_by, witness_of
 from bertvision.steps.trust import Court, Side
 
-BEST, ENCODER = "best on inner", "encoder"
+BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]
 SHARES = ("both", "only_a", "only_b", "neither", "same")
 AGREEMENT = (

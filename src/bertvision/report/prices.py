@@ -23,7 +23,7 @@ def prices_of(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> 
 def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:
     row = line.rows[0]
     score = row.scores[run.board.metric]
-    return Price(row_title(row), score, _trained(run, row), _training(run, line), _inference(run, row, seconds))
+    return Price(row_title(row), score, _trained(run, row), _training(run, row), _inference(run, row, seconds))
 
 
 def _trained(run: Run, row: Row) -> int | None:
@@ -38,14 +38,14 @@ def _trained(run: Run, row: Row) -> int | None:
     return None if own is None or trained is None else row.parameters - own + int(trained)
 
 
-def _training(run: Run, line: Line) -> float | None:
+def _training(run: Run, row: Row) -> float | None:
     """Tuning and, for what has heads, their states and fits; None where the encoder's passes were not timed."""
-    if line.kind == ENCODER:
-        return line.seconds
+    if row.kind == ENCODER:
+        return row.seconds
     passes = _passes(run, LEARNED_FROM)
     # What has the encoder as a member holds its tuning already.
-    tuned = 0.0 if ENCODER in _members(line.rows[0]) else float(_tuning(run).get("seconds") or 0.0)
-    return None if passes is None else line.seconds + passes + tuned
+    tuned = 0.0 if ENCODER in _members(row) else float(_tuning(run).get("seconds") or 0.0)
+    return None if passes is None else row.seconds + passes + tuned
 
 
 def _inference(run: Run, row: Row, seconds: Mapping[str, float]) -> float | None:

@@ -17,6 +17,7 @@ from bertvision.reproduce.recipes import Item, Shared, all_items, shared_at
 from bertvision.reproduce.rows import entries_of
 from bertvision.reproduce.verdicts import OPEN, Found, together, verdict
 from bertvision.reproduce.weigh import STAR, metric_of, weigh
+from bertvision.reproduce.words import corrections
 from bertvision.reproduce.workshop import Failed, NoData, NotHere, Workshop
 from bertvision.runtime import say, write_json
 from bertvision.scoring.regression import spearmanr
@@ -58,6 +59,7 @@ def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
         "encoder": shop.encoder or ", ".join(dict.fromkeys(shop.shared.encoders.values())),
         "status": _status(entries),
         "note": item.note,
+        "notes_on_published": corrections(item.name),
         "metrics": list(item.metrics),
         "rows": rows,
         "made_from": origin(item, shop.shared, shop.encoder, shop.settings),

@@ -23,6 +23,8 @@ from bertvision.tasks.base import Task
 STAR = "*"
 EXACT = ("parameters", "percent", "trained")
 """Counted and not measured."""
+OF_ANSWERS = ("share",)
+"""Numbers of a table that are drawn from answers: like scores they say nothing of who has learned nothing."""
 NOTHING = "neither is better than one answer to everything"
 
 
@@ -65,7 +67,8 @@ def _pair(test: Check, a: Entry | None, b: Entry | None) -> Found:
             return Found(why=f"{name}: {one.missing if one else 'not in the table'}")
     assert a is not None
     if test.of == "value":
-        return _values(test, a, b)
+        dull = test.metric in OF_ANSWERS and a.task is not None and not has_learned(a.answers, a.task)
+        return Found(why=NOTHING) if dull else _values(test, a, b)
     if b is None or not a.answers or not b.answers or a.task is None:
         return Found(why="there are no answers to compare")
     whole = _asked(replace(test, among="all"), a.task)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.board_text import aligned
+from bertvision.reproduce.published import published
 from bertvision.reproduce.verdicts import is_too_wide
 
 TITLES = {
@@ -30,10 +31,13 @@ TITLES = {
     "of": "mean of how many",
     "paper_mean_of_these": "the paper's mean of these",
     "decrease": "% of the score lost",
+    "rises_after": "rises after state",
 }
 """Of metrics whose name alone says too little: shares, say, are counted on the paper's shape, whatever was run."""
 COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
 """Metrics that have no digits after the point."""
+FEW = 4
+"""Names that a sentence holds."""
 WIDE = " (too few examples for this margin: it could not hold)"
 WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 
@@ -45,6 +49,7 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     lines += [order_words(order) for order in document["rank_correlations"]]
     lines += [f"pictures: {', '.join(document['pictures'])}"] if document["pictures"] else []
     lines += [f"note: {document['note']}"] if document["note"] else []
+    lines += corrections(document["item"])
     concerned = {test["claim"] for test in document["tests"]}
     return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
 
@@ -53,6 +58,24 @@ def order_words(order: Mapping[str, Any]) -> str:
     """How far our order of the rows is the published one."""
     rows = f"{order['rows']} rows of {order['run']}"
     return f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}"
+
+
+def corrections(item: str) -> list[str]:
+    """What is to be known of published numbers, each reason once; first those that are not what was printed."""
+    mended: dict[str, list[str]] = {}
+    noted: dict[str, list[str]] = {}
+    for one in published():
+        if one.item == item and one.note:
+            other = one.printed is not None and one.printed != one.value
+            told = f"{one.row}, {one.metric}: {one.value:,.10g} for {one.printed:,.10g}" if other else one.row
+            (mended if other else noted).setdefault(one.note, []).append(told)
+    lines = [f"Published, corrected: {_few(some, 'numbers')} ({why})." for why, some in mended.items()]
+    notes = {why: list(dict.fromkeys(some)) for why, some in noted.items() if why not in mended}
+    return lines + [f"Published, {_few(some, 'rows')}: {why}." for why, some in notes.items()]
+
+
+def _few(names: Sequence[str], what: str) -> str:
+    return "; ".join(names) if len(names) <= FEW else f"{len(names)} {what}"
 
 
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:

@@ -79,6 +79,10 @@ class Workshop:
     _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _findings: dict[tuple[str, Path], Finding] = field(default_factory=dict, init=False)
 
+    def __post_init__(self) -> None:
+        """A bad setting is refused before anything is made, and where nothing will be."""
+        override(built_in_recipe("squad2", recipe_defaults), self.settings)
+
     def source(self, kind: str, name: str) -> Source:
         key = f"{kind}:{name}"
         if key not in self.shared.sources:

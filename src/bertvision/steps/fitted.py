@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from bertvision.errors import BadInput
+from bertvision.errors import BadInput, shorten
 from bertvision.heads.base import Head, build_head
 from bertvision.records import LayerBatch, Shape
 from bertvision.runtime import write_json
@@ -87,6 +87,15 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
 
 def load_fitted(folder: Path) -> tuple[FittedHead, str]:
     """A saved head and what it was made from."""
+    try:
+        return _loaded(folder)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise BadInput(
+            f"the head in {folder} cannot be read: {shorten(error, 200)}; delete that folder and fit it again"
+        ) from error
+
+
+def _loaded(folder: Path) -> tuple[FittedHead, str]:
     facts = json.loads((folder / "head.json").read_text(encoding="utf-8"))
     head = build_head(facts["spec"], Shape(**facts["shape"]))
     head.load_state_dict(load_file(folder / "head.safetensors"))
