@@ -22,6 +22,7 @@ from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.line_plot import line_picture
 from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
+from bertvision.report.pictures import _anchor
 from bertvision.report.plots import shared_numbers
 from bertvision.report.svg import Scale, scale_of, tick_text
 
@@ -207,3 +208,12 @@ def test_numbers_read_well() -> None:
     assert [duration(s) for s in (7.66, 198, 7300)] == ["7.7 s", "3 min 18 s", "2 h 1 min"]
     assert [percent(p) for p in (100.0, 0.1124, 0.0004)] == ["100.000", "0.112", "0.0004"]
     assert cut("abcdef", 4) == "abc\N{HORIZONTAL ELLIPSIS}"
+
+
+@given(st.floats(0, 1))
+def test_names_of_rules_stay_within_a_narrow_picture(share: float) -> None:
+    """228 pixels are the longest name and its number, 358 what a phone has."""
+    grows = {"start": 0.0, "middle": 0.5, "end": 1.0}[_anchor(share)]
+    left = 358 * (0.01 + 0.98 * share) - 228 * grows
+    assert left > 0
+    assert left + 228 < 358
