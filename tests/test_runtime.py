@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from bertvision.runtime import (
     choose_device,
     file_sha256,
     folder_bytes,
+    gentle_stop,
     progress,
     progress_bar,
     rate_at,
@@ -154,6 +156,20 @@ def test_messages_and_progress_stay_off_stdout(
     assert shown.err.startswith("hello\n")
     assert "count" in shown.err
     assert "bar" in shown.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_gentle_the_first_time_or_at_once_and_never_forgotten(number: signal.Signals) -> None:
+    with gentle_stop() as asked:
+        assert not asked()
+        signal.raise_signal(number)
+        assert asked()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    with gentle_stop(at_once=True) as asked:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        assert asked(), "though a callback swallowed it"
 
 
 def test_no_text_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -227,17 +227,18 @@ def written_whole(path: Path) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def gentle_stop() -> Iterator[Callable[[], bool]]:
+def gentle_stop(at_once: bool = False) -> Iterator[Callable[[], bool]]:
     """Ctrl-C and a polite kill ask to stop; the block looks when it suits it. A second Ctrl-C stops at once.
 
+    ``at_once`` the first does, too, but is remembered: who looks learns of one that a library's callback swallowed.
     Outside of the main thread signals cannot be caught, and nothing ever asks.
     """
     asked: list[int] = []
 
     def ask(number: int, _frame: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
         asked.append(number)
+        if at_once or len(asked) > 1:
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

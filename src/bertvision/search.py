@@ -20,7 +20,7 @@ from bertvision.hashing import hash_json
 from bertvision.heads.base import canonical_spec
 from bertvision.registry import choose_layers, write_value
 from bertvision.report.facts import SEARCHED, gather, store_origin, store_place
-from bertvision.runtime import known_json, say, write_json
+from bertvision.runtime import gentle_stop, known_json, say, write_json
 from bertvision.spaces import Ground, Space, named_heads, space_of
 from bertvision.steps.evaluate import compare
 from bertvision.steps.inputs import task_shape
@@ -90,11 +90,14 @@ def run_trials(folder: Path, states: States, space: Space, config: FitConfig, pl
     trials = Trials(study_path(folder), states, task, space, config, plan.seed)
     if trials.done:
         say(f"search: {trials.done} trials were done before")
-    while (done := trials.done) < plan.trials:
-        trials.more(min(plan.together, plan.trials - done))
-        found = [one.score for one in trials.tried() if one.score is not None]
-        best = f"best inner {task.metric} {max(found):.2f}" if found else "nothing fitted yet"
-        say(f"search: {trials.done} of {plan.trials} trials, {best}")
+    with gentle_stop(at_once=True) as asked:
+        while (done := trials.done) < plan.trials:
+            trials.more(min(plan.together, plan.trials - done))
+            found = [one.score for one in trials.tried() if one.score is not None]
+            best = f"best inner {task.metric} {max(found):.2f}" if found else "nothing fitted yet"
+            say(f"search: {trials.done} of {plan.trials} trials, {best}")
+            if asked():
+                raise KeyboardInterrupt
     return trials
 
 

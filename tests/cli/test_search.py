@@ -7,9 +7,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +163,22 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     other = trying.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
     assert other.done == 0
     assert trying.Trials(path, states, task, space, config, seed=1).done == 0
+
+
+def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
+    call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = trying.Trials.more
+
+    def more(trials: trying.Trials, count: int) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        real(trials, count)
+
+    monkeypatch.setattr(trying.Trials, "more", more)
+    said = call("search", run, *FEW, "--trials", 4, "--together", 2, *QUICK)
+    assert (said.code, said.out) == (130, "")
+    assert "search: 2 of 4 trials" in said.err
 
 
 def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
