@@ -196,15 +196,15 @@ from bertvision.encoder.load import load_encoder
 from bertvision.steps.tune import tune
 from bertvision.tasks.base import read_task
 import os
-settings = {"method": sys.argv[4], "epochs": 3, "lr": 3e-3, "batch": 5}
-tuned = tune(load_encoder(sys.argv[1]), read_task(Path(sys.argv[2])), **settings)
-tuned.save_pretrained(sys.argv[3] + os.environ["RANK"])
+for place, method in enumerate(sys.argv[4:]):
+    settings = {"method": method, "epochs": 3, "lr": 3e-3, "batch": 5}
+    tuned = tune(load_encoder(sys.argv[1]), read_task(Path(sys.argv[2])), **settings)
+    tuned.save_pretrained(f"{sys.argv[3]}-{place}-{os.environ['RANK']}")
 """
 
 
-@pytest.mark.parametrize("method", ["full", "adapters:size=4,share=2"])
 def test_two_processes_come_to_what_one_comes_to(
-    tiny_encoder: Encoder, tiny_encoder_folder: Path, label_task: Task, tmp_path: Path, method: str
+    tiny_encoder: Encoder, tiny_encoder_folder: Path, label_task: Task, tmp_path: Path
 ) -> None:
     from bertvision.tasks.base import save_task
 
@@ -213,8 +213,10 @@ def test_two_processes_come_to_what_one_comes_to(
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     words = [str(tmp_path / "together.py"), str(tiny_encoder_folder), str(tmp_path / "task"), str(tmp_path / "out")]
-    done = subprocess.run([*launch, *words, method], capture_output=True, text=True, timeout=300, env=environment)
+    methods = ["full", "adapters:size=4,share=2"]
+    done = subprocess.run([*launch, *words, *methods], capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    alone = tune(tiny_encoder, label_task, method=method, epochs=3, lr=3e-3, batch=5)
-    for number in (0, 1):
-        assert_close(alone, load_encoder(str(tmp_path / f"out{number}")), 1e-4)
+    for place, method in enumerate(methods):
+        alone = tune(tiny_encoder, label_task, method=method, epochs=3, lr=3e-3, batch=5)
+        for rank in (0, 1):
+            assert_close(alone, load_encoder(str(tmp_path / f"out-{place}-{rank}")), 1e-4)
