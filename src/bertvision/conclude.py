@@ -16,6 +16,7 @@ from bertvision.model import Model
 from bertvision.records import Board, Predictions, Row
 from bertvision.report.facts import ANSWERS, PLACES, Run, best_tuning, gather, store_place
 from bertvision.report.html import write_page, write_report
+from bertvision.report.lines import row_title
 from bertvision.report.searched import write_searched
 from bertvision.run_log import note_command
 from bertvision.runtime import say, write_json
@@ -168,8 +169,7 @@ def _ensembles(own: Predictions, ranked: Sequence[Predictions], task: Task) -> l
 def _write_results(judged: Sequence[Judged], board: Board, task: Task, folder: Path) -> dict[str, Any]:
     """Answers as the official scripts take them (id -> answer), where they stand, and the leaderboard with advice."""
     for one in judged:
-        seed = "" if one.predictions.seed is None else f"@{one.predictions.seed}"
-        name = f"{one.predictions.name}{seed}.json"
+        name = f"{row_title(one.predictions)}.json"
         write_json(folder / ANSWERS / name, one.verdict.answers)
         if task.kind == "span":
             write_json(folder / PLACES / name, one.verdict.places)

@@ -32,8 +32,9 @@ POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
 LOAD = Path("/proc/loadavg")
 """Linux tells there what runs."""
 
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a label or a question may have, but that no terminal should be sent."""
+CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+"""Control characters but tab and newline, marks that turn the direction of the text after them, halves of surrogate
+pairs: a label or a question may have them, but neither a terminal nor a page should be sent any."""
 
 LINE_SECONDS = 60.0
 """How often progress is told where no terminal shows a bar."""
@@ -193,7 +194,7 @@ def say(text: str) -> None:
 
 def harmless(text: str) -> str:
     """A text for a terminal: what in it would steer the terminal or turn the text around is written out (``\\x1b``)."""
-    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return re.sub(f"[{CONTROLS}]", lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def file_sha256(path: Path) -> str:

@@ -159,14 +159,15 @@ class Tunings:
 
     def _drawn(self) -> Any:
         """A tuning that was not judged yet; where draws only repeat, the space is used up, and one is judged again."""
-        known = [trial.params for trial in self.ended()]
+        judged = self.ended()
         for left in reversed(range(REDRAWS)):
             trial = self.study.ask()
             for key, domain in self.domains.items():
                 draw(trial, f"tune.{key}", domain)
-            if trial.params not in known or not left:
+            again = next((one for one in judged if one.params == trial.params), None)
+            if again is None or not left:
                 break
-            self._tell(trial, self.ended()[known.index(trial.params)].user_attrs["score"])
+            self._tell(trial, again.user_attrs["score"])
         return trial
 
     def _tell(self, trial: Any, score: float | None) -> None:

@@ -119,12 +119,8 @@ def _second_best(work: Study) -> Finding | None:
     heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
     said = predict(heads, work.states["dev"])
     said += [] if work.states.manifest["own"] is None else [predict_own(work.states["dev"])]
-    ranked = {_title(one): ranked_answers(task, one, judge_predictions(task, one).verdict.threshold) for one in said}
+    ranked = {row_title(one): ranked_answers(task, one, judge_predictions(task, one).verdict.threshold) for one in said}
     return second_best(task, "dev", ranked)
-
-
-def _title(one: Predictions) -> str:
-    return one.name if one.seed is None else f"{one.name}@{one.seed}"
 
 
 def ranked_answers(task: Task, one: Predictions, threshold: float | None) -> list[list[str]]:

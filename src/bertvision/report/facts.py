@@ -17,6 +17,7 @@ from bertvision.analyse.finding import KINDS, Finding, Plot
 from bertvision.errors import BadInput, shorten
 from bertvision.hashing import hash_json
 from bertvision.records import Board, Compared, Reliability, Row, Standing
+from bertvision.report.lines import row_title
 from bertvision.run_log import COMMAND, RunLog
 from bertvision.runtime import folder_bytes
 from bertvision.tasks.base import Task
@@ -39,7 +40,7 @@ belong to a leaderboard."""
 SEARCHED, TUNED = "search/result.json", "search/tuned"
 """What the last search came to, and where the runs of tunings that were tried are."""
 
-ByRow = dict[tuple[str, int | None], Mapping[str, Any]]
+ByRow = Mapping[tuple[str, int | None], Mapping[str, Any]]
 """By name and seed of a row."""
 
 
@@ -214,28 +215,31 @@ def store_place(folder: Path) -> Path:
 def _answers(folder: Path, board: Board, task: Task) -> ByRow:
     """What was answered to every example, for every row whose answers are there."""
     found, examples = _by_row(folder, ANSWERS, board.rows), task[board.split]
-    for (name, seed), answers in found.items():
-        lacking = [example.id for example in examples if example.id not in answers]
+    for row in board.rows:
+        answers = found.get((row.name, row.seed))
+        lacking = [] if answers is None else [example.id for example in examples if example.id not in answers]
         if lacking:
             what = f"has no answer to {len(lacking):,} of {len(examples):,} examples, the first {lacking[0]!r}"
-            raise BadInput(f"{folder / ANSWERS / _file(name, seed)} {what}; {_anew(folder)}")
+            raise BadInput(f"{_row_file(folder, ANSWERS, row)} {what}; {_anew(folder)}")
     return found
 
 
 def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
     """What a part of a run says of the examples, for every row that it knows."""
-    found: ByRow = {}
+    found = {}
     for row in rows:
-        path = folder / part / _file(row.name, row.seed)
+        path = _row_file(folder, part, row)
         said = _read(path, _anew(folder))
-        if said is not None and not isinstance(said, dict):
+        if said is None:
+            continue
+        if not isinstance(said, dict):
             raise BadInput(f"{path} holds a {type(said).__name__}, expected a mapping of ids; {_anew(folder)}")
-        found |= {} if said is None else {(row.name, row.seed): said}
+        found[row.name, row.seed] = said
     return found
 
 
-def _file(name: str, seed: int | None) -> str:
-    return f"{name}.json" if seed is None else f"{name}@{seed}.json"
+def _row_file(folder: Path, part: str, row: Row) -> Path:
+    return folder / part / f"{row_title(row)}.json"
 
 
 def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bertvision.records import CONTROL, Board, Row
+from bertvision.records import CONTROL, Board, Predictions, Row
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Line:
         return sum(row.seconds for row in self.rows) / len(self.rows)
 
 
-def row_title(row: Row) -> str:
-    """A row's name; of several seeds also which."""
+def row_title(row: Row | Predictions) -> str:
+    """A row's name; of several seeds also which. Files of what it said are called so, too."""
     return row.name if row.seed is None else f"{row.name}@{row.seed}"
 
 

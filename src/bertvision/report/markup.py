@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# Control characters, half surrogate pairs, and the marks that would turn the direction of the text after them.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+from bertvision.runtime import CONTROLS
+
+_UNPRINTABLE = re.compile(f"[{CONTROLS}\ufffe\uffff]")
 # Ends of lines other than the one that the page knows; tables from Windows are full of them.
 _ENDS = str.maketrans("\r\x0b\x0c\x85", "    ")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")

@@ -26,6 +26,7 @@ from bertvision.pipeline import fit_into
 from bertvision.records import Predictions
 from bertvision.refits import drawn
 from bertvision.report.facts import FINDINGS, Run
+from bertvision.report.lines import row_title
 from bertvision.reproduce.drawing import drawn_ends, point, side_of
 from bertvision.reproduce.entries import Entry, board_entry, head_of, predicted, told, tune_entry
 from bertvision.reproduce.recipes import Line
@@ -110,8 +111,7 @@ def _finding(shop: Workshop, line: Line, run: Run, board: Entry) -> Finding:
 def _said(run: Run, name: str) -> Said:
     """The best seed on inner, which is the first of its name on the board."""
     row = next(row for row in run.board.rows if row.name == name)
-    title = row.name if row.seed is None else f"{row.name}@{row.seed}"
-    return hear(run.task, run.board.split, title, row.kind, run.answers[row.name, row.seed])
+    return hear(run.task, run.board.split, row_title(row), row.kind, run.answers[row.name, row.seed])
 
 
 def _weights(run: Run, name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bertvision.reproduce.plan import plan
 from bertvision.reproduce.published import published
 from bertvision.reproduce.recipes import Item, all_items, shared_at
 from bertvision.reproduce.verdicts import FAILS, HOLDS, OPEN
-from bertvision.reproduce.words import check_words, corrections, item_cells, markdown_table, missing_lines, order_words
+from bertvision.reproduce.words import check_words, item_cells, markdown_table, missing_lines, order_words
 
 LONGEST = 3
 TIMED = ("shared", "item")
@@ -166,4 +166,4 @@ def _section(item: Item, document: Mapping[str, Any] | None) -> str:
     told += "".join(f" {order_words(order).capitalize()}." for order in document["rank_correlations"])
     lines = [told, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
     lines += [f"![{item.title}]({PICTURES}/{name})\n" for name in document["pictures"]]
-    return "\n".join([*lines, " ".join([document["note"], *corrections(item.name)])]).rstrip() + "\n"
+    return "\n".join([*lines, " ".join([document["note"], *document["notes_on_published"]])]).rstrip() + "\n"

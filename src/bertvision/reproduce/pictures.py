@@ -13,7 +13,7 @@ from bertvision.analyse.finding import Plot, Point, bars
 from bertvision.report.line_plot import write_picture
 from bertvision.report.plots import draw
 from bertvision.reproduce.recipes import Item, Line, Picture
-from bertvision.reproduce.words import TITLES
+from bertvision.reproduce.words import title
 
 Values = Mapping[str, Mapping[str, float]]
 """By row and metric."""
@@ -89,13 +89,13 @@ def _points(item: Item, picture: Picture, values: Values) -> Plot:
     for place, (row, pair) in enumerate(zip(known, pairs, strict=True)):
         series[FRONT if place in front else BEHIND].append((*pair, row))
     series[FRONT].sort()
-    return Plot("points", TITLES.get(picture.across, picture.across), picture.up[0], series, log=picture.log)
+    return Plot("points", title(picture.across), picture.up[0], series, log=picture.log)
 
 
 def _bars(item: Item, picture: Picture, values: Values) -> Plot:
     """A group of bars a row, a bar a metric."""
     known = {row: told for row, told in values.items() if any(metric in told for metric in picture.up)}
-    heights = {TITLES.get(metric, metric): [told.get(metric) for told in known.values()] for metric in picture.up}
+    heights = {title(metric): [told.get(metric) for told in known.values()] for metric in picture.up}
     return bars(list(known), heights, "%")
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided at this scale"
+TAIL = 0.025
+"""What lies beyond either end of an interval."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,6 @@ class Found:
     def decided(self) -> bool:
         ends = (self.low, self.high)
         return all(end is not None and math.isfinite(end) for end in ends)
-
-
-TAIL = 0.025
-"""What lies beyond either end of an interval."""
 
 
 def verdict(found: Found, says: str, margin: float = 0.0, looks: int = 1) -> str:

@@ -49,7 +49,7 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     lines += [order_words(order) for order in document["rank_correlations"]]
     lines += [f"pictures: {', '.join(document['pictures'])}"] if document["pictures"] else []
     lines += [f"note: {document['note']}"] if document["note"] else []
-    lines += corrections(document["item"])
+    lines += document["notes_on_published"]
     concerned = {test["claim"] for test in document["tests"]}
     return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
 
@@ -58,6 +58,11 @@ def order_words(order: Mapping[str, Any]) -> str:
     """How far our order of the rows is the published one."""
     rows = f"{order['rows']} rows of {order['run']}"
     return f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}"
+
+
+def title(metric: str) -> str:
+    """A metric as tables and figures call it."""
+    return TITLES.get(metric, metric)
 
 
 def corrections(item: str) -> list[str]:
@@ -81,8 +86,7 @@ def _few(names: Sequence[str], what: str) -> str:
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
     """A header and a row a row; of each metric ours (with its interval) and the published number."""
     metrics = document["metrics"]
-    titles = [TITLES.get(metric, metric) for metric in metrics]
-    header = ["", *(name for title in titles for name in (title, f"{title}, published"))]
+    header = ["", *(name for metric in metrics for name in (title(metric), f"{title(metric)}, published"))]
     rows = []
     for row in document["rows"]:
         cells = [row["row"]]

@@ -89,7 +89,7 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
     """A saved head and what it was made from."""
     try:
         return _loaded(folder)
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (SafetensorError, OSError, json.JSONDecodeError, UnicodeError, KeyError, TypeError, RuntimeError) as error:
         raise BadInput(
             f"the head in {folder} cannot be read: {shorten(error, 200)}; delete that folder and fit it again"
         ) from error
