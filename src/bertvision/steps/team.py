@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from typing import Generic, TypeVar
 
 import torch
@@ -72,6 +74,16 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+_group_numbers = count()
+
+
+@cache
+def _launch_store() -> torch.distributed.Store:
+    """The key-value store of this launch, connected once: rank 0 may host it, and its port cannot be bound twice."""
+    store, _, _ = next(torch.distributed.rendezvous("env://"))
+    return store
+
+
 @contextmanager
 def joined_team() -> Iterator[Team]:
     """The team that the environment tells of; the processes are connected while the block runs."""
@@ -81,7 +93,11 @@ def joined_team() -> Iterator[Team]:
         return
     mine = not torch.distributed.is_initialized()
     if mine:
-        torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        # Keys outlive a group: without a prefix of its own, the next group in this launch would read the closed
+        # addresses of this one and be refused. All processes join equally often, so their numbers agree.
+        store = torch.distributed.PrefixStore(f"bertvision/{next(_group_numbers)}", _launch_store())
+        backend = "nccl" if torch.cuda.is_available() else "gloo"
+        torch.distributed.init_process_group(backend, store=store, rank=number, world_size=size)
     try:
         yield Team(number, size)
     finally:
