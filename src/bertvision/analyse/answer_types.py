@@ -10,11 +10,11 @@ from bertvision.analyse.finding import Cell, Finding, bars, number_of, share
 from bertvision.analyse.said import Said
 from bertvision.records import Example
 
-ABOUT = (
+ABOUT_TYPES = (
     "Exactly right among the questions that have an answer and among those that have none. The last column is the "
     "share of the missed answerable questions to which the predictor said nothing: the rest got another answer."
 )
-COLUMNS = {
+TYPE_COLUMNS = {
     "name": "predictor",
     "has_answer": "with answer",
     "has_answer_right": "right, %",
@@ -29,7 +29,7 @@ COLUMNS = {
 def answer_types(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
     """The split by gold answerability of every predictor."""
     gold = np.array([bool(example.answers) for example in examples])
-    rows = tuple(_row(one, gold) for one in said)
+    rows = tuple(_type_row(one, gold) for one in said)
     names = [one.name for one in said]
     picture = bars(
         names,
@@ -39,10 +39,10 @@ def answer_types(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
         },
         "right, %",
     )
-    return Finding("answer-types", "With and without an answer", ABOUT, COLUMNS, rows, (picture,))
+    return Finding("answer-types", "With and without an answer", ABOUT_TYPES, TYPE_COLUMNS, rows, (picture,))
 
 
-def _row(one: Said, gold: np.ndarray) -> dict[str, Cell]:
+def _type_row(one: Said, gold: np.ndarray) -> dict[str, Cell]:
     silent = np.array([not answer for answer in one.answers])
     missed = gold & ~one.right
     return {

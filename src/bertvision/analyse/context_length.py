@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from bertvision.analyse.finding import Cell, Finding, Plot, mean, share
 from bertvision.analyse.said import Said
 
-ABOUT = (
+ABOUT_CONTEXT = (
     "Mean length, in {unit}, of the contexts of what each predictor gets right and wrong; then, for two at a time, of "
     "what only the first gets right. The picture is the share that is right in each fifth of the examples by length."
 )
-COLUMNS = {
+CONTEXT_COLUMNS = {
     "name": "predictor",
     "against": "and not",
     "right": "right",
@@ -29,17 +29,18 @@ FIFTHS = 5
 def context_length(lengths: Sequence[int], said: Sequence[Said], unit: str = "words") -> Finding:
     """``lengths``: of every example's context, in order."""
     sizes = np.asarray(lengths, np.float64)
-    rows = [_row(one.name, None, sizes, one.right, ~one.right) for one in said]
+    rows = [_context_row(one.name, None, sizes, one.right, ~one.right) for one in said]
     rows += [
-        _row(a.name, b.name, sizes, a.right & ~b.right, np.zeros(len(sizes), bool)) for a, b in permutations(said, 2)
+        _context_row(a.name, b.name, sizes, a.right & ~b.right, np.zeros(len(sizes), bool))
+        for a, b in permutations(said, 2)
     ]
     series = {one.name: _by_fifth(sizes, one.right) for one in said}
     picture = Plot("lines", f"mean {unit} of the context, by fifths", "right, %", series)
-    about = ABOUT.format(unit=unit)
-    return Finding("context-length", "Context length", about, COLUMNS, tuple(rows), (picture,))
+    about = ABOUT_CONTEXT.format(unit=unit)
+    return Finding("context-length", "Context length", about, CONTEXT_COLUMNS, tuple(rows), (picture,))
 
 
-def _row(
+def _context_row(
     name: str, against: str | None, sizes: NDArray[np.float64], right: NDArray[np.bool_], wrong: NDArray[np.bool_]
 ) -> dict[str, Cell]:
     alone = against is not None

@@ -12,7 +12,7 @@ from bertvision.analyse.finding import Cell, Finding, bars, share
 from bertvision.analyse.said import Said
 from bertvision.records import Example
 
-ABOUT = "Exactly right by the first question word in the question; what has none is 'other'. Commonest first."
+ABOUT_WORD = "Exactly right by the first question word in the question; what has none is 'other'. Commonest first."
 WORDS = ("what", "who", "whom", "whose", "when", "where", "which", "why", "how many", "how much", "how")
 _FOUND = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 
@@ -24,12 +24,12 @@ def question_word(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
     columns = {"word": "question word", "questions": "questions", "no_answer": "without answer, %"}
     columns |= {f"right_{place}": f"{one.name}: right, %" for place, one in enumerate(said)}
     silent = np.array([not example.answers for example in examples])
-    rows = tuple(_row(word, asked == word, silent, said) for word in names)
+    rows = tuple(_word_row(word, asked == word, silent, said) for word in names)
     series = {
         one.name: [share(int(one.right[asked == word].sum()), int((asked == word).sum())) for word in names]
         for one in said
     }
-    return Finding("question-word", "Question word", ABOUT, columns, rows, (bars(names, series, "right, %"),))
+    return Finding("question-word", "Question word", ABOUT_WORD, columns, rows, (bars(names, series, "right, %"),))
 
 
 def word_of(question: str) -> str:
@@ -38,7 +38,7 @@ def word_of(question: str) -> str:
     return found[1].lower() if found else "other"
 
 
-def _row(word: str, here: np.ndarray, silent: np.ndarray, said: Sequence[Said]) -> dict[str, Cell]:
+def _word_row(word: str, here: np.ndarray, silent: np.ndarray, said: Sequence[Said]) -> dict[str, Cell]:
     count = int(here.sum())
     row: dict[str, Cell] = {"word": word, "questions": count, "no_answer": share(int((here & silent).sum()), count)}
     return row | {f"right_{place}": share(int(one.right[here].sum()), count) for place, one in enumerate(said)}

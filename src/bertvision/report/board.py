@@ -32,10 +32,10 @@ MEMBER_SHOWN = 0.005
 
 def board_section(run: Run, lines: Sequence[Line]) -> Section:
     """Who is how good, how large and how slow."""
-    return section("leaderboard", "Leaderboard", *_reading(run, lines), _table(run, lines), _plot(run, lines))
+    return section("leaderboard", "Leaderboard", *_board_reading(run, lines), _table(run, lines), _plot(run, lines))
 
 
-def _reading(run: Run, lines: Sequence[Line]) -> list[Html]:
+def _board_reading(run: Run, lines: Sequence[Line]) -> list[Html]:
     """How the numbers came about."""
     split, metric = run.board.split, run.board.metric
     seeds = sorted({seed for line in lines for seed in line.seeds})
@@ -69,9 +69,9 @@ def _worth(run: Run) -> str:
 def _table(run: Run, lines: Sequence[Line]) -> Html:
     names = _score_names(run, lines)
     best = best_head(lines)
-    rows = [_row(line, names, run.board.metric, line is best) for line in lines]
+    rows = [_board_row(line, names, run.board.metric, line is best) for line in lines]
     foot = [] if run.baseline is None else [tag("tfoot", _baseline_row(run.baseline, names))]
-    head = tag("thead", *_heading(run, names))
+    head = tag("thead", *_board_heading(run, names))
     return scrolling(tag("table", head, tag("tbody", *rows), *foot, class_="board"), "Leaderboard")
 
 
@@ -82,7 +82,7 @@ def _score_names(run: Run, lines: Sequence[Line]) -> list[str]:
     return [run.board.metric, *others]
 
 
-def _heading(run: Run, names: Sequence[str]) -> list[Html]:
+def _board_heading(run: Run, names: Sequence[str]) -> list[Html]:
     groups = [("", 1), ("inner", 1), (run.board.split, len(names)), ("size and time", 2)]
     above = [
         tag("th", name, colspan=span, scope="colgroup", class_="group") if name else tag("td") for name, span in groups
@@ -97,7 +97,7 @@ def _breakable(name: str, after: str = "_") -> Html:
     return join(name.split(after), join([after, opened("wbr")]))
 
 
-def _row(line: Line, names: Sequence[str], metric: str, best: bool) -> Html:
+def _board_row(line: Line, names: Sequence[str], metric: str, best: bool) -> Html:
     first, *others = names
     cells = [
         tag("th", _name(line, best), scope="row"),

@@ -13,10 +13,10 @@ from bertvision.runtime import written_whole
 Points = Sequence[tuple[float, float]]
 
 COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
-DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
+LINE_DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
 """Lines differ in dashes as well as in colour."""
 
-LONGEST_NAME = 44
+LONGEST_LINE_NAME = 44
 """Letters of a name that a legend has room for."""
 
 ALONE = (
@@ -48,7 +48,7 @@ def line_picture(
     ticks = [(value, tick_text(value)) for value in inside if between or value.is_integer()]
     drawn = [_line(frame, i, name, line, reach.get(name, ())) for i, (name, line) in enumerate(series.items())]
     named = [_named(frame, place, name, height) for place, name in enumerate(series)]
-    told = "; ".join(f"{name}: {_told(line, reach.get(name, ()))}" for name, line in series.items())
+    told = "; ".join(f"{name}: {_line_text(line, reach.get(name, ()))}" for name, line in series.items())
     return frame.picture(f"{y_name} by {x_name}. {told}.", frame.axes(ticks, x_name, y_name), *drawn, *named)
 
 
@@ -77,7 +77,7 @@ def _upright(frame: Frame, span: Span) -> Html:
 
 def dashes(place: int) -> str:
     """Of the first, second, ... series; the seventh, whose colour has been there, has other dashes than the first."""
-    return DASHES[(place + place // len(COLOURS)) % len(DASHES)]
+    return LINE_DASHES[(place + place // len(COLOURS)) % len(LINE_DASHES)]
 
 
 def colour_class(place: int) -> str:
@@ -89,10 +89,10 @@ def _named(frame: Frame, place: int, name: str, height: int) -> Html:
     y, dash = height + 18 * place + 14, dashes(place)
     look = {"stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash, "class_": colour_class(place)}
     stroke = tag("line", x1=frame.left, x2=frame.left + 34, y1=y, y2=y, **look)
-    return tag("g", stroke, short_text(name, LONGEST_NAME, x=frame.left + 42, y=y + 4))
+    return tag("g", stroke, short_text(name, LONGEST_LINE_NAME, x=frame.left + 42, y=y + 4))
 
 
-def _told(line: Points, spans: Sequence[Span]) -> str:
+def _line_text(line: Points, spans: Sequence[Span]) -> str:
     ends = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans}
     return ", ".join(f"{number(y)}{ends.get(x, '')} at {x:g}" for x, y in line)
 

@@ -13,11 +13,11 @@ from bertvision.report.lines import Line
 from bertvision.report.markup import Html, cut, join, number, tag
 from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, short_text, thinned, tick_text
 
-DASHES = ("none", "6 3", "2 3", "8 3 2 3")
+SEED_DASHES = ("none", "6 3", "2 3", "8 3 2 3")
 """How the lines of the first, second, ... seed are drawn."""
 
-ROW, TOP = 42, 46
-LONGEST_NAME = 48
+ROW, DOTS_TOP = 42, 46
+LONGEST_DOT_NAME = 48
 
 
 def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> Html:
@@ -28,9 +28,9 @@ def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> 
     rules = {name: value for name, value in rules.items() if drawable(value)}
     ends = [end for line in lines for end in line.interval or ()]
     scale = scale_of([*(value for line in lines for value in line.values(metric)), *rules.values(), *ends])
-    floor = TOP + ROW * len(lines) + 4
+    floor = DOTS_TOP + ROW * len(lines) + 4
     parts = [_ticks(scale, floor), *(_rule(name, rules[name], i, scale, floor) for i, name in enumerate(rules))]
-    parts += [_strip(line, TOP + ROW * i, metric, scale) for i, line in enumerate(lines)]
+    parts += [_strip(line, DOTS_TOP + ROW * i, metric, scale) for i, line in enumerate(lines)]
     told = "; ".join(f"{line.name} {number(line.mean(metric))}{_told_interval(line)}" for line in lines)
     ruled = "; ".join(f"{name} {number(value)}" for name, value in rules.items())
     alternative = f"Mean {metric} of every predictor: {told}. Vertical lines: {ruled}."
@@ -54,7 +54,7 @@ def _ticks(scale: Scale, floor: int) -> Html:
     parts = []
     for value in scale.ticks(6):
         x = _across(scale, value)
-        parts.append(tag("line", x1=x, x2=x, y1=TOP - 10, y2=floor, class_="grid"))
+        parts.append(tag("line", x1=x, x2=x, y1=DOTS_TOP - 10, y2=floor, class_="grid"))
         parts.append(tag("text", tick_text(value), x=x, y=floor + 18, text_anchor="middle"))
     return join(parts)
 
@@ -68,7 +68,7 @@ def _rule(name: str, value: float, place: int, scale: Scale, floor: int) -> Html
 
 
 def _strip(line: Line, top: int, metric: str, scale: Scale) -> Html:
-    name = short_text(line.name, LONGEST_NAME, x="1%", y=top + 12, class_="label")
+    name = short_text(line.name, LONGEST_DOT_NAME, x="1%", y=top + 12, class_="label")
     mean = tag("text", number(line.mean(metric)), x="99%", y=top + 12, text_anchor="end", class_="label")
     y = top + 26
     track = tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")
@@ -110,7 +110,7 @@ def weights_picture(heads: Sequence[HeadFacts]) -> Html:
     means = [sum(head.weights[i] for head in heads) / len(heads) for i in range(count)]
     tallest = max((weight for head in heads for weight in head.weights if drawable(weight)), default=1.0)
     frame = Frame(Scale(-0.6, count - 0.4), Scale(0.0, 1.15 * tallest or 1.0), 460, 230)
-    bars = [_bar(frame, i, mean, f"state {states[i]}: {mean:.3f}") for i, mean in enumerate(means)]
+    bars = [_layer_bar(frame, i, mean, f"state {states[i]}: {mean:.3f}") for i, mean in enumerate(means)]
     equal = frame.at(0, 1 / count)[1]
     right = frame.width - frame.right
     rule = tag("line", x1=frame.left, x2=right, y1=equal, y2=equal, class_="equal")
@@ -120,7 +120,7 @@ def weights_picture(heads: Sequence[HeadFacts]) -> Html:
     return frame.picture(f"Mean layer weights of {heads[0].spec} by state. {told}.", axes, *bars, rule, *dots)
 
 
-def _bar(frame: Frame, place: int, value: float, title: str) -> Html:
+def _layer_bar(frame: Frame, place: int, value: float, title: str) -> Html:
     if not drawable(value):
         return Html("")
     (left, top), (right, floor) = frame.at(place - 0.36, value), frame.at(place + 0.36, 0.0)
@@ -137,7 +137,7 @@ def _seed_dot(frame: Frame, head: HeadFacts, place: int) -> Html:
 
 def seed_dashes(seeds: Iterable[int]) -> dict[int, str]:
     """How the line of each seed is drawn; after four the dashes come again."""
-    return {seed: DASHES[place % len(DASHES)] for place, seed in enumerate(sorted(set(seeds)))}
+    return {seed: SEED_DASHES[place % len(SEED_DASHES)] for place, seed in enumerate(sorted(set(seeds)))}
 
 
 def curves_legend(dashes: Mapping[int, str]) -> Html:

@@ -18,7 +18,7 @@ WIDEST = 86.0
 """Per cent of the picture that the longest bar takes; its value is written behind it."""
 NEAR = 9
 """Marks that are closer, across and up, hide each other's numbers."""
-LONGEST_NAME, LONGEST_NUMBERED = 48, 34
+LONGEST_BAR_NAME, LONGEST_NUMBERED = 48, 34
 """Letters of a name that there is room for: on a line of its own, and between a number and what becomes of it."""
 
 
@@ -50,10 +50,10 @@ def _bars(plot: Plot) -> Html:
     parts = [_key(order, series) for order, series in enumerate(plot.series)]
     for place, name in enumerate(plot.names):
         top = start + place * step
-        parts.append(short_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
+        parts.append(short_text(name, LONGEST_BAR_NAME, x="0", y=top + 15, class_="label"))
         for order, series in enumerate(plot.series):
-            parts.append(_bar(heights.get((series, place)), most, top + 22 + BAR * order, order, series))
-    told = "; ".join(f"{name}: {_told(plot, heights, place)}" for place, name in enumerate(plot.names))
+            parts.append(_value_bar(heights.get((series, place)), most, top + 22 + BAR * order, order, series))
+    told = "; ".join(f"{name}: {_bars_text(plot, heights, place)}" for place, name in enumerate(plot.names))
     size = {"width": "100%", "height": start + step * len(plot.names)}
     return tag("svg", *parts, **size, role="img", aria_label=f"{plot.y}. {told}.", class_="dots")
 
@@ -62,10 +62,10 @@ def _key(order: int, series: str) -> Html:
     """Which bar of a group is which: they stand in this order."""
     y = BAR * order
     swatch = tag("rect", x="0", y=y + 2, width=14, height=BAR - 6, fill="currentColor", class_=colour_class(order))
-    return tag("g", swatch, short_text(series, LONGEST_NAME, x=22, y=y + 12))
+    return tag("g", swatch, short_text(series, LONGEST_BAR_NAME, x=22, y=y + 12))
 
 
-def _bar(value: float | None, most: float, y: int, order: int, series: str) -> Html:
+def _value_bar(value: float | None, most: float, y: int, order: int, series: str) -> Html:
     share = 0.0 if value is None else WIDEST * max(value, 0.0) / most
     words = number(math.nan if value is None else value, 1)
     look = {"fill": "currentColor", "fill_opacity": 0.75, "class_": colour_class(order)}
@@ -74,7 +74,7 @@ def _bar(value: float | None, most: float, y: int, order: int, series: str) -> H
     return tag("g", bar, tag("text", words, x=f"{share + 1:.2f}%", y=y + 10))
 
 
-def _told(plot: Plot, heights: dict[tuple[str, int], float], place: int) -> str:
+def _bars_text(plot: Plot, heights: dict[tuple[str, int], float], place: int) -> str:
     return ", ".join(f"{series} {number(heights.get((series, place), math.nan))}" for series in plot.series)
 
 
@@ -96,7 +96,7 @@ def _points(plot: Plot) -> Html:
     line = tag("polyline", points=frame.points(corner), class_="front")
     told = "; ".join(f"{title} {number(y)} at {x:,.6g} ({name})" for name, (x, y, title) in shown)
     axes = frame.axes(ticks, plot.x, plot.y)
-    return frame.picture(f"{plot.y} against {plot.x}. {told}.", axes, line, *marks, *_legend(frame, shown))
+    return frame.picture(f"{plot.y} against {plot.x}. {told}.", axes, line, *marks, *_point_legend(frame, shown))
 
 
 def _placed(plot: Plot, point: Point) -> bool:
@@ -124,7 +124,7 @@ def _numbered(plot: Plot, point: Point, x: float, y: float, numbers: str, front:
     return tag("g", mark, tag("text", numbers, y=y - 8, class_="label", **side))
 
 
-def _legend(frame: Frame, shown: Sequence[tuple[str, Point]]) -> list[Html]:
+def _point_legend(frame: Frame, shown: Sequence[tuple[str, Point]]) -> list[Html]:
     top = frame.height - 18 * len(shown) + 8
     return [
         tag(

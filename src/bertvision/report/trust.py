@@ -19,10 +19,10 @@ def trust_section(run: Run, lines: Sequence[Line]) -> Section | None:
     if not board.comparisons:
         return None
     references = [name for name in _references(board) if any(name in (one.a, one.b) for one in board.comparisons)]
-    head = [tag("th", "predictor", scope="col"), *(_heading(board, name) for name in references)]
-    rows = [_row(board, line, references) for line in lines]
+    head = [tag("th", "predictor", scope="col"), *(_test_heading(board, name) for name in references)]
+    rows = [_test_row(board, line, references) for line in lines]
     body = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="versus")
-    return section("trust", "Which differences are real", *_reading(board), scrolling(body, "Differences"))
+    return section("trust", "Which differences are real", *_test_reading(board), scrolling(body, "Differences"))
 
 
 def _references(board: Board) -> list[str]:
@@ -30,7 +30,7 @@ def _references(board: Board) -> list[str]:
     return list(dict.fromkeys([*own, CONTROL, *([board.best_head] if board.best_head else [])]))
 
 
-def _reading(board: Board) -> list[Html]:
+def _test_reading(board: Board) -> list[Html]:
     """What was done, in words."""
     basis = board.basis
     luck = (
@@ -58,14 +58,14 @@ def _seeds(comparisons: Sequence[Compared]) -> str:
     return "A head is shown by its seed that is best on inner."
 
 
-def _heading(board: Board, name: str) -> Html:
+def _test_heading(board: Board, name: str) -> Html:
     titles = ["the control"] if name == CONTROL else []
     titles += ["best head on inner"] if name == board.best_head else []
     notes = [tag("small", title) for title in titles]
     return tag("th", "minus ", tag("code", name), *notes, scope="col")
 
 
-def _row(board: Board, line: Line, references: Sequence[str]) -> Html:
+def _test_row(board: Board, line: Line, references: Sequence[str]) -> Html:
     cells = [_cell(compared_with(board, line.name, name)) for name in references]
     return tag("tr", tag("th", tag("code", line.name), scope="row"), *cells)
 
