@@ -22,8 +22,8 @@ test-cluster: $(STAMPS)/test-cluster
 	@BERTVISION_S3=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/store/test_remote.py
 
 check: $(STAMPS)/test $(STAMPS)/dev
-	@echo "== check: format"; $(BIN)/ruff format --check src tests benchmarks
-	@echo "== check: lint"; $(BIN)/ruff check src tests benchmarks
+	@echo "== check: format"; $(BIN)/ruff format --check src tests tools benchmarks
+	@echo "== check: lint"; $(BIN)/ruff check src tests tools benchmarks
 	@echo "== check: types"; $(BIN)/mypy
 	@echo "== check: import levels"; $(BIN)/python -m pytest tests/test_levels.py
 

@@ -1,0 +1,402 @@
+"""What the golden tests hold fixed, computed by the code as it is now.
+
+``tools/make_golden.py`` writes these facts beside this file, the tests compare with what it wrote. Names inside the
+package are imported here and nowhere else in this folder: where a module moves, only the imports change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import safe_open
+
+import bertvision as bv
+from bertvision.cli.main import build_parser, main
+from bertvision.config import DataConfig, FitConfig, Recipe, TuneConfig, read_recipe
+from bertvision.encoder.small import model_hash
+from bertvision.encoder.tokens import tokenizer_hash
+from bertvision.hashing import hash_json, hash_lines, hash_tensors
+from bertvision.heads.base import build_head, canonical_spec
+from bertvision.heads.count import every_variant, fits
+from bertvision.pipeline import run_facts
+from bertvision.records import Answer, Shape
+from bertvision.reproduce.origin import origin
+from bertvision.reproduce.recipes import SCALES, all_items, shared_at
+from bertvision.spaces import Ground, space_of
+from bertvision.steps.fitted import load_fitted, load_outputs
+from bertvision.steps.inputs import data_hash, encoder_hash
+from bertvision.steps.manifest import store_fingerprint
+from bertvision.steps.tune_setup import tune_hash
+from bertvision.store.remote import cache_place
+from bertvision.tasks.base import read_task, stable_hash
+from bertvision.trying import plain_domains, plain_space, study_tag
+
+DATA = Path(__file__).with_name("data")
+
+SHORT = ("--max-length", "48")
+QUICK = (*SHORT, "--set", "tune.batch=4", "--set", "fit.epochs=2", "--encoder", "encoder")
+SPAN_HEADS = (
+    "attention:size=4",
+    "compress:size=4,skip=true",
+    "context-conv:size=4,maps=2",
+    "ladder:size=4",
+    "learned-pool",
+)
+LABEL_HEADS = ("flatten:size=4", "learned-pool:pooled=true", "linear", "ngrams:compress=4,size=4", "token-cnn:size=4")
+FILES = {
+    "squad": ("squad2", "--train", "train.json", "--dev", "dev.json", "--overlap", "8"),
+    "text": ("text", "--train", "texts.csv", "--set", "extract.dtype=int8"),
+    "sets": ("text", "--train", "sets.csv", "--label-column", "good", "bad"),
+    "values": ("text", "--train", "values.csv", "--kind", "regress"),
+    "live": ("text", "--train", "texts.csv", "--set", "extract.live=true"),
+}
+HEADS = {"squad": SPAN_HEADS, "text": LABEL_HEADS}
+RUNS = {
+    name: ("run", *words, *QUICK, "--heads", *HEADS.get(name, ("learned-pool",)), "--seeds", "0", "--out", name)
+    for name, words in FILES.items()
+}
+"""Commands whose files are looked at, typed in a copy of ``data``; the first two are kept as well."""
+
+AFTER = {
+    "evaluate": ("evaluate", "squad"),
+    "compare": ("evaluate", "squad", "--compare", "encoder", "ladder:size=4@0"),
+    "fit": ("fit", "text/store", "--heads", "mean-pool", "--seeds", "0", "--out", "text"),
+    "tune": ("tune", *FILES["text"], *SHORT, "--method", "bitfit", "--encoder", "encoder", "--out", "tuned"),
+    "extract": ("extract", *FILES["text"], *SHORT, "--encoder", "encoder", "--to", "states"),
+}
+"""Commands on what those left, and others that write files."""
+
+DOCUMENTS = {
+    "heads": ("heads",),
+    "heads shapes": ("heads", "--kind", "classify", "--labels", "3", "--shapes"),
+    "tasks": ("tasks",),
+    "encoders": ("encoders",),
+}
+"""Commands whose whole document is held fixed."""
+
+MODELS = {
+    "squad": ("squad/model", "asked.jsonl"),
+    "text": ("text/model", "texts.jsonl"),
+    "mixed": ("mixed", "asked.jsonl"),
+    "adapted": ("adapted", "texts.jsonl", "--base", "encoder"),
+}
+"""Saved models and what they are asked; the last one's encoder lies on a base."""
+
+SMALL = {"adapters": "adapters:size=4,share=2", "bitfit": "bitfit", "lora": "lora:r=2,alpha=4"}
+"""Folders of encoders that lie on a base, and how they were tuned."""
+
+HALF = {"epochs": 2.0, "lr": 1e-3, "batch": 8, "method": "adapters:size=4,share=2"}
+"""How the tuning was begun of which a state on the way is kept."""
+HALF_FIT = (("compress:size=4", "learned-pool"), {"epochs": 3, "batch": 8})
+
+NAMED_BY_DATA = (
+    (r".*/predictions/.*\.json", r"^"),
+    (r".*/log\.jsonl", r"^versions"),
+    (r".*/analysis/.*\.json", r"^plots\[\]\.series"),
+)
+"""Files, and the places in them whose keys are data: ids, libraries, what a picture shows."""
+NOT_OURS = r".*/encoder/(config\.json|model\.safetensors|tokenizer.*)|.*/model/heads\.safetensors"
+"""What transformers writes; and the weights of the best row, whichever that is."""
+
+SEARCH = (
+    "search",
+    "text",
+    "--heads",
+    "compress:size=4",
+    "--seeds",
+    "0",
+    "--trials",
+    "2",
+    "--space",
+    "fit.lr=1e-3..1e-2",
+)
+
+
+class Said(NamedTuple):
+    """What a command came to."""
+
+    document: Any
+    errors: str
+
+
+def said(*words: str) -> Said:
+    """The document of a command that must go well, and what it told on stderr."""
+    out, errors = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        code = main([*words, "--json"])
+    assert code == 0, (words, errors.getvalue())
+    return Said(json.loads(out.getvalue()), errors.getvalue())
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Paths are typed as they stand in recipes: relative."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def inputs_into(folder: Path) -> None:
+    """The encoder and the files of texts, where commands are to run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(DATA / "encoder", folder / "encoder")
+    for path in DATA.glob("*.*"):
+        if path.suffix in (".csv", ".json", ".jsonl"):
+            shutil.copy(path, folder)
+
+
+def commands(parser: argparse.ArgumentParser | None = None, path: str = "bertvision") -> dict[str, Any]:
+    """Every command with everything that can be typed after it; what help says is left out."""
+    parser = parser or build_parser()
+    found: dict[str, Any] = {path: []}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                found.update(commands(below, f"{path} {name}"))
+            continue
+        found[path].append(_option(action))
+    found[path].sort(key=lambda one: json.dumps(one["names"]))
+    return found
+
+
+def _option(action: argparse.Action) -> dict[str, Any]:
+    plain = {key: getattr(action, key) for key in ("dest", "nargs", "const", "default", "required")}
+    choices = None if action.choices is None else sorted(map(str, action.choices))
+    return json.loads(json.dumps({"names": sorted(action.option_strings), **plain, "choices": choices}, default=str))
+
+
+def key_paths(content: Any, wild: str | None = None, path: str = "") -> set[str]:
+    """Paths of all keys: ``rows[].scores.f1``; where ``wild`` matches, ``*`` stands for keys that are data."""
+    if isinstance(content, Mapping):
+        free = wild is not None and re.search(wild + r"$", path) is not None
+        below = [(f"{path}.{'*' if free else key}".lstrip("."), value) for key, value in content.items()]
+    elif isinstance(content, Sequence) and not isinstance(content, str):
+        below = [(f"{path}[]", value) for value in content]
+    else:
+        return {path}
+    return {path, *(one for place, value in below for one in key_paths(value, wild, place))} - {""}
+
+
+def file_keys(folder: Path) -> dict[str, list[str]]:
+    """By path, where ``*`` stands for what depends on numbers, the keys of every file or the names of its tensors."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        place = _plain_place(path.relative_to(folder.parent).as_posix())
+        if re.fullmatch(NOT_OURS, place):
+            continue
+        wild = next((inside for pattern, inside in NAMED_BY_DATA if re.fullmatch(pattern, place)), None)
+        keys = {one for content in _contents(path) for one in key_paths(content, wild)}
+        found.setdefault(place, set()).update(keys)
+    return {place: sorted(keys) for place, keys in sorted(found.items())}
+
+
+def _plain_place(place: str) -> str:
+    """Names of ensembles tell which heads were best, and other names hold a hash."""
+    place = re.sub(r"(predictions/(?:places/)?)[^/]*(?=\.json)", r"\1*", place)
+    place = re.sub(r"analysis/[^/]*\.svg", "analysis/*.svg", place)
+    return re.sub(r"(?<![a-z0-9])[0-9a-f]{6,}(?![a-z0-9])", "*", place)
+
+
+def _contents(path: Path) -> list[Any]:
+    if path.suffix == ".json" and not path.name.startswith("tokenizer"):
+        return [json.loads(path.read_text(encoding="utf-8"))]
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if path.suffix == ".toml":
+        return [tomllib.loads(path.read_text(encoding="utf-8"))]
+    if path.suffix == ".safetensors":
+        with safe_open(path, "pt") as file:
+            return [dict.fromkeys(file.keys()), {"header": file.metadata()}]
+    return []
+
+
+def all_keys(folder: Path) -> dict[str, Any]:
+    """Run every command below this folder: the keys of its documents and of all files; equal ones stand together."""
+    with working_in(folder):
+        documents = {name: said(*words).document for name, words in {**RUNS, **AFTER}.items()}
+    files = {name: file_keys(folder / name) for name in (*RUNS, "tuned", "states")}
+    return {
+        "documents": _together({name: sorted(key_paths(document)) for name, document in documents.items()}),
+        "files": _together({place: keys for found in files.values() for place, keys in found.items()}),
+    }
+
+
+def _together(keys: Mapping[str, Sequence[str]]) -> list[dict[str, list[str]]]:
+    found: dict[tuple[str, ...], list[str]] = {}
+    for place, names in keys.items():
+        found.setdefault(tuple(names), []).append(place)
+    return [{"in": places, "keys": list(names)} for names, places in found.items()]
+
+
+def state_dict_names() -> list[dict[str, Any]]:
+    """The names of every head's weights, for spans where they can be; specs with equal names stand together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for spec in every_variant():
+        spans, labels = Shape(5, 16, 32, 2, "span"), Shape(5, 16, 32, 3, "classify")
+        with torch.device("meta"):
+            head = build_head(spec, spans if fits(spec, spans) else labels)
+        found.setdefault(tuple(head.state_dict()), []).append(spec)
+    return [{"specs": specs, "names": list(names)} for names, specs in found.items()]
+
+
+SPECS = (
+    "compress:skip=true,size=64",
+    "compress:skip=true,size=4",
+    "learned-pool:layers=3+1",
+    "probe:read=cls,layers=last1",
+    "select:strength=1",
+    "context-conv:context=true",
+    "ladder",
+)
+"""Ways to write heads that have one canonical form."""
+
+
+def plain_tasks() -> dict[str, bv.Task]:
+    """A task of each kind, with everything that a task may have."""
+    spans = (
+        bv.Example("1", "Where is Ben?", "Ben is in Rome.", (Answer("Rome", 10), Answer("in Rome", 7)), group="a"),
+        bv.Example("2", "Where is Anna?", "Ben is in Rome."),
+    )
+    labels = (bv.Example("1", "good", label=1.0), bv.Example("2", "bad \ud800 caf\u00e9", "pair", label=0.0))
+    sets = (bv.Example("1", "good", labels=(0, 1)), bv.Example("2", "plain", labels=()))
+    words = ("bad", "good")
+    return {
+        "span": bv.Task("a", "span", _splits(spans), "f1", no_answer=True, threshold=0.5, max_length=32, overlap=8),
+        "classify": bv.Task("b", "classify", _splits(labels), "accuracy", labels=words, merge="any-good"),
+        "weighed": bv.Task("b", "classify", _splits(labels), "accuracy", labels=words, class_weights=(0.5, 2.0)),
+        "multilabel": bv.Task("c", "multilabel", _splits(sets), "f1_micro", labels=words),
+        "regress": bv.Task("d", "regress", _splits(labels), "pearson", center=0.5, spread=0.25),
+        "skipped": bv.Task("b", "classify", _splits(labels), "accuracy", labels=words, skip_bad=True, skipped={"x": 1}),
+    }
+
+
+def _splits(examples: Sequence[bv.Example]) -> dict[str, tuple[bv.Example, ...]]:
+    return {split: tuple(examples) for split in ("train", "inner", "dev")}
+
+
+def free_hashes() -> dict[str, Any]:
+    """Hashes that depend on this package alone."""
+    recipes = {"plain": read_recipe(DATA / "plain.toml"), "full": read_recipe(DATA / "full.toml")}
+    spans = Ground(Shape(3, 8, 48, 2, "span"), True, "all")
+    typed = ("fit.lr=1e-4..1e-2", "fit.batch=8|16", "compress.size=4..64")
+    space = space_of(["compress", "learned-pool"], spans, typed)
+    return {
+        "specs": {spec: canonical_spec(spec) for spec in SPECS},
+        "json": hash_json({"b": [1, 2.5, None, "caf\u00e9"], "a": {"y": True, "x": ()}}),
+        "lines": hash_lines([["a", 1], {"b": 2}]),
+        "tensors": hash_tensors([("b", torch.arange(3)), ("a", torch.ones(2, 2))]),
+        "text": stable_hash("a \ud800 text"),
+        "study tag": study_tag("a study"),
+        "remote": cache_place("s3://bucket/store/").name,
+        "data": {name: data_hash(task) for name, task in plain_tasks().items()},
+        "stored data": {name: data_hash(read_task(DATA / name / "store" / "task")) for name in ("squad", "text")},
+        "run": {name: hash_json(run_facts(recipe)) for name, recipe in recipes.items()},
+        "sections": {name: _section_hashes(recipe) for name, recipe in recipes.items()},
+        "space": hash_json([plain_space(space), plain_domains(space.fit)]),
+        "origin": {
+            f"{name} {scale}": origin(item, shared_at(scale)) for name, item in all_items().items() for scale in SCALES
+        },
+        "origin of an encoder": origin(all_items()["bv-table-1"], shared_at("laptop"), "minilm", ["fit.lr=1"]),
+    }
+
+
+def _section_hashes(recipe: Recipe) -> dict[str, str]:
+    parts: tuple[DataConfig | TuneConfig | FitConfig, ...] = (recipe.data, recipe.tune, recipe.fit)
+    return {name: hash_json(asdict(part)) for name, part in zip(("data", "tune", "fit"), parts, strict=True)}
+
+
+def encoder_hashes() -> dict[str, Any]:
+    """Hashes that an encoder is part of, and with it the settings that this version of transformers gives it."""
+    base = bv.load_encoder(str(DATA / "encoder"))
+    folders = {name: bv.load_encoder(str(DATA / name / "encoder")) for name in ("squad", "text")}
+    small = {name: bv.load_encoder(str(DATA / name), base=base) for name in SMALL if name != "lora"}
+    full, plain = read_recipe(DATA / "full.toml"), read_recipe(DATA / "plain.toml")
+    task = plain_tasks()["classify"]
+    prints = {
+        "plain": store_fingerprint(base, task, plain.extract),
+        "full": store_fingerprint(base, task, full.extract),
+    }
+    return {
+        "tokenizer": tokenizer_hash(base.tokenizer),
+        "model": model_hash(base.model),
+        "encoder": {name: encoder_hash(one) for name, one in {"base": base, **folders, **small}.items()},
+        "tune": {name: tune_hash(base, task, one.tune) for name, one in {"plain": plain, "full": full}.items()},
+        "fingerprint": prints,
+        "store": {name: hash_json(one)[:16] for name, one in prints.items()},
+    }
+
+
+def study_names(folder: Path) -> list[str]:
+    """The names of the studies that a search in the kept run of texts begins; a name is what a search goes on by."""
+    shutil.copytree(DATA / "text", folder / "text")
+    with working_in(folder):
+        said(*SEARCH)
+        with closing(sqlite3.connect("text/search/study.db")) as known:
+            return sorted(name for (name,) in known.execute("select study_name from studies"))
+
+
+def own_outputs(name: str) -> list[np.ndarray]:
+    """What an encoder of ``SMALL`` gives of dev by its own head."""
+    encoder = bv.load_encoder(str(DATA / name), base=str(DATA / "encoder"))
+    task = read_task(DATA / "text" / "store" / "task")
+    return list(bv.Model(encoder, "encoder", task).outputs(task["dev"])[0])
+
+
+def answers(name: str) -> Any:
+    """What a saved model answers."""
+    folder, file, *more = MODELS[name]
+    with working_in(DATA):
+        return said("predict", folder, "--file", file, *more).document
+
+
+def head_places(name: str) -> list[str]:
+    """The folders of a kept run's heads, below ``data``."""
+    return sorted(path.parent.relative_to(DATA).as_posix() for path in (DATA / name).rglob("head.json"))
+
+
+def head_outputs(place: str, folder: Path) -> dict[str, list[np.ndarray]]:
+    """What a saved head says of dev and inner now; its files are copied to ``folder`` without what it said before."""
+    for file in ("head.json", "head.safetensors", "inner.safetensors"):
+        shutil.copy(DATA / place / file, folder)
+    head, _ = load_fitted(folder)
+    store = bv.Store(DATA / place.split("/", 1)[0] / "store")
+    return {split: list(bv.predict(head, store[split])[0].logits) for split in ("dev", "inner")}
+
+
+def kept_outputs(place: str) -> dict[str, list[np.ndarray]]:
+    """What it said when it was fitted."""
+    return {
+        "dev": load_outputs(DATA / place / "said-dev.safetensors"),
+        "inner": load_outputs(DATA / place / "inner.safetensors"),
+    }
+
+
+def decoded(name: str) -> dict[str, str]:
+    """What a store holds, decoded: states, logits, masks and targets of each split as one hash."""
+    store = bv.Store(DATA / name)
+    found = {}
+    for split in ("train", "inner", "dev"):
+        digest = hashlib.sha256()
+        for batch in store[split].batches(4):
+            for one in (batch.hidden, batch.mask, batch.targets, batch.windows, batch.pooled, batch.logits):
+                digest.update(b"none" if one is None else one.contiguous().numpy().tobytes())
+        found[split] = digest.hexdigest()
+    return found
