@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from bertvision.convert import Typed, from_mapping, merged, to_mapping
 from bertvision.errors import BadInput, shorten
+from bertvision.hashing import hashed_as
 from bertvision.registry import unknown
 from bertvision.runtime import written_whole
 
@@ -31,6 +32,28 @@ QUICK_HEADS = (
 """``--heads quick``: the control and the heads that are cheap and usually best."""
 
 
+@hashed_as(
+    "train",
+    "dev",
+    "extra",
+    "data",
+    "hub",
+    "text_column",
+    "pair_column",
+    "label_column",
+    "label_separator",
+    "encoding",
+    "kind",
+    "class_weights",
+    "merge",
+    "threshold",
+    "no_answer_share",
+    "split_seed",
+    "limit",
+    "skip_bad",
+    "max_length",
+    "overlap",
+)
 @dataclass(frozen=True)
 class DataConfig:
     """Where the examples come from; which keys apply depends on the task."""
@@ -57,6 +80,24 @@ class DataConfig:
     overlap: int | None = None
 
 
+@hashed_as(
+    "method",
+    "epochs",
+    "head",
+    "lr",
+    "bert_lr",
+    "batch",
+    "warmup",
+    "decay",
+    "weight_decay",
+    "clip",
+    "accumulate",
+    "checkpointing",
+    "bf16",
+    "save_minutes",
+    "seed",
+    "device",
+)
 @dataclass(frozen=True)
 class TuneConfig:
     """How the encoder is tuned before its states are taken."""
@@ -85,6 +126,7 @@ class TuneConfig:
             raise BadInput(f"tune.decay is {shorten(self.decay)}; expected linear or constant")
 
 
+@hashed_as("dtype", "layers", "tokens", "live", "max_gb", "shard_mb", "batch_tokens", "seed", "device")
 @dataclass(frozen=True)
 class ExtractConfig:
     """How states are computed and stored."""
@@ -103,6 +145,7 @@ class ExtractConfig:
         _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
 
 
+@hashed_as("epochs", "lr", "rates", "batch", "warmup", "weight_decay", "clip", "order_seed", "device")
 @dataclass(frozen=True)
 class FitConfig:
     """How heads are fitted on stored states."""
@@ -122,6 +165,7 @@ class FitConfig:
         _check_numbers(self, "fit", least, ("lr", "clip"))
 
 
+@hashed_as("task", "encoder", "heads", "seeds", "data", "tune", "extract", "fit")
 @dataclass(frozen=True)
 class Recipe:
     """Everything one run does."""

@@ -13,9 +13,11 @@ from typing import Any
 from bertvision.config import FitConfig, TuneConfig
 from bertvision.convert import from_mapping
 from bertvision.errors import BadInput, shorten
+from bertvision.hashing import hashed_as
 from bertvision.registry import Value, read_value, unknown, write_value
 
 
+@hashed_as("values")
 @dataclass(frozen=True)
 class Choice:
     """One of some values."""
@@ -31,6 +33,7 @@ class Choice:
         return value in self.values
 
 
+@hashed_as("low", "high", "whole")
 @dataclass(frozen=True)
 class Range:
     """A number between two, both included."""

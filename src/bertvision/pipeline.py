@@ -17,7 +17,7 @@ from bertvision.config import DataConfig, ExtractConfig, FitConfig, Recipe, read
 from bertvision.convert import to_mapping
 from bertvision.encoder.load import RECORD, Encoder, load_encoder
 from bertvision.errors import BadInput
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields, hashed_keys
 from bertvision.heads.base import canonical_spec
 from bertvision.records import CONTROL
 from bertvision.report.facts import STORE_SOURCE
@@ -116,8 +116,9 @@ PARTS = ("task", "encoder", "data", "tune", "extract")
 
 def run_facts(recipe: Recipe) -> dict[str, Any]:
     """Plain data that is equal where :func:`difference` finds none."""
-    kept = {part: _kept(getattr(recipe, part)) for part in PARTS}
-    return {part: value if isinstance(value, str) else asdict(value) for part, value in kept.items()}
+    keys = hashed_keys(Recipe)
+    kept = {keys[part]: _kept(getattr(recipe, part)) for part in PARTS}
+    return {key: value if isinstance(value, str) else hashed_fields(value) for key, value in kept.items()}
 
 
 def difference(old: Recipe, new: Recipe) -> str:
@@ -149,7 +150,9 @@ def _told_apart(part: str, before: Any, now: Any) -> str:
 
 def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog) -> Encoder:
     target = folder / "encoder"
-    made_from = hash_json([encoder_hash(base), data_hash(task), asdict(recipe.tune), task.max_length, task.overlap])
+    made_from = hash_json(
+        [encoder_hash(base), data_hash(task), hashed_fields(recipe.tune), task.max_length, task.overlap]
+    )
     if (target / RECORD).exists():
         tuned = load_encoder(str(target))
         if tuned.record.get("made_from") == made_from:
@@ -188,7 +191,7 @@ def fit_into(
     folder: Path, store: States, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
 ) -> list[FittedHead]:
     """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
-    made_from = f"{store.id}:{hash_json(asdict(config))}"
+    made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
     specs = list(dict.fromkeys(canonical_spec(spec) for spec in heads))
     places = {(spec, seed): folder / "heads" / spec / f"seed{seed}" for spec in specs for seed in seeds}
     done = {pair: head for pair, place in places.items() if (head := _loaded(place, made_from)) is not None}

@@ -16,7 +16,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.errors import BadInput
 from bertvision.finals import Final, Look, Standings, fit_finals, look_at_dev
 from bertvision.findings import write_finding
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.heads.base import canonical_spec
 from bertvision.registry import choose_layers, write_value
 from bertvision.report.facts import SEARCHED, gather, store_origin, store_place
@@ -189,7 +189,7 @@ def _command(folder: Path, winner: Mapping[str, Any], trials: Trials, seeds: Seq
     On the run's board it would stand beside a control that was fitted with other settings, or replace that one.
     """
     config = replace(_plain(trials), **winner["fit"])
-    out = folder / PLACE / f"winner-{hash_json([winner['spec'], asdict(config)])[:8]}"
+    out = folder / PLACE / f"winner-{hash_json([winner['spec'], hashed_fields(config)])[:8]}"
     live = isinstance(trials.states, LiveStates)
     words = ["bertvision", *(_live_words(folder) if live else ["fit", str(store_place(folder))])]
     words += ["--heads", winner["spec"], "--seeds", ",".join(map(str, seeds))]

@@ -16,7 +16,7 @@ from bertvision.convert import from_mapping, to_mapping
 from bertvision.domains import read_asked
 from bertvision.encoder.load import Encoder, load_encoder
 from bertvision.errors import BadInput
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.pipeline import load_recipe_task, prepare, run_facts
 from bertvision.report.facts import OF_TUNINGS, TUNED, data_origin, store_place
 from bertvision.runtime import known_json, say
@@ -78,7 +78,7 @@ class Tunings:
         self._check(task, encoder)
         self.made_of = [data_hash(task), encoder_hash(encoder)]
         self._check_folder()
-        decides = [plain_space(space), plain_domains(self.domains), self._fixed(), asdict(self.recipe.fit)]
+        decides = [plain_space(space), plain_domains(self.domains), self._fixed(), hashed_fields(self.recipe.fit)]
         self.name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
 
     @cached_property

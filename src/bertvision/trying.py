@@ -14,7 +14,7 @@ from bertvision.analyse.trials import Tried
 from bertvision.config import FitConfig
 from bertvision.domains import Choice, Domain
 from bertvision.errors import BadInput, missing_extra
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.heads.base import canonical_spec, head_options
 from bertvision.registry import Spec, parse_spec
 from bertvision.runtime import say
@@ -114,7 +114,7 @@ class Trials:
     def __init__(self, path: Path, states: States, task: Task, space: Space, config: FitConfig, seed: int = 0) -> None:
         self.states, self.task, self.space, self.config, self.seed = states, task, space, config, seed
         drawn = [seed] if seed else []  # seed 0 keeps the name that it had before seeds counted
-        self.name = f"{states.id}-{hash_json([plain_space(space), asdict(config), *drawn])[:12]}"
+        self.name = f"{states.id}-{hash_json([plain_space(space), hashed_fields(config), *drawn])[:12]}"
         self.study = opened_study(path, self.name, defaults_of(space, config), seed)
 
     @property
@@ -238,4 +238,4 @@ def plain_space(space: Space) -> dict[str, Any]:
 
 
 def plain_domains(domains: Mapping[str, Domain]) -> dict[str, Any]:
-    return {key: asdict(domain) for key, domain in domains.items()}
+    return {key: hashed_fields(domain) for key, domain in domains.items()}

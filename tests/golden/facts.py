@@ -16,7 +16,6 @@ import sqlite3
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from bertvision.cli.main import build_parser, main
 from bertvision.config import DataConfig, FitConfig, Recipe, TuneConfig, read_recipe
 from bertvision.encoder.small import model_hash
 from bertvision.encoder.tokens import tokenizer_hash
-from bertvision.hashing import hash_json, hash_lines, hash_tensors
+from bertvision.hashing import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.count import every_variant, fits
 from bertvision.pipeline import run_facts
@@ -320,7 +319,7 @@ def free_hashes() -> dict[str, Any]:
 
 def _section_hashes(recipe: Recipe) -> dict[str, str]:
     parts: tuple[DataConfig | TuneConfig | FitConfig, ...] = (recipe.data, recipe.tune, recipe.fit)
-    return {name: hash_json(asdict(part)) for name, part in zip(("data", "tune", "fit"), parts, strict=True)}
+    return {name: hash_json(hashed_fields(part)) for name, part in zip(("data", "tune", "fit"), parts, strict=True)}
 
 
 def encoder_hashes() -> dict[str, Any]:

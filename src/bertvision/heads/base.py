@@ -66,6 +66,9 @@ class Body(nn.Module):
     choices: ClassVar[Choices] = {}  # of its own options: what a search tries
     shown: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
     source: ClassVar[str] = ""
+    saved_names: ClassVar[Mapping[str, str]] = {}
+    """By attribute its name in saved files, where that is another: what a renamed one was called before. Any module
+    inside a body may have such a table of its own."""
     draws: bool = False  # whether it draws random numbers while it learns, as dropout does
 
     def layer_weights(self) -> Tensor | None:
@@ -105,6 +108,8 @@ class Head(nn.Module):
         seen = 1 if self.read == "pooled" else len(self.layer_ids) + self.with_pooled
         own = {key: value for key, value in options.items() if key not in body.common}
         self.body = body(replace(shape, layers=seen), **own)
+        self.register_state_dict_post_hook(_as_saved)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_as_here)  # type: ignore[no-untyped-call]
 
     def _check_reading(self, body: type[Body]) -> None:
         usual = body.common.get("read", "all")
@@ -200,6 +205,40 @@ class Head(nn.Module):
             return by_token[:, 0]
         share = mask.to(by_token.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
         return torch.einsum("bt,bt...->b...", share, by_token)
+
+
+def saved_name(module: nn.Module, name: str) -> str:
+    """What a weight of a module, named by attributes, is called in saved files."""
+    return _renamed(module, name, saved=True)
+
+
+def _renamed(module: nn.Module, name: str, saved: bool) -> str:
+    """From attributes to names in files, or back; what leads nowhere stays, and is told of by torch."""
+    found, place = [], cast(Any, module)
+    for part in name.split("."):
+        names = getattr(place, "saved_names", {})
+        before = {old: new for new, old in names.items()}
+        attribute = part if saved else before.get(part, part)
+        found.append(names.get(part, part) if saved else attribute)
+        place = getattr(place, attribute, None)
+    return ".".join(found)
+
+
+def _as_saved(head: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    _rename_all(head, state, prefix, saved=True)
+
+
+def _as_here(head: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    _rename_all(head, state, prefix, saved=False)
+
+
+def _rename_all(head: nn.Module, state: dict[str, Any], prefix: str, saved: bool) -> None:
+    """In place and in the same order; what belongs to other modules is left alone."""
+    items = list(state.items())
+    state.clear()
+    for key, value in items:
+        mine = key.startswith(prefix)
+        state[prefix + _renamed(head, key.removeprefix(prefix), saved) if mine else key] = value
 
 
 def build_head(spec: str | Spec, shape: Shape) -> Head:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,7 +20,7 @@ from bertvision.analyse.said import Said, context_words, hear
 from bertvision.analyse.second_best import rescue_row, rescues
 from bertvision.config import read_recipe
 from bertvision.encoder.load import RECORD, load_encoder
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.heads.base import canonical_spec
 from bertvision.pipeline import fit_into
 from bertvision.records import Predictions
@@ -216,7 +216,7 @@ def limited_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
     count = max(1, round(share * len(task["train"])))
     chosen = drawn(task, count, seed)
     less = replace(task, splits={**task.splits, "train": tuple(task["train"][i] for i in sorted(chosen))})
-    made_from = hash_json([recipe.encoder, asdict(recipe.data), asdict(recipe.tune)])
+    made_from = hash_json([recipe.encoder, hashed_fields(recipe.data), hashed_fields(recipe.tune)])
     place = shop.out / "limited" / f"{line.run}-{line.share:g}-{made_from[:8]}"
     target = place / "encoder"
     if not (target / RECORD).exists():

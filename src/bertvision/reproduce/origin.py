@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.reproduce.plan import chain_below, sources_of
 from bertvision.reproduce.recipes import DataSet, Item, Line, Shared
 
@@ -26,8 +25,13 @@ def _line_facts(line: Line, shared: Shared) -> dict[str, Any]:
     names = [line.data, *(source.data for source in below)]
     data = {name: _data_facts(shared.data[name]) for name in names if name is not None}
     encoders = {source.encoder: shared.encoders.get(source.encoder) for source in below}
-    return {"line": asdict(line), "below": [asdict(one) for one in below], "data": data, "encoders": encoders}
+    return {
+        "line": hashed_fields(line),
+        "below": [hashed_fields(one) for one in below],
+        "data": data,
+        "encoders": encoders,
+    }
 
 
 def _data_facts(data: DataSet) -> Mapping[str, Any]:
-    return {key: value for key, value in asdict(data).items() if key not in WORDS}
+    return {key: value for key, value in hashed_fields(data).items() if key not in WORDS}

@@ -16,6 +16,7 @@ from typing import Any
 
 from bertvision.convert import from_mapping, merged
 from bertvision.errors import BadInput
+from bertvision.hashing import hashed_as
 from bertvision.registry import unknown
 
 SCALES = ("paper", "laptop")
@@ -31,6 +32,33 @@ TABLES = ("files", "options", "tune", "extract", "fit")
 """Settings of data sets and sources that are tables themselves."""
 
 
+@hashed_as(
+    "row",
+    "run",
+    "curve",
+    "tune",
+    "count",
+    "data",
+    "who",
+    "study",
+    "against",
+    "share",
+    "limited",
+    "epoch",
+    "at",
+    "method",
+    "head",
+    "without",
+    "mean",
+    "only",
+    "layers",
+    "width",
+    "tokens",
+    "shape",
+    "outputs",
+    "series",
+    "each",
+)
 @dataclass(frozen=True)
 class Line:
     """One row of a table: what it is called there, and which run, curve, tuning or count it is read from."""
@@ -95,6 +123,7 @@ class Item:
             raise BadInput(f"recipe {self.name}: {unknown('kind', self.kind, list(KINDS))}")
 
 
+@hashed_as("name", "task", "about", "url", "files", "options", "windows", "learned", "tokens")
 @dataclass(frozen=True)
 class DataSet:
     """Where a data set lies below the data folder, and how large it is (windows, and tokens a window on average).
@@ -118,6 +147,7 @@ def file_names(data: DataSet) -> dict[str, list[str]]:
     return {key: [names] if isinstance(names, str) else list(names) for key, names in data.files.items()}
 
 
+@hashed_as("name", "kind", "encoder", "data", "tune", "extract", "fit", "options", "at", "there")
 @dataclass(frozen=True)
 class Source:
     """A run, a curve or a tuning that recipes share."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from bertvision.costs import judge_own
 from bertvision.curve import place_of, tune_curve
 from bertvision.encoder.load import load_encoder
 from bertvision.errors import BadInput
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.pipeline import difference, fit_into, load_recipe_task, prepare
 from bertvision.records import CONTROL
 from bertvision.refits import Study
@@ -184,7 +184,7 @@ class Workshop:
         seeds_of = self.shared.seeds_of
         for seeds in dict.fromkeys(map(seeds_of, specs)):
             fit_into(place, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
-        made_from, path = hash_json([states.id, asdict(recipe.fit)]), place / CONCLUDED
+        made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), place / CONCLUDED
         before = known_json(path)
         known = before["heads"] if before.get("made_from") == made_from else []
         if not set(specs) <= set(known):

@@ -7,7 +7,7 @@ a head's start; the order of batches is common to all, because all share the rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bertvision.config import FitConfig, updated
 from bertvision.errors import BadInput
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.served import check_served
 from bertvision.records import LayerBatch, Shape, WindowTable
@@ -92,7 +92,7 @@ def fit(
     ]
     # Weights that are computed know no rate.
     runners = [runner for runner in runners if runner.solver is None or runner.lr == config.lr]
-    _fit_saved(runners, store, task, saved, hash_json([_id(store), asdict(config), specs, list(seeds)]))
+    _fit_saved(runners, store, task, saved, hash_json([_id(store), hashed_fields(config), specs, list(seeds)]))
     return [replace(fitted, tokens=tokens) for fitted in _results(runners, tuple(store.layers))]
 
 

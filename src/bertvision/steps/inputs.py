@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ from bertvision.encoder.load import Encoder
 from bertvision.encoder.methods import inside
 from bertvision.encoder.small import used_settings
 from bertvision.errors import BadInput
-from bertvision.hashing import hash_json, hash_lines, hash_tensors
+from bertvision.hashing import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.count import fitting_heads
 from bertvision.heads.served import check_served
@@ -106,7 +106,7 @@ def encoder_hash(encoder: Encoder) -> str:
 
 def data_hash(task: Task) -> str:
     """What is asked, and the texts and labels of all splits, in order."""
-    asked = asdict(replace(task, splits={}, skipped={}, skip_bad=False, max_length=0, overlap=0))
+    asked = hashed_fields(replace(task, splits={}, skipped={}, skip_bad=False, max_length=0, overlap=0))
     if not task.class_weights:
         del asked["class_weights"]  # what is not weighed keeps the hash that it had before there were weights
     rows = (

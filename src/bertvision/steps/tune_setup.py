@@ -14,7 +14,7 @@ from bertvision.encoder.load import Encoder, OwnHead
 from bertvision.encoder.methods import added_names, head_of, is_small, prepare, read_method
 from bertvision.encoder.small import Base, Small, check_place, model_hash, without_weights
 from bertvision.encoder.tokens import tokenizer_hash
-from bertvision.hashing import hash_json
+from bertvision.hashing import hash_json, hashed_fields
 from bertvision.heads.base import Head, build_head
 from bertvision.runtime import peak_bytes, seeded
 from bertvision.steps.inputs import data_hash, encoder_hash, label_weights, plain_head, task_shape, window_settings
@@ -59,7 +59,7 @@ def settled(config: TuneConfig | None, encoder: Encoder, task: Task, **settings:
 
 def tune_hash(encoder: Encoder, task: Task, config: TuneConfig) -> str:
     """What the outcome of tuning depends on."""
-    settings = {key: value for key, value in asdict(config).items() if key != "save_minutes"}
+    settings = {key: value for key, value in hashed_fields(config).items() if key != "save_minutes"}
     return hash_json([encoder_hash(encoder), data_hash(task), window_settings(task), settings])
 
 

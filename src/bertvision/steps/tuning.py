@@ -20,7 +20,7 @@ from bertvision.encoder.dropout import quick_dropout
 from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
 from bertvision.encoder.load import Encoder
 from bertvision.encoder.methods import prepare, quiet_below
-from bertvision.heads.base import Head, head_loss
+from bertvision.heads.base import Head, head_loss, saved_name
 from bertvision.records import ROW_KINDS, Window
 from bertvision.runtime import Timer, rate_at, say
 from bertvision.steps.noted import read_noted, write_noted
@@ -55,9 +55,11 @@ class Tuning:
         if self.config.checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.named = {
-            f"{part}.{name}": parameter
-            for part, module in (("model", self.model), ("head", self.head))
-            for name, parameter in module.named_parameters()
+            name: parameter
+            for name, parameter in (
+                *((f"model.{name}", parameter) for name, parameter in self.model.named_parameters()),
+                *((f"head.{saved_name(self.head, name)}", one) for name, one in self.head.named_parameters()),
+            )
             if parameter.requires_grad
         }
         self.optimizer = torch.optim.AdamW(self._groups(), lr=self.rate, fused=True)
@@ -143,11 +145,14 @@ class Tuning:
         for name, parameter in self.named.items():
             state = self.optimizer.state.get(parameter, {})
             tensors.update({f"{key}.{name}": state[key] for key in ("exp_avg", "exp_avg_sq", "step") if key in state})
-        tensors.update({f"buffer.{name}": buffer for name, buffer in self.head.named_buffers()})
+        tensors.update({f"buffer.{name}": buffer for name, buffer in self._buffers()})
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
         write_noted(path, tensors, made_from, step=self.step, losses=self.losses, seconds=self.seconds)
+
+    def _buffers(self) -> list[tuple[str, Tensor]]:
+        return [(saved_name(self.head, name), buffer) for name, buffer in self.head.named_buffers()]
 
     def restore(self, path: Path, made_from: str) -> bool:
         """Take up what :meth:`save` wrote, if it was made from the same; False if there is nothing of the kind."""
@@ -168,7 +173,7 @@ class Tuning:
                 self.optimizer.state[parameter] = {
                     key: found[f"{key}.{name}"].to(self.device) for key in ("exp_avg", "exp_avg_sq", "step")
                 }
-        for name, buffer in self.head.named_buffers():
+        for name, buffer in self._buffers():
             buffer.copy_(found[f"buffer.{name}"])
         torch.set_rng_state(found["random"])
         if "random.cuda" in found and self.device.type == "cuda":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.errors import BadInput
+from bertvision.hashing import hashed_as
 from bertvision.records import SPLITS, Answer, Example, Kind
 from bertvision.registry import Registry, unknown
 from bertvision.tasks.balance import weighed
@@ -27,6 +28,23 @@ INNER_SHARE = 0.10
 ENOUGH_GROUPS = 5
 
 
+@hashed_as(
+    "name",
+    "kind",
+    "splits",
+    "metric",
+    "labels",
+    "no_answer",
+    "threshold",
+    "max_length",
+    "overlap",
+    "center",
+    "spread",
+    "merge",
+    "class_weights",
+    "skip_bad",
+    "skipped",
+)
 @dataclass(frozen=True)
 class Task:
     """Examples in splits, with the settings that belong to the data and not to a model."""

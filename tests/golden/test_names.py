@@ -1,0 +1,170 @@
+"""Fields and attributes may be renamed: hashes and files keep the names that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import bertvision as bv
+from bertvision.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig
+from bertvision.domains import Choice, Range
+from bertvision.hashing import hash_json, hashed_as, hashed_fields, hashed_keys
+from bertvision.heads.base import HEADS, Body, build_head
+from bertvision.records import Shape
+from bertvision.reproduce.recipes import DataSet, Line, Source
+from bertvision.steps.fitted import load_fitted, save_fitted
+from bertvision.steps.tuning import Tuning
+
+DATA = Path(__file__).with_name("data")
+HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, Choice, Range, Line, DataSet, Source)
+
+
+@pytest.mark.parametrize("cls", HASHED)
+def test_every_field_has_its_key(cls: type) -> None:
+    assert list(hashed_keys(cls)) == list(cls.__dataclass_fields__)
+    assert all(type(key) is str and key for key in hashed_keys(cls).values())
+
+
+@pytest.mark.parametrize("record", [FitConfig(rates=(1e-3,)), TuneConfig(), Recipe("text"), Range(0.0, 1.0)])
+def test_hashed_fields_are_the_fields_as_long_as_none_is_renamed(record: object) -> None:
+    assert hash_json(hashed_fields(record)) == hash_json(asdict(record))  # type: ignore[call-overload]
+
+
+def test_a_renamed_field_keeps_its_key() -> None:
+    @hashed_as("epochs", rate="lr")
+    @dataclass
+    class Renamed:
+        epochs: int
+        rate: float
+
+    assert hashed_fields(Renamed(1, 0.5)) == {"epochs": 1, "lr": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("same", "keys", "what"),
+    [
+        (("epochs",), {}, "Some.rate has no key in hashes"),
+        (("epochs", "rate", "lr"), {}, "Some.lr is no field"),
+        (("epochs",), {"rate": "epochs"}, "two fields have one key"),
+    ],
+)
+def test_a_field_without_a_key_is_refused(same: tuple[str, ...], keys: dict[str, str], what: str) -> None:
+    @dataclass
+    class Some:
+        epochs: int
+        rate: float
+
+    with pytest.raises(TypeError, match=what):
+        hashed_as(*same, **keys)(Some)
+    with pytest.raises(TypeError, match="Some is not hashed by its fields"):
+        hashed_fields(Some(1, 2.0))
+
+
+class Inner(nn.Module):
+    """A module inside a body, with a name of its own that was changed."""
+
+    saved_names: ClassVar[Mapping[str, str]] = {"matrix": "weight", "shift": "bias"}
+
+    def __init__(self, width: int, outputs: int) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.zeros(outputs, width))
+        self.shift = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return nn.functional.linear(states, self.matrix, self.shift)
+
+
+@pytest.fixture
+def renamed() -> Iterator[None]:
+    """``mean-pool`` with other attributes."""
+
+    class Renamed(HEADS["mean-pool"]):  # type: ignore[misc]
+        saved_names: ClassVar[Mapping[str, str]] = {"closing": "dense"}
+
+        def __init__(self, shape: Shape) -> None:
+            Body.__init__(self)
+            self.closing = Inner(shape.width, shape.outputs)
+            self.factor = nn.Parameter(torch.ones(()))
+            self.register_buffer("number", torch.zeros(2))
+
+        def forward(self, states: Tensor) -> Tensor:
+            mean = states.mean(-2)
+            outputs: Tensor = self.closing(self.factor * mean)
+            return outputs
+
+        layer_rows = Body.layer_rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(HEADS._entries, "mean-pool", Renamed)
+        yield
+
+
+def test_a_head_with_a_renamed_attribute_has_its_old_names_in_files(renamed: None, tmp_path: Path) -> None:
+    head = build_head("mean-pool", Shape(3, 8, 16, 3, "classify"))
+    names = ["body.factor", "body.number", "body.dense.weight", "body.dense.bias"]
+    assert list(head.state_dict()) == names
+    assert next(iter(nn.ModuleDict({"a": head}).state_dict())) == "a.body.factor"
+    state = {key: torch.randn(value.shape) for key, value in head.state_dict().items()}
+    head.load_state_dict(state)
+    assert torch.equal(head.body.closing.matrix, state["body.dense.weight"])
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        head.load_state_dict({**state, "body.other": torch.zeros(1)})
+    with pytest.raises(RuntimeError, match="Missing key"):
+        head.load_state_dict({key: state[key] for key in names[:3]})
+
+
+def test_an_old_file_is_read_into_a_renamed_head(tmp_path: Path) -> None:
+    old, _ = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
+    kept = load_file(DATA / "text" / "heads" / "linear" / "seed0" / "head.safetensors")
+
+    class Renamed(Body):
+        pointwise = True
+        spans = False
+        saved_names: ClassVar[Mapping[str, str]] = {"closing": "dense"}
+
+        def __init__(self, shape: Shape) -> None:
+            super().__init__()
+            self.closing = nn.Linear(shape.layers * shape.width, shape.outputs)
+
+        def forward(self, states: Tensor) -> Tensor:
+            outputs: Tensor = self.closing(states.flatten(-2))
+            return outputs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(HEADS._entries, "linear", Renamed)
+        one, made_from = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
+        save_fitted(one, tmp_path, made_from)
+    assert isinstance(one.head.body, Renamed)
+    written = load_file(tmp_path / "head.safetensors")
+    assert list(written) == list(kept)
+    assert all(torch.equal(written[key], kept[key]) for key in kept)
+    hidden = torch.randn(2, 3, one.head.shape.layers, one.head.shape.width)
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    with torch.inference_mode():
+        assert torch.allclose(one.head(hidden, mask), old.head(hidden, mask), atol=1e-6)
+
+
+def test_a_tuning_ended_on_the_way_keeps_old_names_too(renamed: None, tmp_path: Path) -> None:
+    encoder = bv.load_encoder(str(DATA / "encoder"))
+    config = TuneConfig(lr=1e-3)
+    tunings = [
+        Tuning(encoder.copy(), build_head("mean-pool", shape), config, 1, torch.device("cpu"))
+        for shape in 2 * [Shape(3, 8, 16, 3, "classify")]
+    ]
+    with torch.no_grad():
+        tunings[0].head.body.closing.matrix.fill_(2.0)
+        tunings[0].head.body.number.fill_(3.0)
+    tunings[0].save(tmp_path / "state", "x")
+    names = set(load_file(tmp_path / "state"))
+    assert {"head.body.dense.weight", "head.body.factor", "buffer.body.number"} <= names
+    assert not any("closing" in name for name in names)
+    assert tunings[1].restore(tmp_path / "state", "x")
+    assert float(tunings[1].head.body.closing.matrix.detach().mean()) == 2.0
+    assert float(tunings[1].head.body.number.mean()) == 3.0
