@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -78,10 +78,11 @@ _group_numbers = count()
 
 
 @cache
-def _launch_store() -> torch.distributed.Store:
+def _launch_store() -> Any:
     """The key-value store of this launch, connected once: rank 0 may host it, and its port cannot be bound twice."""
-    store, _, _ = next(torch.distributed.rendezvous("env://"))
-    return store
+    from torch.distributed.rendezvous import rendezvous
+
+    return next(rendezvous("env://"))[0]
 
 
 @contextmanager
@@ -95,7 +96,7 @@ def joined_team() -> Iterator[Team]:
     if mine:
         # Keys outlive a group: without a prefix of its own, the next group in this launch would read the closed
         # addresses of this one and be refused. All processes join equally often, so their numbers agree.
-        store = torch.distributed.PrefixStore(f"bertvision/{next(_group_numbers)}", _launch_store())
+        store = torch.distributed.PrefixStore(f"bertvision/{next(_group_numbers)}", _launch_store())  # type: ignore[attr-defined]
         backend = "nccl" if torch.cuda.is_available() else "gloo"
         torch.distributed.init_process_group(backend, store=store, rank=number, world_size=size)
     try:
