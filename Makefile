@@ -18,7 +18,7 @@ test: $(STAMPS)/test
 
 test-cluster: $(STAMPS)/test-cluster
 	@echo "== test-cluster: a Ray cluster that loses a machine, and an S3 server, both on this one"
-	@BERTVISION_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/scale/test_ray_extract.py
+	@BERTVISION_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/training/test_extract_ray.py
 	@BERTVISION_S3=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/store/test_remote.py
 
 check: $(STAMPS)/test $(STAMPS)/dev

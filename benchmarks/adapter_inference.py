@@ -20,10 +20,10 @@ import torch
 import transformers
 
 import bertvision as bv
-from bertvision.encoder.hidden import TokenBatch, collate, hidden_states
-from bertvision.encoder.methods import put_in
-from bertvision.encoder.small import with_same_weights
-from bertvision.runtime import seeded
+from bertvision.core.runtime import seeded
+from bertvision.encoders.delta_weights import with_same_weights
+from bertvision.encoders.hidden_states import TokenBatch, collate, hidden_states
+from bertvision.encoders.methods import put_in
 from ratio import time_ratio
 from rows import Rows
 from windows import random_windows

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from adapters_picture import FROM_STORE, METHODS, draw
-from bertvision.config import Recipe, TuneConfig, built_in_recipe
-from bertvision.encoder.load import RECORD, load_encoder
-from bertvision.from_store import tune_from_store
-from bertvision.pipeline import load_recipe_task, run
-from bertvision.runtime import folder_bytes
-from bertvision.steps.tune_loop import SAVED
-from bertvision.tasks.method_defaults import recipe_defaults
+from bertvision.core.config import Recipe, TuneConfig, built_in_recipe
+from bertvision.core.runtime import folder_bytes
+from bertvision.encoders.loading import RECORD, load_encoder
+from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.training.tune_from_store import tune_from_store
+from bertvision.training.tune_loop import SAVED
+from bertvision.workflows.run import load_recipe_task, run
 from collect import read
 from rows import Rows
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from bertvision.records import CONTROL
+from bertvision.core.records import CONTROL
 from bertvision.report.line_plot import COLOURS, write_picture
 from bertvision.report.markup import Html, join, tag
 from bertvision.report.svg import Scale, scale_of, tick_text

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 import bertvision as bv
-from bertvision.costs import cost_lines, cost_table
-from bertvision.encoder.load import RECORD
+from bertvision.encoders.loading import RECORD
+from bertvision.workflows.tuning_costs import cost_lines, cost_table
 from rows import Rows
 
 METHODS = {

@@ -15,10 +15,10 @@ import itertools
 from pathlib import Path
 
 import bertvision as bv
-from bertvision.config import QUICK_HEADS
+from bertvision.core.config import QUICK_HEADS
+from bertvision.evaluation.scoring import judge_inner
 from bertvision.heads.base import canonical_spec
-from bertvision.steps.judge import judge_inner
-from bertvision.tasks.base import read_task
+from bertvision.tasks.task import read_task
 from rows import Rows
 
 

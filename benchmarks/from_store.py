@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 
 import bertvision as bv
-from bertvision.config import ExtractConfig
-from bertvision.costs import judge_own
-from bertvision.from_store import tune_from_store
-from bertvision.runtime import Timer
+from bertvision.core.config import ExtractConfig
+from bertvision.core.runtime import Timer
+from bertvision.training.tune_from_store import tune_from_store
+from bertvision.workflows.tuning_costs import judge_own
 from rows import Rows
 
 

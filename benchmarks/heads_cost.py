@@ -19,16 +19,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import bertvision as bv
-from bertvision.config import ExtractConfig, FitConfig
-from bertvision.encoder.hidden import collate, hidden_states
-from bertvision.encoder.load import Encoder
+from bertvision.core.config import ExtractConfig, FitConfig
+from bertvision.core.records import LayerBatch, Shape, Window
+from bertvision.encoders.hidden_states import collate, hidden_states
+from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import head_loss
-from bertvision.records import LayerBatch, Shape, Window
-from bertvision.steps.block import blocks_of
-from bertvision.steps.runner import Runner
-from bertvision.steps.shard_maker import ShardMaker
-from bertvision.store.plan import plan_batches, reading_batches
-from bertvision.store.shards import Shard, layer_batch
+from bertvision.store.batching import plan_batches, reading_batches
+from bertvision.store.shard_file import Shard, layer_batch
+from bertvision.training.block import blocks_of
+from bertvision.training.head_trainer import Runner
+from bertvision.training.shard_maker import ShardMaker
 from memory_settings import usual_memory
 from ratio import time_ratio
 from rows import Rows

@@ -16,13 +16,13 @@ import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bertvision.conclude import conclude
-from bertvision.config import DataConfig, FitConfig, Recipe, TuneConfig, built_in_recipe
+from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, built_in_recipe
+from bertvision.core.records import CONTROL, Kind, Shape
 from bertvision.heads.base import HEADS
-from bertvision.heads.count import fitting_heads
-from bertvision.pipeline import fit_into, prepare
-from bertvision.records import CONTROL, Kind, Shape
-from bertvision.tasks.method_defaults import recipe_defaults
+from bertvision.heads.summary import fitting_heads
+from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.workflows.conclude import conclude
+from bertvision.workflows.run import fit_into, prepare
 from collect import keep_board
 
 HEAVY = (

@@ -53,8 +53,8 @@ def _measure(texts: int, limit_mb: int) -> dict[str, object]:
     import torch
 
     import bertvision as bv
-    from bertvision.config import ExtractConfig
-    from bertvision.runtime import peak_bytes
+    from bertvision.core.config import ExtractConfig
+    from bertvision.core.runtime import peak_bytes
 
     with tempfile.TemporaryDirectory() as folder:
         task = bv.load_task("text", train=_table(Path(folder) / "texts.csv", texts), max_length=384)

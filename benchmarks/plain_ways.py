@@ -16,10 +16,10 @@ from typing import IO, Any
 import torch
 
 import bertvision as bv
-from bertvision.encoder.hidden import TokenBatch, collate
-from bertvision.encoder.load import Encoder
-from bertvision.records import Window
-from bertvision.runtime import Timer
+from bertvision.core.records import Window
+from bertvision.core.runtime import Timer
+from bertvision.encoders.hidden_states import TokenBatch, collate
+from bertvision.encoders.loading import Encoder
 
 BATCH = 16
 CPU = torch.device("cpu")

@@ -25,11 +25,11 @@ from pathlib import Path
 
 import torch
 
-from bertvision.reproduce.entries import heads_by_run
-from bertvision.reproduce.plan import base_of, sources_of
-from bertvision.reproduce.recipes import Item, Line, Source, all_items, shared_at
-from bertvision.reproduce.workshop import NoData, Workshop, scaled_method
-from bertvision.runtime import Timer
+from bertvision.core.runtime import Timer
+from bertvision.workflows.reproduce.estimate import base_of, sources_of
+from bertvision.workflows.reproduce.experiments import NoData, Workshop, scaled_method
+from bertvision.workflows.reproduce.row_sources import heads_by_run
+from bertvision.workflows.reproduce.specs import Item, Line, Source, all_items, shared_at
 from rows import Rows
 
 SCALE = "laptop"

@@ -12,10 +12,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from bertvision.reproduce.documents import claim_verdicts, only_current, read_documents
-from bertvision.reproduce.page import page, tally
-from bertvision.reproduce.pictures import write_pictures
-from bertvision.reproduce.recipes import all_items
+from bertvision.workflows.reproduce.documents import claim_verdicts, only_current, read_documents
+from bertvision.workflows.reproduce.figures import write_pictures
+from bertvision.workflows.reproduce.page import page, tally
+from bertvision.workflows.reproduce.specs import all_items
 from rows import Rows
 from tables import fill
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import mean
 
 import bertvision as bv
-from bertvision.config import ExtractConfig, FitConfig, read_recipe
+from bertvision.core.config import ExtractConfig, FitConfig, read_recipe
+from bertvision.evaluation.scoring import judge_predictions
 from bertvision.heads.base import canonical_spec
-from bertvision.pipeline import load_recipe_task
-from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import judge_predictions
+from bertvision.training.fitted_head import FittedHead
+from bertvision.workflows.run import load_recipe_task
 from rows import Rows
 
 ONE_SHARD = 16_384

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bertvision as bv
-from bertvision.scoring.steady_threshold import luckiest_threshold, no_answer_threshold
-from bertvision.steps.fitted import load_fitted
-from bertvision.steps.judge import judge_inner
-from bertvision.tasks.base import read_task
+from bertvision.evaluation.metrics.thresholds import luckiest_threshold, no_answer_threshold
+from bertvision.evaluation.scoring import judge_inner
+from bertvision.tasks.task import read_task
+from bertvision.training.fitted_head import load_fitted
 from collect import write_rows
 
 Floats = NDArray[np.float64]

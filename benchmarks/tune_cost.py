@@ -21,16 +21,16 @@ import torch
 import transformers
 
 import bertvision as bv
-from bertvision.config import ExtractConfig, TuneConfig
-from bertvision.encoder.hidden import collate, hidden_states
-from bertvision.encoder.load import Encoder
-from bertvision.encoder.tail import started_at
+from bertvision.core.config import ExtractConfig, TuneConfig
+from bertvision.core.records import Shape, Window
+from bertvision.core.runtime import Timer, choose_device, seeded
+from bertvision.encoders.hidden_states import collate, hidden_states
+from bertvision.encoders.loading import Encoder
+from bertvision.encoders.tail import started_at
 from bertvision.heads.base import build_head
-from bertvision.records import Shape, Window
-from bertvision.runtime import Timer, choose_device, seeded
-from bertvision.steps.prefix import Begun, PrefixTuning
-from bertvision.steps.shard_maker import ShardMaker
-from bertvision.steps.tuning import Tuning
+from bertvision.training.prefix import Begun, PrefixTuning
+from bertvision.training.shard_maker import ShardMaker
+from bertvision.training.tuner import Tuning
 from rows import Rows
 from windows import random_windows
 

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 import bertvision as bv
-from bertvision.steps.judge import judge, judge_inner
+from bertvision.evaluation.scoring import judge, judge_inner
 from data import load_named, sampled
 from rows import Rows
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bertvision.runtime import ASLEEP, POLICY, SPINS
+from bertvision.core.runtime import ASLEEP, POLICY, SPINS
 from rows import Rows
 
 if TYPE_CHECKING:
-    from bertvision.tasks.base import Task
+    from bertvision.tasks.task import Task
 
 SLEEPING = "not at all (PASSIVE)"
 WAYS = {"for long (usual)": {}, SLEEPING: {POLICY: ASLEEP}, "briefly (1,000 spins)": {SPINS: "1000"}}
@@ -74,11 +74,11 @@ def step(method: str) -> None:
     import torch
 
     from bertvision import load_encoder
-    from bertvision.config import TuneConfig
-    from bertvision.runtime import Timer, seeded
-    from bertvision.steps.inputs import split_windows
-    from bertvision.steps.tune_loop import batches_from
-    from bertvision.steps.tune_setup import begin, settled
+    from bertvision.core.config import TuneConfig
+    from bertvision.core.runtime import Timer, seeded
+    from bertvision.training.inputs import split_windows
+    from bertvision.training.tune_loop import batches_from
+    from bertvision.training.tune_setup import begin, settled
 
     encoder, task = load_encoder("minilm"), short_texts()
     config = settled(TuneConfig(method=method, batch=16, epochs=1), encoder, task)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bertvision.records import Window
+from bertvision.core.records import Window
 
 SQUAD, GLUE = (155, 0.38, 40, 384), (30, 0.55, 8, 128)
 """Lengths in tokens: median, spread of the log, least, most."""

@@ -29,16 +29,16 @@ from tokenizers.models import WordPiece
 
 from bertvision.asking import QuestionAnswerer, TextClassifier
 from bertvision.cli.main import main
-from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.records import Answer, Example
-from bertvision.steps import shard_maker
-from bertvision.steps.extract import extract
-from bertvision.steps.fit import fit
-from bertvision.steps.fitted import FittedHead
-from bertvision.steps.tune import tune
-from bertvision.store.plan import plan_shards
+from bertvision.core.records import Answer, Example
+from bertvision.encoders.loading import Encoder, load_encoder
+from bertvision.store.batching import plan_shards
 from bertvision.store.store import Store
-from bertvision.tasks.base import Task
+from bertvision.tasks.task import Task
+from bertvision.training import shard_maker
+from bertvision.training.extract import extract
+from bertvision.training.fit import fit
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.tune import tune
 
 # The same examples in every run, and no race against the clock of a busy machine.
 settings.register_profile("suite", deadline=None, derandomize=True)

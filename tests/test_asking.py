@@ -12,13 +12,13 @@ import pytest
 from bertvision import asking as asking_module
 from bertvision import model as model_module
 from bertvision.asking import QuestionAnswerer, TextClassifier
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
-from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import judge_predictions
-from bertvision.steps.predict import predict
+from bertvision.core.errors import BadInput
+from bertvision.encoders.loading import Encoder
+from bertvision.evaluation.scoring import judge_predictions
 from bertvision.store.store import Store
-from bertvision.tasks.base import Task
+from bertvision.tasks.task import Task
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.predict import predict
 
 CONTEXT = "Ben lives in Oslo. Cleo lives in Lima."
 LONG = " ".join(

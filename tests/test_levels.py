@@ -1,7 +1,10 @@
-"""The import levels, enforced by reading the source, and what a fresh process loads.
+"""Which room may import which, enforced by reading the source, and what a fresh process loads.
 
-A module may import what lies below it and what its own package holds. Imports inside functions count
-too, except that the command line may import anything; names that only a type checker sees do not.
+A module may import its own package and everything to the right of it in::
+
+    cli > workflows > report > runs > model > training > {encoders, heads, store, evaluation > tasks} > core
+
+Imports inside functions count too, except in the command line; names that only a type checker sees do not.
 """
 
 from __future__ import annotations
@@ -20,83 +23,28 @@ import bertvision
 SOURCE = Path(bertvision.__file__).parent
 PREFIX = "bertvision."
 
-LEVEL_0 = ("errors", "registry", "records", "board_text", "hashing", "runtime", "run_log", "convert", "config")
-LEVEL_1 = ("tasks", "scoring", "encoder", "store", "heads")
-ABOVE = (
-    "steps",
-    "analyse",
-    "report",
-    "members",
-    "model",
-    "asking",
-    "findings",
-    "conclude",
-    "recheck",
-    "mixing",
-    "timing",
-    "costs",
-    "curve",
-    "from_store",
-    "planning",
-    "pipeline",
-    "depth",
-    "ablation",
-    "refits",
-    "study",
-    "completing",
-    "domains",
-    "spaces",
-    "trying",
-    "finals",
-    "search",
-    "search_tuning",
-    "reproduce",
-    "demo",
-    "scale",
-    "cli",
-    "__main__",
-)
-"""Each may import all before it."""
-
-SUPPORT = (
-    "inputs",
-    "evidence",
-    "judge",
-    "no_answer",
-    "calibrate",
-    "trust",
-    "noted",
-    "fitted",
-    "runner",
-    "fit_saved",
-    "block",
-    "team",
-    "tuning",
-    "tune_setup",
-    "tune_loop",
-    "prefix",
-    "manifest",
-    "live",
-    "shard_maker",
-    "shard_work",
-    "forecast",
-)
-"""Modules of ``steps`` that are no steps: any step may import them."""
+# The empty name is the package itself: the command line prints its version.
+BASE = {"core", "tasks", "encoders", "heads", "store", "evaluation"}
+MAY_IMPORT = {
+    "core": set[str](),
+    "tasks": {"core"},
+    "encoders": {"core"},
+    "heads": {"core"},
+    "store": {"core"},
+    "evaluation": {"core", "tasks"},
+    "training": BASE,
+    "model": {*BASE, "training"},
+    "runs": {*BASE, "training", "model"},
+    "report": {*BASE, "training", "model", "runs"},
+    "workflows": {*BASE, "training", "model", "runs", "report"},
+    "cli": {*BASE, "training", "model", "runs", "report", "workflows", ""},
+    "__main__": {"cli"},
+}
 
 HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "pyarrow", "peft", "optuna")
-MAY_IMPORT_TORCH = ("heads", "encoder", "store", "steps", "members", "model", "asking")
+MAY_IMPORT_TORCH = ("heads", "encoders", "store", "training", "model", "runs")
 AT_IMPORT = {"torch": MAY_IMPORT_TORCH, "safetensors": MAY_IMPORT_TORCH, "scipy": (), "sklearn": ()}
-ANYWHERE = {"transformers": ("encoder",), "datasets": ("tasks",)}
-
-
-def allowed(part: str) -> set[str]:
-    """The parts (modules and packages right below ``bertvision``) that a part may import."""
-    if part in LEVEL_0:
-        return set(LEVEL_0)
-    if part in LEVEL_1:
-        return {*LEVEL_0, part}
-    assert part in ABOVE, f"{part} has no level: give it one here and in the architecture notes"
-    return {*LEVEL_0, *LEVEL_1, *ABOVE[: ABOVE.index(part) + 1]}
+ANYWHERE = {"transformers": ("encoders",), "datasets": ("tasks",)}
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -115,26 +63,19 @@ def imports(tree: ast.AST, inside: bool = False) -> Iterator[tuple[str, bool]]:
             yield from imports(node, inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
 
-def crimes(name: str, source: str) -> list[str]:
-    """What a module, named without the leading ``bertvision.``, imports against the rules."""
-    part = name.partition(".")[0]
-    found = []
+def forbidden_imports(name: str, source: str) -> list[str]:
+    """The imports of a module (named without the leading ``bertvision.``) that break a rule."""
+    room = name.partition(".")[0]
+    errors = []
     for target, inside in imports(ast.parse(source)):
         root = target.partition(".")[0]
         if root == "bertvision":
-            found += [f"{name} imports {target}"] if _is_upward(part, target) else []
-        elif part not in ANYWHERE.get(root, (part,)) or (not inside and part not in AT_IMPORT.get(root, (part,))):
-            found.append(f"{name} imports {target}{'' if inside else ' when imported'}")
-    return found
-
-
-def _is_upward(part: str, target: str) -> bool:
-    if part in ("cli", "__main__") or target == "bertvision.__version__":
-        return False
-    other, _, within = target.removeprefix("bertvision").removeprefix(".").partition(".")
-    if part == other == "steps":
-        return within.partition(".")[0] not in SUPPORT
-    return other not in allowed(part)
+            other = target.removeprefix("bertvision").removeprefix(".").partition(".")[0]
+            if other not in (room, "__version__") and other not in MAY_IMPORT[room]:
+                errors.append(f"{name} imports {target}")
+        elif room not in ANYWHERE.get(root, (room,)) or (not inside and room not in AT_IMPORT.get(root, (room,))):
+            errors.append(f"{name} imports {target}{'' if inside else ' when imported'}")
+    return errors
 
 
 def modules() -> list[str]:
@@ -147,63 +88,64 @@ def source_of(name: str) -> str:
     return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
 
 
+def test_the_package_has_the_rooms_of_the_table() -> None:
+    assert {name.partition(".")[0] for name in modules()} == set(MAY_IMPORT)
+
+
 @pytest.mark.parametrize("name", modules())
 def test_a_module_imports_only_what_lies_below_it(name: str) -> None:
-    assert crimes(name, source_of(name)) == []
+    assert forbidden_imports(name, source_of(name)) == []
 
 
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("errors", "from bertvision.tasks.base import Task"),
-        ("records", "import torch"),
-        ("config", "def f():\n    from bertvision.heads.base import HEADS"),
-        ("tasks.squad", "from bertvision.scoring.squad import f1"),
+        ("core.errors", "from bertvision.tasks.task import Task"),
+        ("core.records", "import torch"),
+        ("core.config", "def f():\n    from bertvision.heads.base import HEADS"),
+        ("tasks.squad", "from bertvision.evaluation.metrics.squad import f1"),
         ("tasks.squad", "def f():\n    import transformers"),
         ("tasks.squad", "import torch"),
-        ("scoring.squad", "import scipy.stats"),
-        ("scoring.squad", "from sklearn import metrics"),
-        ("encoder.load", "from bertvision.store.store import Store"),
-        ("encoder.load", "import datasets"),
-        ("store.plan", "from bertvision.steps.fit import fit"),
-        ("heads.probe", "class A:\n    def f(self):\n        from bertvision.encoder import load"),
+        ("evaluation.metrics.squad", "import scipy.stats"),
+        ("evaluation.metrics.squad", "from sklearn import metrics"),
+        ("evaluation.scoring", "import torch"),
+        ("evaluation.scoring", "from bertvision.training.inputs import data_hash"),
+        ("evaluation.analyses.cost", "from bertvision.report.page import write_report"),
+        ("encoders.loading", "from bertvision.store.store import Store"),
+        ("encoders.loading", "import datasets"),
+        ("store.batching", "from bertvision.training.fit import fit"),
+        ("heads.probe", "class A:\n    def f(self):\n        from bertvision.encoders import loading"),
         ("heads.probe", "if True:\n    from transformers import AutoModel"),
-        ("steps.fit", "from bertvision.steps.predict import predict"),
-        ("steps.fit", "from bertvision.steps import predict"),
-        ("steps.judge", "from bertvision.steps.evaluate import evaluate"),
-        ("steps.fit", "from bertvision.analyse.advice import advise"),
-        ("steps.fit", "from bertvision.model import Model"),
-        ("analyse.advice", "from bertvision.report.html import write_report"),
-        ("report.html", "from bertvision.model import Model"),
-        ("model", "from bertvision.conclude import conclude"),
-        ("conclude", "import bertvision.pipeline"),
-        ("pipeline", "from bertvision.cli.main import main"),
+        ("training.fit", "from bertvision.model import Model"),
+        ("model", "from bertvision.workflows.conclude import conclude"),
         ("model", "from bertvision import run"),
-        ("analyse.x", "import torch"),
-        ("report.x", "import transformers"),
+        ("runs.reader", "from bertvision.report.page import write_page"),
+        ("report.page", "import bertvision.workflows.run"),
+        ("report.page", "import transformers"),
+        ("report.page", "import torch"),
+        ("workflows.run", "from bertvision.cli.main import main"),
     ],
 )
-def test_a_planted_crime_is_seen(name: str, source: str) -> None:
-    assert len(crimes(name, source)) == 1
+def test_a_planted_forbidden_import_is_found(name: str, source: str) -> None:
+    assert len(forbidden_imports(name, source)) == 1
 
 
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("records", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"),
-        ("scoring.regression", "def f():\n    from scipy import stats"),
-        ("encoder.load", "import torch, transformers"),
-        ("tasks.text", "from bertvision.tasks.base import Task\nfrom bertvision.errors import BadInput"),
-        ("steps.fit", "from bertvision.steps.judge import judge\nfrom bertvision.store.store import Store"),
-        ("steps.judge", "from bertvision.steps.inputs import data_hash"),
-        ("analyse.advice", "from bertvision.steps.judge import judge"),
-        ("report.html", "from bertvision.analyse.advice import advise"),
-        ("conclude", "from bertvision.model import Model"),
-        ("cli.main", "from bertvision import __version__\nfrom bertvision.cli import use"),
+        ("core.records", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"),
+        ("evaluation.metrics.values", "def f():\n    from scipy import stats"),
+        ("evaluation.scoring", "from bertvision.tasks.span_decoding import decode"),
+        ("encoders.loading", "import torch, transformers"),
+        ("tasks.text", "from bertvision.tasks.task import Task\nfrom bertvision.core.errors import BadInput"),
+        ("training.fit", "from bertvision.training.inputs import data_hash\nfrom bertvision.store.store import Store"),
+        ("report.page", "from bertvision.runs.reader import Run"),
+        ("workflows.conclude", "from bertvision.model import Model"),
+        ("cli.main", "from bertvision import __version__\nfrom bertvision.cli import predict"),
     ],
 )
-def test_what_is_allowed_is_not_a_crime(name: str, source: str) -> None:
-    assert crimes(name, source) == []
+def test_allowed_imports_pass(name: str, source: str) -> None:
+    assert forbidden_imports(name, source) == []
 
 
 def fresh(code: str) -> str:
@@ -211,14 +153,14 @@ def fresh(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_scoring_and_help_wait_for_nothing_heavy() -> None:
-    imported = "import bertvision, bertvision.cli.main, bertvision.scoring.squad, bertvision.config"
+def test_scoring_and_help_load_nothing_heavy() -> None:
+    imported = "import bertvision, bertvision.cli.main, bertvision.evaluation.score_files, bertvision.core.config"
     parsed = "bertvision.cli.main.build_parser(); dir(bertvision)"
     assert fresh(f"import sys; {imported}; {parsed}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
 
 
-def test_loading_a_task_waits_for_nothing_heavy() -> None:
-    code = "import sys; from bertvision.tasks.base import TASKS; list(TASKS)"
+def test_listing_the_tasks_loads_nothing_heavy() -> None:
+    code = "import sys; from bertvision.tasks.task import TASKS; list(TASKS)"
     assert fresh(f"{code}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
 
 

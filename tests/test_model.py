@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Predictions
+from bertvision.encoders.loading import Encoder
+from bertvision.evaluation.ensemble import ensemble
+from bertvision.evaluation.leaderboard import evaluate
+from bertvision.evaluation.scoring import judge, judge_predictions
 from bertvision.model import Model
-from bertvision.records import Predictions
-from bertvision.steps.ensemble import ensemble
-from bertvision.steps.evaluate import evaluate
-from bertvision.steps.extract import extract
-from bertvision.steps.fit import fit
-from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import judge, judge_predictions
-from bertvision.steps.predict import predict, predict_own
 from bertvision.store.store import Store
-from bertvision.tasks.base import Task
+from bertvision.tasks.task import Task
+from bertvision.training.extract import extract
+from bertvision.training.fit import fit
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.predict import predict, predict_own
 
 FITTED = ["probe:layers=last1", "learned-pool", "compress:size=4,skip=true"]
 QUICK: dict[str, Any] = {"epochs": 3, "lr": 3e-2, "batch": 8}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import bertvision as bv
-from bertvision.tasks.generated import DEMO_CONTEXT, DEMO_QUESTION, write
+from bertvision.tasks.demo_data import DEMO_CONTEXT, DEMO_QUESTION, write
 
 pytestmark = pytest.mark.real
 

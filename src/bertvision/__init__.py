@@ -7,46 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
-    from bertvision.encoder.load import Encoder, load_encoder
-    from bertvision.errors import BadInput
+    from bertvision.core.errors import BadInput
+    from bertvision.core.records import Board, Example, LayerBatch, Predictions
+    from bertvision.encoders.loading import Encoder, load_encoder
+    from bertvision.evaluation.ensemble import ensemble
+    from bertvision.evaluation.leaderboard import compare, evaluate
     from bertvision.model import Model
-    from bertvision.pipeline import run
-    from bertvision.records import Board, Example, LayerBatch, Predictions
-    from bertvision.steps.ensemble import ensemble
-    from bertvision.steps.evaluate import compare, evaluate
-    from bertvision.steps.extract import extract
-    from bertvision.steps.fit import fit
-    from bertvision.steps.predict import predict, predict_own
-    from bertvision.steps.tune import tune
     from bertvision.store.store import Store
-    from bertvision.tasks.base import Task, load_task
+    from bertvision.tasks.task import Task, load_task
+    from bertvision.training.extract import extract
+    from bertvision.training.fit import fit
+    from bertvision.training.predict import predict, predict_own
+    from bertvision.training.tune import tune
+    from bertvision.workflows.run import run
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BadInput": "errors",
-    "Board": "records",
-    "Encoder": "encoder.load",
-    "Example": "records",
-    "LayerBatch": "records",
+    "BadInput": "core.errors",
+    "Board": "core.records",
+    "Encoder": "encoders.loading",
+    "Example": "core.records",
+    "LayerBatch": "core.records",
     "Model": "model",
-    "Predictions": "records",
+    "Predictions": "core.records",
     "QuestionAnswerer": "asking",
     "Store": "store.store",
-    "Task": "tasks.base",
+    "Task": "tasks.task",
     "TextClassifier": "asking",
-    "compare": "steps.evaluate",
-    "ensemble": "steps.ensemble",
-    "evaluate": "steps.evaluate",
-    "extract": "steps.extract",
-    "fit": "steps.fit",
-    "load_encoder": "encoder.load",
+    "compare": "evaluation.leaderboard",
+    "ensemble": "evaluation.ensemble",
+    "evaluate": "evaluation.leaderboard",
+    "extract": "training.extract",
+    "fit": "training.fit",
+    "load_encoder": "encoders.loading",
     "load_model": "asking",
-    "load_task": "tasks.base",
-    "predict": "steps.predict",
-    "predict_own": "steps.predict",
-    "run": "pipeline",
-    "tune": "steps.tune",
+    "load_task": "tasks.task",
+    "predict": "training.predict",
+    "predict_own": "training.predict",
+    "run": "workflows.run",
+    "tune": "training.tune",
 }
 
 __all__ = [

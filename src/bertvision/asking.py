@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.encoders.loading import Encoder
+from bertvision.evaluation.ensemble import sigmoid, softmax_rows
+from bertvision.evaluation.scoring import example_outputs
 from bertvision.model import Model, read_config
-from bertvision.records import Example
-from bertvision.steps.ensemble import sigmoid, softmax_rows
-from bertvision.steps.judge import example_outputs
-from bertvision.tasks.spans import Decoded, decode, n_best
+from bertvision.tasks.span_decoding import Decoded, decode, n_best
 
 CHUNK = 256
 """Examples that are in memory at a time."""

@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
+from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import Head, build_head
-from bertvision.records import Shape
-from bertvision.steps.fitted import FittedHead
-from bertvision.steps.inputs import own_head
-from bertvision.tasks.base import Task
+from bertvision.tasks.task import Task
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.inputs import own_head
 
 
 @dataclass(frozen=True)

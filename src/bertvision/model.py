@@ -16,20 +16,20 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from bertvision.encoder.hidden import States, TokenBatch, collate, hidden_states
-from bertvision.encoder.load import Encoder, load_encoder
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example, Kind, Window, WindowTable
+from bertvision.core.runtime import choose_device, write_json
+from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
+from bertvision.encoders.loading import Encoder, load_encoder
+from bertvision.evaluation.ensemble import How, check_how, combine_rows
+from bertvision.evaluation.scoring import Logits
 from bertvision.heads.base import Head
 from bertvision.members import Member, Part, load_part, part_of
-from bertvision.records import Example, Kind, Window, WindowTable
-from bertvision.runtime import choose_device, write_json
-from bertvision.steps.ensemble import How, check_how, combine_rows
-from bertvision.steps.fitted import FittedHead
-from bertvision.steps.judge import Logits
-from bertvision.store.plan import length_batches
-from bertvision.store.tokens import kept_positions, reduced
-from bertvision.tasks.base import BadRows, Task
+from bertvision.store.batching import length_batches
+from bertvision.store.token_subset import kept_positions, reduced
+from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
+from bertvision.training.fitted_head import FittedHead
 
 FORMAT = 1
 BATCH_TOKENS = 4096

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bertvision.ablation import spans
 from bertvision.asking import load_model
-from bertvision.config import read_recipe
-from bertvision.encoder.load import load_encoder
+from bertvision.core.config import read_recipe
+from bertvision.encoders.loading import load_encoder
 from bertvision.report.heat_map import heat_map, shade
+from bertvision.workflows.ablation import spans
 
 Call = Callable[..., Any]
 

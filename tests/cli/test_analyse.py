@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from bertvision.analyse.catalogue import ANALYSES, FILES, STATES
-from bertvision.analyse.finding import Finding
-from bertvision.findings import FROM_FILES
-from bertvision.records import Example
-from bertvision.refits import Study
-from bertvision.study import MAKERS, study
-from bertvision.tasks.base import read_task
+from bertvision.core.records import Example
+from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES
+from bertvision.evaluation.analyses.result import Finding
+from bertvision.tasks.task import read_task
+from bertvision.workflows.analyse import MAKERS, study
+from bertvision.workflows.file_analyses import FROM_FILES
+from bertvision.workflows.refit_analyses import Study
 
 Call = Callable[..., Any]
 TONES = ("bad", "plain", "good")
@@ -86,7 +86,7 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
 def test_heads_are_fitted_as_the_run_fits_them(text_run: Path) -> None:
     from bertvision.cli.analyse import _study
     from bertvision.cli.main import build_parser
-    from bertvision.config import read_recipe
+    from bertvision.core.config import read_recipe
 
     told = read_recipe(text_run / "recipe.toml").fit
     assert _study(build_parser().parse_args(["analyse", str(text_run)])).config == told

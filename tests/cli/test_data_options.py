@@ -15,9 +15,9 @@ from pyarrow import parquet
 
 from bertvision.cli.main import build_parser
 from bertvision.cli.options import recipe_from
-from bertvision.config import Recipe, read_recipe, write_recipe
-from bertvision.pipeline import load_recipe_task
-from bertvision.tasks.base import Task
+from bertvision.core.config import Recipe, read_recipe, write_recipe
+from bertvision.tasks.task import Task
+from bertvision.workflows.run import load_recipe_task
 
 Call = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bertvision.asking import load_model
-from bertvision.depth import choose_depth
+from bertvision.workflows.depth import choose_depth
 
 Call = Callable[..., Any]
 

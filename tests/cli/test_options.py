@@ -10,14 +10,14 @@ import pytest
 
 from bertvision.cli.main import build_parser
 from bertvision.cli.options import recipe_from
-from bertvision.config import (
+from bertvision.core.config import (
     QUICK_HEADS,
     DataConfig,
     TuneConfig,
     read_recipe,
 )
-from bertvision.errors import BadInput
-from bertvision.tasks.base import task_defaults
+from bertvision.core.errors import BadInput
+from bertvision.tasks.task import task_defaults
 
 
 def write(folder: Path, text: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bertvision.config import read_recipe
+from bertvision.core.config import read_recipe
 
 Call = Callable[..., Any]
 SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}

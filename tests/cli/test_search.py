@@ -17,18 +17,20 @@ from typing import Any
 
 import pytest
 
-from bertvision import finals, search_tuning, trying
 from bertvision.cli.search import told_search
-from bertvision.conclude import run_states
-from bertvision.config import FitConfig
-from bertvision.errors import BadInput
-from bertvision.finals import Final, Standings
-from bertvision.search import Plan, search, states_space
-from bertvision.steps.fit import fit
-from bertvision.steps.judge import judge_predictions
-from bertvision.steps.live import states_task
+from bertvision.core.config import FitConfig
+from bertvision.core.errors import BadInput
+from bertvision.evaluation.scoring import judge_predictions
 from bertvision.store.store import Store
-from bertvision.trying import Attempt
+from bertvision.training.fit import fit
+from bertvision.training.live_states import states_task
+from bertvision.workflows.conclude import run_states
+from bertvision.workflows.search import finalists as finals
+from bertvision.workflows.search import trials as trying
+from bertvision.workflows.search import tunings as search_tuning
+from bertvision.workflows.search.finalists import Final, Standings
+from bertvision.workflows.search.heads import Plan, search, states_space
+from bertvision.workflows.search.trials import Attempt
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -201,7 +203,7 @@ def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: py
 
 
 def test_a_killed_search_leaves_no_lock(run: Path) -> None:
-    held = "import os, sys; from pathlib import Path; from bertvision.trying import only_search"
+    held = "import os, sys; from pathlib import Path; from bertvision.workflows.search.trials import only_search"
     code = f"{held}\nwith only_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
     assert (run / "search" / "lock").exists()

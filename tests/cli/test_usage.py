@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bertvision
-from bertvision.cli import inspect
+from bertvision.cli import info as inspect
 from bertvision.cli.main import build_parser, main
 
 Call = Callable[..., Any]

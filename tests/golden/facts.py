@@ -26,24 +26,24 @@ from safetensors import safe_open
 
 import bertvision as bv
 from bertvision.cli.main import build_parser, main
-from bertvision.config import DataConfig, FitConfig, Recipe, TuneConfig, read_recipe
-from bertvision.encoder.small import model_hash
-from bertvision.encoder.tokens import tokenizer_hash
-from bertvision.hashing import hash_json, hash_lines, hash_tensors, hashed_fields
+from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, read_recipe
+from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
+from bertvision.core.records import Answer, Shape
+from bertvision.encoders.delta_weights import model_hash
+from bertvision.encoders.tokens import tokenizer_hash
 from bertvision.heads.base import build_head, canonical_spec
-from bertvision.heads.count import every_variant, fits
-from bertvision.pipeline import run_facts
-from bertvision.records import Answer, Shape
-from bertvision.reproduce.origin import origin
-from bertvision.reproduce.recipes import SCALES, all_items, shared_at
-from bertvision.spaces import Ground, space_of
-from bertvision.steps.fitted import load_fitted, load_outputs
-from bertvision.steps.inputs import data_hash, encoder_hash
-from bertvision.steps.manifest import store_fingerprint
-from bertvision.steps.tune_setup import tune_hash
+from bertvision.heads.summary import every_variant, fits
 from bertvision.store.remote import cache_place
-from bertvision.tasks.base import read_task, stable_hash
-from bertvision.trying import plain_domains, plain_space, study_tag
+from bertvision.tasks.task import read_task, stable_hash
+from bertvision.training.fingerprints import store_fingerprint
+from bertvision.training.fitted_head import load_fitted, load_outputs
+from bertvision.training.inputs import data_hash, encoder_hash
+from bertvision.training.tune_setup import tune_hash
+from bertvision.workflows.reproduce.origin import origin
+from bertvision.workflows.reproduce.specs import SCALES, all_items, shared_at
+from bertvision.workflows.run import run_facts
+from bertvision.workflows.search.spaces import Ground, space_of
+from bertvision.workflows.search.trials import plain_domains, plain_space, study_tag
 
 DATA = Path(__file__).with_name("data")
 

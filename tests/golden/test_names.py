@@ -13,14 +13,14 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import bertvision as bv
-from bertvision.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig
-from bertvision.domains import Choice, Range
-from bertvision.hashing import hash_json, hashed_as, hashed_fields, hashed_keys
+from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig
+from bertvision.core.files import hash_json, hashed_as, hashed_fields, hashed_keys
+from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, build_head
-from bertvision.records import Shape
-from bertvision.reproduce.recipes import DataSet, Line, Source
-from bertvision.steps.fitted import load_fitted, save_fitted
-from bertvision.steps.tuning import Tuning
+from bertvision.training.fitted_head import load_fitted, save_fitted
+from bertvision.training.tuner import Tuning
+from bertvision.workflows.reproduce.specs import DataSet, Line, Source
+from bertvision.workflows.search.space import Choice, Range
 
 DATA = Path(__file__).with_name("data")
 HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, Choice, Range, Line, DataSet, Source)

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Kind, Shape
+from bertvision.core.registry import Spec, Value, parse_spec
+from bertvision.core.runtime import seeded
 from bertvision.heads.base import HEADS, Body, Head, build_head, canonical_spec, head_loss, head_losses
-from bertvision.heads.count import every_variant, fits
-from bertvision.records import Kind, Shape
-from bertvision.registry import Spec, Value, parse_spec
-from bertvision.runtime import seeded
+from bertvision.heads.summary import every_variant, fits
 
 LAYERS, WIDTH, TOKENS = 5, 48, 6
 OUTPUTS: Mapping[Kind, int] = {"span": 2, "classify": 3, "multilabel": 3, "regress": 1}

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from bertvision.core.records import Shape
 from bertvision.heads.base import build_head, head_loss
-from bertvision.records import Shape
 
 MINILM = Shape(layers=7, width=384, tokens=64, outputs=2, kind="span")
 

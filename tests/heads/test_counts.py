@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from bertvision.core.records import Shape
+from bertvision.core.runtime import seeded
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.compress import Compress
-from bertvision.heads.count import bert_parameters, count_head, every_variant
-from bertvision.heads.pool import LearnedPool, MeanPool
+from bertvision.heads.layer_pool import LearnedPool, MeanPool
 from bertvision.heads.probe import Probe
-from bertvision.records import Shape
-from bertvision.runtime import seeded
+from bertvision.heads.summary import bert_parameters, count_head, every_variant
 
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 BASE = Shape(layers=13, width=768, tokens=386, outputs=2, kind="span")

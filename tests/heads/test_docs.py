@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from bertvision.heads.count import count_head, fits, fitting_heads
-from bertvision.records import Shape
+from bertvision.core.records import Shape
+from bertvision.heads.summary import count_head, fits, fitting_heads
 
 PAGE = Path(__file__).parents[2] / "docs" / "heads.md"
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Kind, Shape
 from bertvision.heads.base import Head, build_head
-from bertvision.heads.pool import LayerPool
-from bertvision.records import Kind, Shape
+from bertvision.heads.layer_pool import LayerPool
 
 LAYERS, WIDTH, TOKENS = 4, 12, 5
 SIZES = (5, 3)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.cli.options import expand_heads
-from bertvision.config import QUICK_HEADS
-from bertvision.errors import BadInput
+from bertvision.core.config import QUICK_HEADS
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
+from bertvision.core.registry import Spec, Value, choose_layers, parse_spec, read_value
 from bertvision.heads.base import HEADS, Body, build_head, canonical_spec
-from bertvision.heads.count import every_variant, fitting_heads
-from bertvision.records import Shape
-from bertvision.registry import Spec, Value, choose_layers, parse_spec, read_value
+from bertvision.heads.summary import every_variant, fitting_heads
 
 SHAPE = Shape(layers=5, width=8, tokens=4, outputs=3, kind="classify")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bertvision.records import CONTROL, SPLITS, Answer, Example
-from bertvision.runtime import write_json
-from bertvision.tasks.base import Task
+from bertvision.core.records import CONTROL, SPLITS, Answer, Example
+from bertvision.core.runtime import write_json
+from bertvision.tasks.task import Task
 
 POOL = "learned-pool"
 SCORES: Mapping[str, Mapping[str, float]] = {

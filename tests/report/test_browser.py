@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from bertvision.analyse.catalogue import ANALYSES
 from bertvision.cli.main import main
-from bertvision.findings import file_findings, keep
-from bertvision.report.facts import gather
-from bertvision.report.html import write_report, write_reports
+from bertvision.evaluation.analyses.catalogue import ANALYSES
+from bertvision.report.page import write_report, write_reports
+from bertvision.runs.reader import gather
+from bertvision.workflows.file_analyses import file_findings, keep
 
 _place = Path(__file__).with_name("browser.py")
 _spec = importlib.util.spec_from_file_location("browser", _place)

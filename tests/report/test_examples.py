@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.analyse.finding import Finding, Plot
-from bertvision.findings import keep
-from bertvision.records import Example
+from bertvision.core.records import Example
+from bertvision.evaluation.analyses.result import Finding, Plot
+from bertvision.report.charts import _anchor
 from bertvision.report.examples import Case, choose
-from bertvision.report.facts import gather
 from bertvision.report.heat_map import heat_map
-from bertvision.report.html import write_report
+from bertvision.report.highlight import AROUND, WITHOUT, locate, marked
 from bertvision.report.labels import OTHERS, confusion_table, label_table
 from bertvision.report.line_plot import line_picture
-from bertvision.report.marks import AROUND, WITHOUT, locate, marked
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
-from bertvision.report.pictures import _anchor
+from bertvision.report.page import write_report
 from bertvision.report.plots import shared_numbers
 from bertvision.report.svg import Scale, scale_of, tick_text
+from bertvision.runs.reader import gather
+from bertvision.workflows.file_analyses import keep
 
 WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
 

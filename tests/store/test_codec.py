@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 from bertvision.store.codec import (
     channel_statistics,
     check_finite,

@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from bertvision.hashing import hash_json, hash_lines, hash_tensors
+from bertvision.core.files import hash_json, hash_lines, hash_tensors
 from bertvision.store.fingerprint import differences
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertvision.encoder.load import Encoder
-from bertvision.steps.extract import extract
-from bertvision.tasks.base import Task
+from bertvision.encoders.loading import Encoder
+from bertvision.tasks.task import Task
+from bertvision.training.extract import extract
 
 PAGE = Path(__file__).parents[2] / "docs" / "store-format.md"
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import torch
 
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
-from bertvision.steps.extract import STARTED, extract, extract_share, finalize
-from bertvision.steps.fit import fit
-from bertvision.steps.repair import repair
-from bertvision.store import site
+from bertvision.core.errors import BadInput
+from bertvision.encoders.loading import Encoder
+from bertvision.store import writer as site
 from bertvision.store.remote import CACHE_FOLDER, CACHE_GB, Remote, cache_place
 from bertvision.store.store import MANIFEST, Store
 from bertvision.store.verify import damages
-from bertvision.tasks.base import Task, read_task
+from bertvision.tasks.task import Task, read_task
+from bertvision.training.extract import STARTED, extract, extract_share, finalize
+from bertvision.training.fit import fit
+from bertvision.training.repair import repair
 
 fsspec = pytest.importorskip("fsspec")
 

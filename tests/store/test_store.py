@@ -11,14 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertvision.encoder.hidden import collate, hidden_states
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
-from bertvision.records import Window
-from bertvision.steps.extract import extract
-from bertvision.steps.inputs import own_head, split_windows
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Window
+from bertvision.encoders.hidden_states import collate, hidden_states
+from bertvision.encoders.loading import Encoder
 from bertvision.store.store import MANIFEST, Store
-from bertvision.tasks.base import Task
+from bertvision.tasks.task import Task
+from bertvision.training.extract import extract
+from bertvision.training.inputs import own_head, split_windows
 
 KINDS = ("span", "label", "value")
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertvision.tasks.glue import GLUE
+from bertvision.tasks.glue_table import GLUE
 
 NLI = (
     "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"

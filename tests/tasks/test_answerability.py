@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.asking import TextClassifier
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
-from bertvision.records import Answer, Example, WindowTable
-from bertvision.steps.extract import extract
-from bertvision.steps.fit import fit
-from bertvision.steps.judge import example_outputs, judge
-from bertvision.steps.predict import predict
-from bertvision.steps.tune import tune
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Answer, Example, WindowTable
+from bertvision.encoders.loading import Encoder
+from bertvision.evaluation.scoring import example_outputs, judge
 from bertvision.tasks.answerability import LABELS, MERGES, load_answerability
-from bertvision.tasks.base import BadRows, Task, load_task, read_task, save_task
+from bertvision.tasks.task import BadRows, Task, load_task, read_task, save_task
 from bertvision.tasks.windows import make_windows
+from bertvision.training.extract import extract
+from bertvision.training.fit import fit
+from bertvision.training.predict import predict
+from bertvision.training.tune import tune
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 YES, NO = (2.0, -1.0), (-1.0, 3.0)  # outputs of a window that says answerable, unanswerable

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bertvision.errors import BadInput
-from bertvision.tasks.base import load_task
+from bertvision.core.errors import BadInput
+from bertvision.tasks.task import load_task
 
 Count = Callable[[str], int | None]
 

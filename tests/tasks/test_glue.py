@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.errors import BadInput
-from bertvision.records import Example
-from bertvision.tasks.base import TASKS, Task, load_task
-from bertvision.tasks.glue import GLUE
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.tasks.glue_table import GLUE
+from bertvision.tasks.task import TASKS, Task, load_task
 
 NAMES = tuple(name for name in GLUE if name not in ("mnli-mm", "ax"))
 
@@ -48,8 +48,8 @@ def test_official_metrics_and_what_models_are_chosen_by() -> None:
 
 
 def test_the_scores_of_a_task_have_its_metrics() -> None:
-    from bertvision.scoring.classification import classification_scores
-    from bertvision.scoring.regression import regression_scores
+    from bertvision.evaluation.metrics.labels import classification_scores
+    from bertvision.evaluation.metrics.values import regression_scores
 
     for record in GLUE.values():
         two = [0, 1, 1], [1, 1, 0]
@@ -58,7 +58,7 @@ def test_the_scores_of_a_task_have_its_metrics() -> None:
 
 
 def test_files_are_scored_by_the_metrics_and_labels_of_the_table() -> None:
-    from bertvision.scoring.label_scores import OFFICIAL
+    from bertvision.evaluation.score_files import OFFICIAL
 
     for name, record in GLUE.items():
         official = OFFICIAL[name]

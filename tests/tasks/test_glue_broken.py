@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.errors import BadInput
-from bertvision.tasks.base import Task, load_task
-from bertvision.tasks.glue import GLUE
+from bertvision.core.errors import BadInput
+from bertvision.tasks.glue_table import GLUE
+from bertvision.tasks.task import Task, load_task
 
 NAMES = tuple(name for name in GLUE if name not in ("mnli-mm", "ax"))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bertvision.tasks.base import BadRows
-from bertvision.tasks.glue import GLUE
 from bertvision.tasks.glue_files import find_file, read_examples
+from bertvision.tasks.glue_table import GLUE
+from bertvision.tasks.task import BadRows
 
 DATA = os.environ.get("BERTVISION_DATA")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bertvision.errors import BadInput
-from bertvision.tasks.base import load_task
-from bertvision.tasks.glue import GLUE
+from bertvision.core.errors import BadInput
+from bertvision.tasks.glue_table import GLUE
+from bertvision.tasks.task import load_task
 
 ROWS = {"train": 20, "validation": 6, "validation_matched": 7, "validation_mismatched": 8}
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertvision.errors import BadInput
-from bertvision.tasks.glue import GLUE
+from bertvision.core.errors import BadInput
 from bertvision.tasks.glue_submission import Texts, format_prediction, write_submission
+from bertvision.tasks.glue_table import GLUE
 
 SINGLE = {
     "cola": ("CoLA.tsv", ["0", "1"]),

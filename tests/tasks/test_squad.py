@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bertvision.errors import BadInput
-from bertvision.records import Answer, Example
-from bertvision.tasks.base import Task, load_task
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Answer, Example
+from bertvision.tasks.task import Task, load_task
 
 Edit = Callable[[dict[str, Any]], object]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.errors import BadInput
-from bertvision.tasks.base import BadRows
+from bertvision.core.errors import BadInput
 from bertvision.tasks.squad import read_squad
+from bertvision.tasks.task import BadRows
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=3),

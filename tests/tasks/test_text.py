@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.errors import BadInput
-from bertvision.records import Example
-from bertvision.tasks.base import Task, load_task
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.tasks.task import Task, load_task
 
 
 def write(folder: Path, header: Sequence[object], rows: Sequence[Sequence[object]], name: str = "my.csv") -> Path:

@@ -15,10 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-from bertvision.encoder.load import Encoder
-from bertvision.errors import BadInput
-from bertvision.records import NO_OFFSET, Answer, Example, Window
-from bertvision.tasks.base import BadRows
+from bertvision.core.errors import BadInput
+from bertvision.core.records import NO_OFFSET, Answer, Example, Window
+from bertvision.encoders.loading import Encoder
+from bertvision.tasks.task import BadRows
 from bertvision.tasks.windows import LEAST_ROOM, make_windows
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bertvision.cli.analyse_options import check_options
 from bertvision.cli.options import add_set, numbers, whole_numbers
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 
 Result = tuple[Any, str]
 TOLD, WIDEST = 2, 160
@@ -58,8 +58,8 @@ def _analyse(options: argparse.Namespace) -> Result:
         return _ablation(options)
     if options.depth is not None:
         return _depth(options)
-    from bertvision.conclude import renew_report
-    from bertvision.study import study
+    from bertvision.workflows.analyse import study
+    from bertvision.workflows.conclude import renew_report
 
     work = _study(options)
     made, missing = study(work, options.what)
@@ -78,8 +78,8 @@ def _analyse(options: argparse.Namespace) -> Result:
 
 
 def _study(options: argparse.Namespace) -> Any:
-    from bertvision.config import override, recipe_of_run
-    from bertvision.refits import SHARES, Study
+    from bertvision.core.config import override, recipe_of_run
+    from bertvision.workflows.refit_analyses import SHARES, Study
 
     settings = {"head": options.head} if options.head else {}
     folder = Path(options.folder)
@@ -95,7 +95,7 @@ def _study(options: argparse.Namespace) -> Any:
 
 
 def _listed() -> Result:
-    from bertvision.analyse.catalogue import ANALYSES
+    from bertvision.evaluation.analyses.catalogue import ANALYSES
 
     rows = [{"name": name, "needs": needs, "about": about} for name, (needs, about) in ANALYSES.items()]
     text = "\n".join(f"{row['name']:16} {row['needs']:8} {row['about']}" for row in rows)
@@ -112,7 +112,7 @@ def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _example(title: str, case: Mapping[str, Any]) -> list[str]:
-    from bertvision.analyse.gold import told
+    from bertvision.evaluation.analyses.gold import told
     from bertvision.report.analyses import case_gold
     from bertvision.report.markup import cut, printable
 
@@ -123,7 +123,7 @@ def _example(title: str, case: Mapping[str, Any]) -> list[str]:
 
 
 def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
-    from bertvision.board_text import aligned
+    from bertvision.core.board_text import aligned
 
     told = [[_cell(row.get(key)) for key in columns] for row in rows]
     return "\n".join(aligned([list(columns.values()), *told]))
@@ -137,8 +137,8 @@ def _cell(value: Any) -> str:
 
 def _ablation(options: argparse.Namespace) -> Result:
     """Rows are the first layer without adapters, columns the last."""
-    from bertvision.ablation import ablate
-    from bertvision.analyse.ablation import by_span
+    from bertvision.evaluation.analyses.adapter_ablation import by_span
+    from bertvision.workflows.ablation import ablate
 
     folder = Path(options.folder)
     document = ablate(folder)
@@ -159,8 +159,8 @@ def _ablation(options: argparse.Namespace) -> Result:
 
 def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[str]:
     """Keep a finding in the run and put it into its report, where the run has come so far as to have one."""
-    from bertvision.conclude import renew_report
-    from bertvision.findings import keep
+    from bertvision.workflows.conclude import renew_report
+    from bertvision.workflows.file_analyses import keep
 
     work = _study(options)
     if not (work.folder / "leaderboard.json").exists():
@@ -170,10 +170,10 @@ def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[s
 
 
 def _depth(options: argparse.Namespace) -> Result:
-    from bertvision.board_text import aligned
-    from bertvision.config import override, recipe_of_run
-    from bertvision.depth import depth_frontier
-    from bertvision.refits import depth_finding
+    from bertvision.core.board_text import aligned
+    from bertvision.core.config import override, recipe_of_run
+    from bertvision.workflows.depth import depth_frontier
+    from bertvision.workflows.refit_analyses import depth_finding
 
     folder = Path(options.folder)
     config = override(recipe_of_run(folder), options.set).fit
@@ -193,8 +193,8 @@ def _depth(options: argparse.Namespace) -> Result:
 
 
 def _report(options: argparse.Namespace) -> Result:
-    from bertvision.completing import complete
-    from bertvision.conclude import renew_report, renew_reports
+    from bertvision.workflows.completing import complete
+    from bertvision.workflows.conclude import renew_report, renew_reports
 
     folders = [Path(folder) for folder in options.folders]
     if len(folders) == 1 and options.to is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 
 FITS = ("layers", "depth", "learning-curve")
 USED = {
@@ -41,8 +41,8 @@ def _check_alone(way: str, strange: Iterable[str]) -> None:
 
 
 def _check_used(given: Iterable[str], what: Iterable[str] | None) -> None:
-    from bertvision.analyse.catalogue import ANALYSES
-    from bertvision.study import wanted_names
+    from bertvision.evaluation.analyses.catalogue import ANALYSES
+    from bertvision.workflows.analyse import wanted_names
 
     wanted = wanted_names(what)
     if any(name not in ANALYSES for name in wanted):

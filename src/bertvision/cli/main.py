@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import bertvision
-from bertvision.cli import analyse, experiment, inspect, reproduce, search, stores, use
+from bertvision.cli import analyse, reproduce, search
+from bertvision.cli import info as inspect
+from bertvision.cli import predict as use
+from bertvision.cli import store as stores
+from bertvision.cli import train as experiment
 from bertvision.cli.workplace import workplace
-from bertvision.errors import BadInput
-from bertvision.run_log import note_command, typed
-from bertvision.runtime import harmless, say, wait_kindly
+from bertvision.core.errors import BadInput
+from bertvision.core.run_log import note_command, typed
+from bertvision.core.runtime import harmless, say, wait_kindly
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 """What a path that a user gave can lead to where nobody looked closer."""

@@ -8,10 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertvision.config import QUICK_HEADS, DataConfig, Recipe, built_in_recipe, override, read_recipe, updated
+from bertvision.core.config import QUICK_HEADS, DataConfig, Recipe, built_in_recipe, override, read_recipe, updated
 
 if TYPE_CHECKING:
-    from bertvision.records import Shape
+    from bertvision.core.records import Shape
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +108,7 @@ def at_least_one(text: str) -> int:
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
     """Task or recipe file, overlaid with the flags that were given, then with --set."""
-    from bertvision.tasks.method_defaults import recipe_defaults
+    from bertvision.tasks.recipe_defaults import recipe_defaults
 
     task, flags = options.task, _flags(options)
     if task.endswith(".toml"):
@@ -141,7 +141,7 @@ def expand_heads(
 ) -> list[str]:
     """``quick``, ``all`` or specs; what ``all`` are depends on the shape, without which the word is left."""
     from bertvision.heads.base import canonical_spec
-    from bertvision.heads.count import fitting_heads
+    from bertvision.heads.summary import fitting_heads
 
     specs: list[str] = []
     for word in words:

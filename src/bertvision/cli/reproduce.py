@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.cli.options import add_set
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 
 Result = tuple[Any, str]
 
@@ -27,7 +27,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> Result:
-    from bertvision.reproduce.recipes import find_items, shared_at
+    from bertvision.workflows.reproduce.specs import find_items, shared_at
 
     shared = shared_at(options.scale)
     if options.name == "list":
@@ -38,14 +38,14 @@ def _reproduce(options: argparse.Namespace) -> Result:
     if options.plan:
         if options.encoder or options.set:
             raise BadInput("--plan tells what the recipes as they are take; leave --encoder and --set out")
-        from bertvision.reproduce.head_plan import head_text, with_heads
-        from bertvision.reproduce.plan import plan, plan_text
+        from bertvision.workflows.reproduce.estimate import plan, plan_text
+        from bertvision.workflows.reproduce.head_plan import head_text, with_heads
 
         document = with_heads(plan(items, shared), items, shared)
         return document, f"{plan_text(document)}\n{head_text(document)}"
-    from bertvision.reproduce.documents import claim_verdicts, current_documents, reproduce
-    from bertvision.reproduce.words import item_text
-    from bertvision.reproduce.workshop import Workshop
+    from bertvision.workflows.reproduce.documents import claim_verdicts, current_documents, reproduce
+    from bertvision.workflows.reproduce.experiments import Workshop
+    from bertvision.workflows.reproduce.text import item_text
 
     # Absolute, because recipes of runs hold these paths: the same command goes on from any folder.
     data = None if options.data is None else Path(abspath(options.data))
@@ -59,9 +59,9 @@ def _reproduce(options: argparse.Namespace) -> Result:
 
 
 def _listed(shared: Any) -> Result:
-    from bertvision.reproduce.plan import data_of
-    from bertvision.reproduce.published import claims_of
-    from bertvision.reproduce.recipes import all_items
+    from bertvision.workflows.reproduce.estimate import data_of
+    from bertvision.workflows.reproduce.published import claims_of
+    from bertvision.workflows.reproduce.specs import all_items
 
     rows: list[Mapping[str, Any]] = [
         {

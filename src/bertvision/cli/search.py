@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.cli.options import add_data, add_encoder, add_heads, add_set, add_tune, at_least_one, whole_numbers
-from bertvision.config import DataConfig
-from bertvision.errors import BadInput
+from bertvision.core.config import DataConfig
+from bertvision.core.errors import BadInput
 
 Result = tuple[Any, str]
 
@@ -51,8 +51,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _search(options: argparse.Namespace) -> Result:
-    from bertvision.search import Plan
-    from bertvision.tasks.base import TASKS
+    from bertvision.tasks.task import TASKS
+    from bertvision.workflows.search.heads import Plan
 
     plan = Plan(options.trials, options.together, tuple(options.final_seeds), options.search_seed)
     _check_tunings(options)
@@ -95,9 +95,9 @@ def _check_ignored(options: argparse.Namespace) -> None:
 
 def _on_run(options: argparse.Namespace, plan: Any) -> Result:
     """A finished run: its states, and how its heads were fitted."""
-    from bertvision.conclude import run_states
-    from bertvision.config import override, recipe_of_run
-    from bertvision.search import search, states_space
+    from bertvision.core.config import override, recipe_of_run
+    from bertvision.workflows.conclude import run_states
+    from bertvision.workflows.search.heads import search, states_space
 
     _check_ignored(options)
     folder = Path(options.task)
@@ -108,11 +108,11 @@ def _on_run(options: argparse.Namespace, plan: Any) -> Result:
 
 
 def _on_task(options: argparse.Namespace, plan: Any) -> Result:
-    from bertvision.encoder.load import load_encoder
-    from bertvision.pipeline import load_recipe_task, prepare
-    from bertvision.search import recipe_ground, search
-    from bertvision.search_tuning import search_tuning
-    from bertvision.spaces import named_heads, space_of
+    from bertvision.encoders.loading import load_encoder
+    from bertvision.workflows.run import load_recipe_task, prepare
+    from bertvision.workflows.search.heads import recipe_ground, search
+    from bertvision.workflows.search.spaces import named_heads, space_of
+    from bertvision.workflows.search.tunings import search_tuning
 
     words, folder = tuple(options.heads or HEADS), Path(options.out)
     options.heads = list(words)
@@ -167,7 +167,7 @@ def told_search(document: Mapping[str, Any], folder: Path) -> Result:
 def _told_tuning(document: Mapping[str, Any]) -> list[str]:
     if "tuning" not in document:
         return []
-    from bertvision.search_tuning import told_settings
+    from bertvision.workflows.search.tunings import told_settings
 
     count = len(document["tunings"])
     return [f"best of {count} tunings on inner: {told_settings(document['tuning'])}, {document['run']}"]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertvision.core.records import Shape
 from bertvision.heads.base import BY_CLS, HEADS, Body, Choices, glorot
 from bertvision.heads.compress import down_projection
-from bertvision.heads.self_attention import SelfAttention
-from bertvision.records import Shape
+from bertvision.heads.layers import SelfAttention
 
 
 @HEADS.register("attention")

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput, shorten
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.records import Kind, LayerBatch, Shape
+from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
 from bertvision.heads.layer_rows import LayerRows
-from bertvision.records import Kind, LayerBatch, Shape
-from bertvision.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
 
 COMMON: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
 """Options of pointwise heads: which states, which vector stands for a text, the pooled CLS in front."""

@@ -7,10 +7,10 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
 from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
-from bertvision.heads.pool import LayerPool
-from bertvision.records import Shape
+from bertvision.heads.layer_pool import LayerPool
 
 
 @HEADS.register("bilstm")

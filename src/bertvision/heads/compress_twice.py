@@ -7,10 +7,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, Choices, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.pool_compress import CompressedPool
-from bertvision.records import Shape
 
 
 @HEADS.register("compress-twice")

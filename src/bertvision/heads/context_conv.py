@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
 from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.layer_pool import LayerPool
 from bertvision.heads.over_tokens import OverTokens
-from bertvision.heads.pool import LayerPool
-from bertvision.records import Shape
 
 KERNELS = (1, 3, 5)
 

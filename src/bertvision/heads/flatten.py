@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, LAYERS_ONLY, Body, Choices
-from bertvision.records import Shape
 
 
 @HEADS.register("flatten")

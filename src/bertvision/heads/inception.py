@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
 from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.over_tokens import Normed, OverTokens
 from bertvision.heads.pool_compress import CompressedPool
-from bertvision.records import Shape
 
 PARTS = 16
 

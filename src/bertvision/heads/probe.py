@@ -6,8 +6,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, glorot
-from bertvision.records import Shape
 
 
 @HEADS.register("probe")

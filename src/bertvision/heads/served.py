@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 from bertvision.heads.base import Head
 
 WORDS = {"all": "every token", "cls": "the CLS token", "mean": "the mean over tokens"}

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from bertvision.core.records import Shape
 from bertvision.heads.base import build_head
-from bertvision.records import Shape
 
 BATCH = 9973
 """Windows that are put through: a number that no other size is likely to be, so that it marks the batch."""

@@ -7,11 +7,11 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
 from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.over_tokens import OverTokens
 from bertvision.heads.pool_compress import CompressedPool
-from bertvision.records import Shape
 
 
 class Separable(nn.Module):

@@ -7,11 +7,11 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, Choices, glorot
-from bertvision.heads.pool import LayerPool
+from bertvision.heads.layer_pool import LayerPool
 from bertvision.heads.pool_compress import CompressedPool
-from bertvision.records import Shape
 
 STEM, TAPS = 16, 4
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.analyse.finding import Finding, Plot
-from bertvision.analyse.gold import told
-from bertvision.report.marks import Span, marked, place_of
+from bertvision.evaluation.analyses.gold import told
+from bertvision.evaluation.analyses.result import Finding, Plot
+from bertvision.report.highlight import Span, marked, place_of
 from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, scrolling, section, table, tag
 from bertvision.report.plots import draw
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.facts import Run
-from bertvision.report.lines import Line
 from bertvision.report.markup import NOTHING, Html, Section, duration, facts, number, section, size, table, tag
+from bertvision.runs.lines import Line
+from bertvision.runs.reader import Run
 
 Step = tuple[str, str, float | None, int]
 

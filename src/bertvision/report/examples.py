@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bertvision.analyse.gold import gold_names, gold_text
-from bertvision.records import Example
-from bertvision.report.facts import Run
+from bertvision.core.records import Example
+from bertvision.evaluation.analyses.gold import gold_names, gold_text
+from bertvision.evaluation.metrics.squad import best_over_golds, exact, f1
+from bertvision.report.charts import scatter
+from bertvision.report.highlight import GUESSED, Span, marked, place_of
 from bertvision.report.labels import confusion_table, label_table
-from bertvision.report.lines import Line, best_head
-from bertvision.report.marks import GUESSED, Span, marked, place_of
 from bertvision.report.markup import Html, Section, cut, facts, number, section, tag
-from bertvision.report.pictures import scatter
-from bertvision.scoring.squad import best_over_golds, exact, f1
-from bertvision.tasks.base import stable_hash
+from bertvision.runs.lines import Line, best_head
+from bertvision.runs.reader import Run
+from bertvision.tasks.task import stable_hash
 
 SHOWN = 8
 LONGEST_TEXT = 600

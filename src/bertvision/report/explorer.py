@@ -12,15 +12,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.analyse.gold import gold_names, gold_text
-from bertvision.records import Example
+from bertvision.core.records import Example
+from bertvision.evaluation.analyses.gold import gold_names, gold_text
+from bertvision.evaluation.metrics.squad import best_over_golds, exact
 from bertvision.report.explorer_script import SCRIPT
-from bertvision.report.facts import Run
-from bertvision.report.lines import Line, best_head
-from bertvision.report.marks import GUESSED, place_of
+from bertvision.report.highlight import GUESSED, place_of
 from bertvision.report.markup import Html, Section, cut, opened, printable, section, tag
-from bertvision.scoring.squad import best_over_golds, exact
-from bertvision.tasks.base import stable_hash
+from bertvision.runs.lines import Line, best_head
+from bertvision.runs.reader import Run
+from bertvision.tasks.task import stable_hash
 
 Answers = Mapping[str, Any]
 """By example's id what was said, or where it stands."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bertvision.analyse.finding import Span
+from bertvision.core.runtime import written_whole
+from bertvision.evaluation.analyses.result import Span
 from bertvision.report.markup import Html, number, tag
 from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, short_text, tick_text
-from bertvision.runtime import written_whole
 
 Points = Sequence[tuple[float, float]]
 

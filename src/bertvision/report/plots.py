@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bertvision.analyse.finding import Plot, Point
+from bertvision.evaluation.analyses.result import Plot, Point
 from bertvision.report.heat_map import heat_map
 from bertvision.report.line_plot import colour_class, line_picture
 from bertvision.report.markup import Html, cut, number, tag

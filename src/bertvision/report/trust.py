@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bertvision.board_text import SURE, compared_with
-from bertvision.records import CONTROL, Board, Compared
-from bertvision.report.facts import Run
-from bertvision.report.lines import Line
+from bertvision.core.board_text import SURE, compared_with
+from bertvision.core.records import CONTROL, Board, Compared
 from bertvision.report.markup import NOTHING, Html, Section, join, number, scrolling, section, tag
+from bertvision.runs.lines import Line
+from bertvision.runs.reader import Run
 
 MINUS = "\N{MINUS SIGN}"
 

@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bertvision.analyse.catalogue import ANALYSES, ENCODER, FITS, STATES, has_second
-from bertvision.report.facts import Run
+from bertvision.evaluation.analyses.catalogue import ANALYSES, ENCODER, FITS, STATES, has_second
 from bertvision.report.markup import Html, facts, join, tag
+from bertvision.runs.reader import Run
 
 TAKES = {
     STATES: "one pass over the states of dev",

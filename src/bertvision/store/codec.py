@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "int8": torch.int8}
 STEPS = 127

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BadInput
+from bertvision.core.errors import BadInput
 
 LOCK = "lock"
 """The file in a store that its writer holds; left behind by a killed one, it is free all the same."""

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.store.shards import Shard
-from bertvision.store.split import ShardedSplit, States
+from bertvision.store.shard_file import Shard
+from bertvision.store.states import ShardedSplit, States
 
 
 class Portion(States):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BadInput
-from bertvision.runtime import folder_bytes
+from bertvision.core.errors import BadInput
+from bertvision.core.runtime import folder_bytes
 from bertvision.store.lock import is_held
 
 OURS = (

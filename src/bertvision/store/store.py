@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BadInput
-from bertvision.runtime import write_json
+from bertvision.core.errors import BadInput
+from bertvision.core.runtime import write_json
 from bertvision.store.fingerprint import FORMAT
 from bertvision.store.remote import SOURCE, Remote, cache_place, fetch_shard, is_url
-from bertvision.store.shards import Shard, read_shard
-from bertvision.store.split import ShardedSplit, States
+from bertvision.store.shard_file import Shard, read_shard
+from bertvision.store.states import ShardedSplit, States
 
 MANIFEST = "manifest.json"
 

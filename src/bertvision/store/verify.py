@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bertvision.runtime import file_sha256
+from bertvision.core.runtime import file_sha256
 from bertvision.store.store import Store
 
 

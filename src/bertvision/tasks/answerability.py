@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bertvision.errors import BadInput
-from bertvision.records import Example
-from bertvision.registry import unknown
-from bertvision.tasks.base import TASKS, Task
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.core.registry import unknown
 from bertvision.tasks.options import PathsLike, check_whole
 from bertvision.tasks.squad import load_squad
+from bertvision.tasks.task import TASKS, Task
 from bertvision.tasks.windows import UNANSWERABLE
 
 LABELS = ("answerable", "unanswerable")

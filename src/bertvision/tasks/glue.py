@@ -1,201 +1,130 @@
-"""GLUE as one table: what each task asks, where its files lie, how they are scored and handed in.
-
-Wang et al. 2018, https://arxiv.org/abs/1804.07461. A task more is a record more. MNLI has two dev
-sets and so two names, ``mnli`` (matched) and ``mnli-mm``; the diagnostic set ``ax`` is a third dev
-set for the same training data. One MNLI model hands in all three.
-"""
+"""The GLUE tasks as loaders: from a folder of official files, from files of one's own, or from the Hub."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 
-from bertvision.tasks.columns import Columns
-
-LOWEST, HIGHEST = 0.0, 5.0
-"""The scale of STS-B, from nothing in common to the same."""
-
-
-@dataclass(frozen=True)
-class GlueFile:
-    """One official file: its folders and names in the order they are tried, its rows, its split on the Hub.
-
-    Rows are those that can be used, as the Hub's card counts them. No split: the Hub has no labels for it.
-    """
-
-    folders: tuple[str, ...]
-    stems: tuple[str, ...]
-    rows: int
-    split: str = ""
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.tasks.glue_files import check_folder, find_file, looked_for, note_rows, read_examples, read_hub
+from bertvision.tasks.glue_table import GLUE, GlueFile, GlueTask
+from bertvision.tasks.options import PathsLike, as_paths, check_whole
+from bertvision.tasks.splits import make_splits
+from bertvision.tasks.task import TASKS, BadRows, Task
 
 
 @dataclass(frozen=True)
-class GlueFiles:
-    """What a task learns from, is judged on, and hands in (by the name that the server expects)."""
+class GlueLoader:
+    """Loads one task of the table; its own docstring says which."""
 
-    train: GlueFile
-    dev: GlueFile
-    tests: Mapping[str, GlueFile]
+    task: GlueTask
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.task.about)
+
+    @property
+    def defaults(self) -> Mapping[str, Mapping[str, object]]:
+        """Recipe settings by section; the length is the loader's own default."""
+        return {"tune": {"bert_lr": self.task.lr, "batch": self.task.batch}}
+
+    def __call__(
+        self,
+        train: PathsLike | None = None,
+        dev: PathsLike | None = None,
+        *,
+        data: str | Path | None = None,
+        hub: str | None = None,
+        limit: int | None = None,
+        skip_bad: bool = False,
+        max_length: int | None = None,
+    ) -> Task:
+        """``data`` is the task's official folder or the one above; ``train`` and ``dev`` files go before it.
+
+        With ``train`` files alone, a tenth is cut off for dev. ``hub`` is a data set's name, e.g.
+        nyu-mll/glue. ``limit`` takes that many training rows, spread by a hash, and as many for dev.
+        """
+        length = self.task.max_length if max_length is None else max_length
+        check_whole("max_length", length, 1)
+        bad = BadRows(skip_bad)
+        source = _Source(self.task, None if data is None else Path(data), hub)
+        files = source.files("train", train), source.files("dev", dev)
+        names = _distinct_names(path for paths in files for path in paths or ())
+        rows = source.read("train", files[0], names, bad), source.read("dev", files[1], names, bad)
+        if rows[0] is None:
+            raise BadInput(f"task {self.task.name!r} needs --data FOLDER, --train FILE or --hub NAME")
+        return Task(
+            name=self.task.name,
+            kind="classify" if self.task.labels else "regress",
+            splits=make_splits(rows[0], rows[1], stratify=bool(self.task.labels), limit=limit),
+            metric=self.task.metrics[0],
+            labels=self.task.labels,
+            max_length=length,
+            overlap=0,
+            skipped=dict(bad.counts),
+        )
 
 
 @dataclass(frozen=True)
-class GlueTask:
-    """One task. Learning rate, batch and length are the paper's for its runs of one epoch.
+class _Source:
+    """Where the splits come from that no files were given for."""
 
-    It has none for WNLI, which takes the smallest sets' (CoLA, STS-B): the defaults below.
-    """
+    task: GlueTask
+    data: Path | None
+    hub: str | None
 
-    name: str
-    about: str
-    files: GlueFiles
-    columns: tuple[Columns, ...]  # the official names, then those of the Hub and of JSON lines made from it
-    labels: tuple[str, ...]  # in the order of their numbers; none = a score from LOWEST to HIGHEST
-    metrics: tuple[str, ...]  # all official ones; models are chosen by the first
-    hub: str  # the configuration on the Hub
-    header: tuple[str, ...] = ()  # columns of labelled TSV files that have no header
-    words: bool = False  # the server wants the label's name, not its number
-    lr: float = 2e-5
-    batch: int = 16
-    max_length: int = 128
+    def __post_init__(self) -> None:
+        if self.data is not None and self.hub is not None:
+            raise BadInput("--data and --hub: got both, expected one place to take the data from")
+        if self.data is not None:
+            check_folder(self.task, self.data)
+
+    def official(self, split: str) -> GlueFile:
+        return self.task.files.train if split == "train" else self.task.files.dev
+
+    def files(self, split: str, given: PathsLike | None) -> tuple[Path, ...] | None:
+        """The files of a split; None where it comes from the Hub or from nowhere."""
+        if given is not None:
+            return as_paths(split, given)
+        if self.data is None:
+            return None
+        found = find_file(self.data, self.official(split))
+        if found is None:
+            looked = looked_for(self.data, self.official(split))
+            raise BadInput(f"task {self.task.name} has no {split} file: {looked}; give another, or --{split} FILE")
+        return (found,)
+
+    def read(
+        self, split: str, files: tuple[Path, ...] | None, names: Mapping[Path, str], bad: BadRows
+    ) -> list[Example] | None:
+        """The examples of a split; None where it comes from nowhere."""
+        official = self.official(split)
+        if files is not None:
+            examples = [e for path in files for e in read_examples(self.task, path, bad, names[path])]
+            note_rows(", ".join(map(str, files)), len(examples), official)
+        elif self.hub is not None:
+            examples = read_hub(self.task, self.hub, official, bad)
+            note_rows(f"{self.hub}, {self.task.hub}, {official.split}", len(examples), official)
+        else:
+            return None
+        return examples
 
 
-def _files(folder: str, train: int, dev: int, test: int) -> GlueFiles:
-    """Three files in the task's own folder, handed in under the folder's name."""
-    return GlueFiles(
-        GlueFile((folder,), ("train",), train, "train"),
-        GlueFile((folder,), ("dev",), dev, "validation"),
-        {f"{folder}.tsv": GlueFile((folder,), ("test",), test, "test")},
-    )
+def _distinct_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """What ids begin with: the stem, numbered if another file has the same."""
+    names: dict[Path, str] = {}
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise BadInput(f"{path}: given twice; dev must be other rows than train, or left out to be cut off train")
+        seen.add(path.resolve())
+        taken = set(names.values())
+        numbered = (f"{path.stem}-{number}" for number in count(2))
+        names[path] = path.stem if path.stem not in taken else next(name for name in numbered if name not in taken)
+    return names
 
 
-_SENTENCE = Columns("sentence", None, "label")
-_SENTENCES = Columns("sentence1", "sentence2", "label")
-_DIAGNOSTIC = ("AX", "diagnostic", "MNLI")
-
-_MNLI = GlueTask(
-    "mnli",
-    "MNLI: entailment, neutral or contradiction; judged on the matched dev set",
-    GlueFiles(
-        GlueFile(("MNLI",), ("train",), 392702, "train"),
-        GlueFile(("MNLI",), ("dev_matched",), 9815, "validation_matched"),
-        {
-            "MNLI-m.tsv": GlueFile(("MNLI",), ("test_matched",), 9796, "test_matched"),
-            "MNLI-mm.tsv": GlueFile(("MNLI",), ("test_mismatched",), 9847, "test_mismatched"),
-            "AX.tsv": GlueFile(_DIAGNOSTIC, ("diagnostic", "AX", "diagnostic-full"), 1104),
-        },
-    ),
-    (
-        Columns("sentence1", "sentence2", "gold_label"),
-        Columns("premise", "hypothesis", "label"),
-        Columns("Premise", "Hypothesis", "Label"),  # the diagnostic set with its labels
-        _SENTENCES,
-    ),
-    ("entailment", "neutral", "contradiction"),
-    ("accuracy",),
-    hub="mnli",
-    words=True,
-    lr=1e-5,
-    batch=32,
-)
-
-_RECORDS = (
-    GlueTask(
-        "cola",
-        "CoLA: is the sentence acceptable English",
-        _files("CoLA", 8551, 1043, 1063),
-        (_SENTENCE,),
-        ("unacceptable", "acceptable"),
-        ("matthews_correlation",),
-        hub="cola",
-        header=("source", "label", "notation", "sentence"),
-    ),
-    GlueTask(
-        "sst2",
-        "SST-2: is the phrase from a film review positive",
-        _files("SST-2", 67349, 872, 1821),
-        (_SENTENCE,),
-        ("negative", "positive"),
-        ("accuracy",),
-        hub="sst2",
-        batch=32,
-    ),
-    GlueTask(
-        "mrpc",
-        "MRPC: do two sentences from the news say the same",
-        _files("MRPC", 3668, 408, 1725),
-        (Columns("#1 String", "#2 String", "Quality"), _SENTENCES),
-        ("not_equivalent", "equivalent"),
-        ("f1", "accuracy"),
-        hub="mrpc",
-        batch=32,
-    ),
-    GlueTask(
-        "stsb",
-        "STS-B: how alike are two sentences, 0 to 5",
-        _files("STS-B", 5749, 1500, 1379),
-        (Columns("sentence1", "sentence2", "score"), _SENTENCES),
-        (),
-        ("spearmanr", "pearson"),
-        hub="stsb",
-    ),
-    GlueTask(
-        "qqp",
-        "QQP: are two questions from Quora the same",
-        _files("QQP", 363846, 40430, 390965),
-        (Columns("question1", "question2", "is_duplicate"), Columns("question1", "question2", "label")),
-        ("not_duplicate", "duplicate"),
-        ("f1", "accuracy"),
-        hub="qqp",
-        lr=1e-5,
-        batch=32,
-    ),
-    _MNLI,
-    replace(
-        _MNLI,
-        name="mnli-mm",
-        about="MNLI, judged on the mismatched dev set (other kinds of text than the training data)",
-        files=replace(_MNLI.files, dev=GlueFile(("MNLI",), ("dev_mismatched",), 9832, "validation_mismatched")),
-    ),
-    GlueTask(
-        "qnli",
-        "QNLI: does the sentence answer the question",
-        _files("QNLI", 104743, 5463, 5463),
-        (Columns("question", "sentence", "label"),),
-        ("entailment", "not_entailment"),
-        ("accuracy",),
-        hub="qnli",
-        words=True,
-        lr=1e-5,
-        batch=32,
-    ),
-    GlueTask(
-        "rte",
-        "RTE: does the first text entail the second",
-        _files("RTE", 2490, 277, 3000),
-        (_SENTENCES,),
-        ("entailment", "not_entailment"),
-        ("accuracy",),
-        hub="rte",
-        words=True,
-        max_length=250,
-    ),
-    GlueTask(
-        "wnli",
-        "WNLI: is the pronoun replaced by the right noun",
-        _files("WNLI", 635, 71, 146),
-        (_SENTENCES,),
-        ("not_entailment", "entailment"),
-        ("accuracy",),
-        hub="wnli",
-    ),
-    replace(
-        _MNLI,
-        name="ax",
-        about="GLUE's diagnostic set: learned from MNLI, judged on diagnostic-full.tsv",
-        files=replace(_MNLI.files, dev=GlueFile(_DIAGNOSTIC, ("diagnostic-full",), 1104)),
-        metrics=("matthews_correlation",),
-    ),
-)
-
-GLUE: Mapping[str, GlueTask] = {record.name: record for record in _RECORDS}
-"""All tasks by the name that a user types."""
+for _record in GLUE.values():
+    TASKS.register(_record.name)(GlueLoader(_record))

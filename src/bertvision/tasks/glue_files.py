@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from bertvision.errors import BadInput, shorten
-from bertvision.records import Example
-from bertvision.runtime import say
-from bertvision.tasks.base import BadRow, BadRows
-from bertvision.tasks.columns import Columns
-from bertvision.tasks.encodings import broken_part
-from bertvision.tasks.files import Row, is_unicode, read_headerless, read_table
-from bertvision.tasks.glue import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
-from bertvision.tasks.hub import load_hub
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.records import Example
+from bertvision.core.runtime import say
+from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
+from bertvision.tasks.readers.columns import Columns
+from bertvision.tasks.readers.encodings import broken_part
+from bertvision.tasks.readers.files import Row, is_unicode, read_headerless, read_table
+from bertvision.tasks.readers.hub import load_hub
+from bertvision.tasks.task import BadRow, BadRows
 
 SUFFIXES = (".tsv", ".jsonl", ".ndjson")
 

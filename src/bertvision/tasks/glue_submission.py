@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.errors import BadInput, shorten
-from bertvision.runtime import say, written_whole
-from bertvision.tasks.base import BadRow, BadRows
-from bertvision.tasks.glue import GLUE, HIGHEST, LOWEST, GlueTask
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.runtime import say, written_whole
 from bertvision.tasks.glue_files import (
     check_folder,
     choose_columns,
@@ -23,6 +21,8 @@ from bertvision.tasks.glue_files import (
     read_rows,
     read_texts,
 )
+from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueTask
+from bertvision.tasks.task import BadRow, BadRows
 
 Texts = tuple[str, str | None]
 Labeller = Callable[[Sequence[Texts]], Iterable[Mapping[str, Any]]]

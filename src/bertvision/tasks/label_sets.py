@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bertvision.errors import shorten
-from bertvision.tasks.base import BadRow
-from bertvision.tasks.cells import cell_text
-from bertvision.tasks.columns import Columns
+from bertvision.core.errors import shorten
+from bertvision.tasks.readers.cells import cell_text
+from bertvision.tasks.readers.columns import Columns
+from bertvision.tasks.task import BadRow
 
 SEPARATORS = ("|", ";", ",")
 """What may stand between the labels of a cell; where several occur, the first of these is the one."""

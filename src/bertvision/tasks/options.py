@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertvision.errors import BadInput, shorten
+from bertvision.core.errors import BadInput, shorten
 
 PathsLike = str | Path | Sequence[str | Path]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bertvision.errors import BadInput
-from bertvision.records import SPLITS, Example
-from bertvision.tasks.base import cut_inner, stable_hash
+from bertvision.core.errors import BadInput
+from bertvision.core.records import SPLITS, Example
 from bertvision.tasks.options import check_whole
+from bertvision.tasks.task import cut_inner, stable_hash
 
 
 def make_splits(

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bertvision.errors import BadInput
-from bertvision.records import Example
-from bertvision.tasks.base import TASKS, BadRow, BadRows, Task
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
 from bertvision.tasks.options import PathsLike, as_paths, check_whole
 from bertvision.tasks.splits import make_splits, spread
 from bertvision.tasks.squad_json import check_question, walk
+from bertvision.tasks.task import TASKS, BadRow, BadRows, Task
 
 
 def load_squad(

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertvision.convert import distinct_keys
-from bertvision.errors import BadInput, shorten
-from bertvision.records import Answer, Example
-from bertvision.tasks.base import BadRow, BadRows
-from bertvision.tasks.encodings import open_file
-from bertvision.tasks.files import is_unicode
+from bertvision.core.convert import distinct_keys
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.records import Answer, Example
+from bertvision.tasks.readers.encodings import open_file
+from bertvision.tasks.readers.files import is_unicode
+from bertvision.tasks.task import BadRow, BadRows
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from bertvision.errors import BadInput, shorten
-from bertvision.records import Example, Kind
-from bertvision.tasks.base import TASKS, BadRow, BadRows, Task
-from bertvision.tasks.cells import is_number, read_cell
-from bertvision.tasks.columns import Columns, Wanted, choose_columns
-from bertvision.tasks.files import Row
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.records import Example, Kind
 from bertvision.tasks.label_sets import Written, find_separator, read_labels, split_labels
 from bertvision.tasks.options import check_whole
+from bertvision.tasks.readers.cells import is_number, read_cell
+from bertvision.tasks.readers.columns import Columns, Wanted, choose_columns
+from bertvision.tasks.readers.files import Row
+from bertvision.tasks.readers.sources import Table, Tabular, find_tables
 from bertvision.tasks.splits import make_splits
-from bertvision.tasks.tables import Table, Tabular, find_tables
+from bertvision.tasks.task import TASKS, BadRow, BadRows, Task
 
 KINDS: Mapping[str, Kind] = {"classify": "classify", "multilabel": "multilabel", "regress": "regress"}
 METRICS = {"classify": "accuracy", "multilabel": "f1_micro", "regress": "spearmanr"}

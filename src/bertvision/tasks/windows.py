@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.errors import BadInput, shorten
-from bertvision.records import NO_OFFSET, Answer, Example, Kind, Window
-from bertvision.tasks.base import BadRows
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.records import NO_OFFSET, Answer, Example, Kind, Window
+from bertvision.tasks.task import BadRows
 
 Tokenizer = Any
 """A fast transformers tokenizer; passed in, so that tasks never import transformers."""

@@ -1,0 +1,121 @@
+"""Bottleneck adapters inside the network (Houlsby et al. 2019; sharing: Mohebbi & Rajaei).
+
+Two in every layer, on the outputs of attention's and of the feed-forward's last linear map, before
+dropout, residual and norm. They hang on forward hooks and live in a module of their own beside the
+layers, so that the base keeps its modules and the names of its weights. An adapter that is shared is
+one module at several places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.core.errors import BadInput
+from bertvision.core.registry import Value, write_value
+from bertvision.encoders.architectures import FAMILIES
+from bertvision.encoders.layers import layer_list, one_for_all
+from bertvision.encoders.sharing import SITES, Place, sharing
+
+HOME = "bottlenecks"
+"""Name of the module beside the layers that holds the adapters."""
+
+START = 1e-3
+"""Spread of the weights that an adapter begins with: so small that it changes next to nothing."""
+
+
+class Bottleneck(nn.Module):
+    """h + U gelu(D h + d) + u: 2 m H + m + H parameters for size m; begins as nearly the identity."""
+
+    def __init__(self, width: int, size: int) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(width, size), nn.Linear(size, width)
+        for linear in (self.down, self.up):
+            nn.init.trunc_normal_(linear.weight, std=START, a=-2 * START, b=2 * START)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        inside = F.gelu(self.down(states))  # (..., width) -> (..., size)
+        return states + cast(Tensor, self.up(inside))  # (..., size) -> (..., width)
+
+
+class Insert:
+    """The forward hook of one place; it can be switched off though its adapter serves elsewhere too."""
+
+    def __init__(self, adapter: nn.Module) -> None:
+        self.adapter, self.on = adapter, True
+
+    def __call__(self, _linear: nn.Module, _inputs: object, states: Tensor) -> Tensor:
+        return cast(Tensor, self.adapter(states)) if self.on else states
+
+
+class Bottlenecks(nn.ModuleList):
+    """By layer and site: ``bottlenecks.3.attention.down.weight``; one that is shared has several names."""
+
+    def __init__(self, groups: Mapping[Place, int], width: int, size: int) -> None:
+        adapters = [Bottleneck(width, size) for _ in range(1 + max(groups.values()))]
+        layers = range(1 + max(layer for layer, _ in groups))
+        super().__init__(nn.ModuleDict({site: adapters[groups[layer, site]] for site in SITES}) for layer in layers)
+        self.inserts = {(layer, site): Insert(adapters[group]) for (layer, site), group in groups.items()}
+
+
+def insert_adapters(model: Any, size: int, share: Value) -> None:
+    """Put fresh adapters into a model; seed torch first."""
+    groups = _physical(model, sharing(share, int(model.config.num_hidden_layers)), share)
+    home = Bottlenecks(groups, int(model.config.hidden_size), size)
+    setattr(model, HOME, home)
+    family = FAMILIES[model.config.model_type]
+    for number, layer in enumerate(layer_list(model)):
+        for site in SITES:
+            layer.get_submodule(getattr(family, site)).register_forward_hook(home.inserts[number, site])
+
+
+def _physical(model: Any, groups: dict[Place, int], share: Value) -> dict[Place, int]:
+    """The places that there really are: all layers', or those of the one that is used for all."""
+    if not one_for_all(model):
+        return groups
+    physical = model.config.num_hidden_groups * model.config.inner_group_num
+    if physical > 1:
+        raise BadInput(f"adapters: this ALBERT has {physical} layers that take turns, expected one; give full or lora")
+    if any(groups[layer, site] != groups[0, site] for layer, site in groups):
+        raise BadInput(
+            f"adapters:share={write_value(share)}: ALBERT has one layer that is used again and again, so its adapters "
+            "cannot differ from layer to layer; give share=all"
+        )
+    return {(0, site): groups[0, site] for site in SITES}
+
+
+def adapters_of(model: Any) -> Bottlenecks | None:
+    """The adapters that a model has."""
+    return cast("Bottlenecks | None", getattr(model, HOME, None))
+
+
+def cut_adapters(model: Any, depth: int) -> None:
+    """Those of layers that are cut off go with them."""
+    home = adapters_of(model)
+    if home is not None and not one_for_all(model):
+        del home[depth:]
+        home.inserts = {place: insert for place, insert in home.inserts.items() if place[0] < depth}
+
+
+@contextmanager
+def switched_off(model: Any, first: int, last: int) -> Iterator[None]:
+    """Within the block the adapters of layers ``first`` to ``last``, counted from 1, do nothing."""
+    home = adapters_of(model)
+    if home is None:
+        raise BadInput("this encoder has no adapters that could be switched off; tune with --method adapters")
+    if one_for_all(model):
+        raise BadInput("ALBERT has one layer that is used again and again; adapters of some cannot be switched off")
+    chosen = [insert for (layer, _), insert in home.inserts.items() if first <= layer + 1 <= last]
+    before = [insert.on for insert in chosen]
+    for insert in chosen:
+        insert.on = False
+    try:
+        yield
+    finally:
+        for insert, was in zip(chosen, before, strict=True):
+            insert.on = was

@@ -1,0 +1,61 @@
+"""Where things are in each encoder family of transformers: one row a family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bertvision.core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model type that is known to work: where its layers live, and whether it may have a pooler.
+
+    Within a layer: the linear maps that end attention and feed-forward, before dropout, residual and
+    norm; and those that LoRA is put beside, queries and values (or the one map that makes both).
+    """
+
+    model_type: str
+    layers: str
+    pooler: bool
+    attention: str = "attention.output.dense"
+    output: str = "output.dense"
+    lora: tuple[str, ...] = ("query", "value")
+
+
+FAMILIES = {
+    row.model_type: row
+    for row in (
+        Family("bert", "encoder.layer", pooler=True),
+        Family("roberta", "encoder.layer", pooler=True),
+        Family("xlm-roberta", "encoder.layer", pooler=True),
+        Family("camembert", "encoder.layer", pooler=True),
+        Family("electra", "encoder.layer", pooler=False),
+        Family("deberta", "encoder.layer", pooler=False, lora=("in_proj",)),
+        Family("deberta-v2", "encoder.layer", pooler=False, lora=("query_proj", "value_proj")),
+        Family("mpnet", "encoder.layer", pooler=True, attention="attention.attn.o", lora=("attn.q", "attn.v")),
+        Family(
+            "distilbert",
+            "transformer.layer",
+            pooler=False,
+            attention="attention.out_lin",
+            output="ffn.lin2",
+            lora=("q_lin", "v_lin"),
+        ),
+        Family("modernbert", "layers", pooler=False, attention="attn.Wo", output="mlp.Wo", lora=("attn.Wqkv",)),
+        Family(
+            "albert",
+            "encoder.albert_layer_groups.0.albert_layers",
+            pooler=True,
+            attention="attention.dense",
+            output="ffn_output",
+        ),
+    )
+}
+
+
+def family_of(model_type: str, name: str) -> Family:
+    """The row for a model type; an unknown family is refused rather than guessed at."""
+    if model_type not in FAMILIES:
+        raise BadInput(f"encoder {name} is of type {model_type!r}; known types: {', '.join(sorted(FAMILIES))}")
+    return FAMILIES[model_type]

@@ -1,0 +1,1 @@
+"""From predictions to scores: arrays in, numbers out; no torch."""

@@ -1,0 +1,54 @@
+"""One predictor's answers to a split, judged example by example: what most analyses look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertvision.core.records import Example
+from bertvision.evaluation.example_scores import evidence_of_answers
+from bertvision.tasks.task import Task
+
+MEANS = {"span": ("exact", "f1"), "classify": ("accuracy", "accuracy"), "multilabel": ("exact", "exact")}
+"""By kind which mean over examples says "right", and which is the score."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one predictor said, in the order of the examples."""
+
+    name: str
+    kind: str  # encoder, head or ensemble
+    answers: tuple[Any, ...]
+    right: NDArray[np.bool_]  # (examples,)
+    score: NDArray[np.float64]  # (examples,) in 0..1: F1 of spans, else right or not
+    places: Mapping[str, Sequence[int]] | None = None  # of spans, by id: start and end; None where they were not kept
+
+
+def hear(
+    task: Task,
+    split: str,
+    name: str,
+    kind: str,
+    answers: Mapping[str, Any],
+    places: Mapping[str, Sequence[int]] | None = None,
+) -> Said:
+    """Judge written answers (example id -> answer); not for numbers, which are neither right nor wrong."""
+    right, score = MEANS[task.kind]
+    means = evidence_of_answers(task, split, answers).means
+    told = tuple(answers[example.id] for example in task[split])
+    return Said(name, kind, told, means[right] == 1.0, means[score], places)
+
+
+def context_words(examples: Sequence[Example]) -> list[int]:
+    """Words of the context that an answer is looked for in; of all texts where there is no question."""
+    return [len(_read(example).split()) for example in examples]
+
+
+def _read(example: Example) -> str:
+    asked = example.label is None and example.labels is None
+    return (example.pair or "") if asked else f"{example.text} {example.pair or ''}"

@@ -1,0 +1,198 @@
+"""The official SQuAD 2.0 scores, their files, and the no-answer threshold.
+
+Rajpurkar et al. 2018, https://arxiv.org/abs/1806.03822. Answers are compared after lower-casing and
+without punctuation, articles and extra space. ``exact`` asks for equality, ``f1`` for shared words.
+Several gold answers: the best counts. No gold answer: only the empty answer is right.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TypeVar
+
+from bertvision.core.errors import BadInput, shorten
+from bertvision.evaluation.metrics.json_files import read_by_id, read_json
+
+T = TypeVar("T")
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_LARGEST = 1e300  # beyond it, no finite threshold is safely on the far side of a score
+_DECIMALS = 9  # sums of F1 that agree to so many decimals differ by rounding only
+_KINDS: Mapping[type, str] = {list: "a list", str: "a string"}
+
+
+@lru_cache(maxsize=1 << 16)  # one gold text meets the predictions of every head
+def normalize(text: str) -> str:
+    """Lower case, no punctuation, then no articles, then single spaces; the order matters ("a.n" is "an")."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact(gold: str, pred: str) -> float:
+    """1 if the normalised answers are the same, else 0."""
+    return float(normalize(gold) == normalize(pred))
+
+
+def f1(gold: str, pred: str) -> float:
+    """2 · precision · recall / (precision + recall) over bags of words.
+
+    Two empty answers agree fully; where nothing is shared the score is 0. Rounded as the official
+    script rounds: where sums of F1 tie, the last bit decides which no-answer threshold is best.
+    """
+    gold_words, pred_words = normalize(gold).split(), normalize(pred).split()
+    if not gold_words and not pred_words:
+        return 1.0
+    shared = (Counter(gold_words) & Counter(pred_words)).total()
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(pred_words), shared / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+def best_over_golds(score: Callable[[str, str], float], golds: Sequence[str], pred: str) -> float:
+    """The best score over the golds; a gold with nothing left after normalising is none, and none means "" is right."""
+    return max(score(gold, pred) for gold in [g for g in golds if normalize(g)] or [""])
+
+
+def score_examples(
+    golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
+) -> dict[str, tuple[float, float]]:
+    """Per question (exact, f1), each in 0..1; predictions for other questions are ignored."""
+    require_all(golds, predictions, "prediction", 'an answer for every question, "" for no answer')
+    return {
+        qid: (best_over_golds(exact, texts, predictions[qid]), best_over_golds(f1, texts, predictions[qid]))
+        for qid, texts in golds.items()
+    }
+
+
+def squad_scores(golds: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
+    """Percentages under the official names; ``HasAns_``/``NoAns_`` where there are such questions."""
+    return summarise(golds, score_examples(golds, predictions))
+
+
+def summarise(golds: Mapping[str, Sequence[str]], scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Means over all questions and over those with and without answer.
+
+    As in the official script a question counts as HasAns if it lists any gold answer at all.
+    """
+    result = _means("", list(scores.values()))
+    for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
+        part = [pair for qid, pair in scores.items() if bool(golds[qid]) == answerable]
+        if part:
+            result |= _means(prefix, part)
+    return result
+
+
+def _means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
+    total = len(pairs)
+    return {
+        f"{prefix}exact": 100 * sum(pair[0] for pair in pairs) / total,
+        f"{prefix}f1": 100 * sum(pair[1] for pair in pairs) / total,
+        f"{prefix}total": total,
+    }
+
+
+def best_threshold(
+    no_answer_scores: Mapping[str, float], score_if_answered: Mapping[str, float], has_answer: Mapping[str, bool]
+) -> tuple[float, float]:
+    """(t, mean score) for the t that maximises the mean score when a question is answered iff its no-answer score <= t.
+
+    An unanswered question scores 1 if it has no answer, else 0. Questions with equal no-answer scores
+    can only be answered together, so t always lies between different scores, midway; or beyond all
+    of them. Among equally good t the lowest is taken. Compare with t in double precision.
+    """
+    require_all(has_answer, no_answer_scores, "no-answer score", "one for every question")
+    require_all(has_answer, score_if_answered, "score", "one for every question")
+    gains: defaultdict[float, float] = defaultdict(float)  # by no-answer score: what answering adds to the total
+    for qid, answerable in has_answer.items():
+        gains[_finite(qid, no_answer_scores[qid])] += score_if_answered[qid] - (not answerable)
+    levels = sorted(gains)
+    unanswered = sum(not answerable for answerable in has_answer.values())
+    totals = list(accumulate((gains[level] for level in levels), initial=float(unanswered)))
+    best = max(range(len(totals)), key=lambda cut: round(totals[cut], _DECIMALS))
+    return _cuts(levels)[best], totals[best] / len(has_answer)
+
+
+def _cuts(levels: Sequence[float]) -> list[float]:
+    """Thresholds that answer nothing, the lowest level, the lowest two, ..., everything."""
+    lowest, highest = levels[0], levels[-1]
+    between = [_midway(below, above) for below, above in pairwise(levels)]
+    return [lowest - max(1.0, abs(lowest)), *between, highest + max(1.0, abs(highest))]
+
+
+def _midway(below: float, above: float) -> float:
+    """Midway, or ``below`` itself where rounding leaves no number in between."""
+    middle = (below + above) / 2
+    return middle if middle < above else below
+
+
+def _finite(qid: str, score: float) -> float:
+    if not abs(score) <= _LARGEST:  # written so that NaN fails too
+        raise BadInput(f"no-answer score of question {shorten(qid)}: got {score}, expected a finite number")
+    return float(score)
+
+
+def require_all(questions: Mapping[str, object], given: Mapping[str, object], what: str, expected: str) -> None:
+    if not questions:
+        raise BadInput("got no questions to score; expected at least one")
+    missing = [qid for qid in questions if qid not in given]
+    if missing:
+        raise BadInput(
+            f"{len(missing)} of {len(questions)} questions have no {what}, the first is {shorten(missing[0])}; "
+            f"expected {expected}"
+        )
+
+
+def read_gold(paths: Sequence[Path]) -> dict[str, list[str]]:
+    """Gold answers by question id from official SQuAD files, 1.1 or 2.0; an unanswerable question has none."""
+    golds: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for path in paths:
+        for where, qid, texts in _questions(path):
+            if qid in golds:
+                raise BadInput(f"{where}.id: question {shorten(qid)} is already at {first[qid]}; expected it once")
+            golds[qid], first[qid] = texts, where
+    if not golds:
+        raise BadInput(f"{', '.join(map(str, paths))}: got no questions; expected SQuAD files with at least one")
+    return golds
+
+
+def read_predictions(path: Path) -> dict[str, str]:
+    """Answers by question id, as the official script reads them: one object {"id": "answer", ...}."""
+    answers: dict[str, str] = {}
+    for qid, answer in read_by_id(path, '{"question id": "answer", ...}').items():
+        if not isinstance(answer, str):
+            raise BadInput(
+                f'{path}: $[{shorten(qid)}]: got {shorten(answer)}, expected a string answer, "" for no answer'
+            )
+        answers[qid] = answer
+    return answers
+
+
+def _questions(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """(place, id, gold texts) of every question; a place is a JSONPath such as $.data[0].paragraphs[4].qas[2]."""
+    for at_article, article in _each(f"{path}: $", read_json(path, "a SQuAD JSON file"), "data"):
+        for at_paragraph, paragraph in _each(at_article, article, "paragraphs"):
+            for where, question in _each(at_paragraph, paragraph, "qas"):
+                texts = [_get(at, answer, "text", str) for at, answer in _each(where, question, "answers")]
+                yield where, _get(where, question, "id", str), texts
+
+
+def _each(where: str, parent: object, key: str) -> Iterator[tuple[str, object]]:
+    for i, child in enumerate(_get(where, parent, key, list)):
+        yield f"{where}.{key}[{i}]", child
+
+
+def _get(where: str, parent: object, key: str, kind: type[T]) -> T:
+    if not isinstance(parent, dict) or key not in parent:
+        raise BadInput(f"{where}: got {shorten(parent)}, expected an object with {key!r} as in the official files")
+    value = parent[key]
+    if not isinstance(value, kind):
+        raise BadInput(f"{where}.{key}: got {shorten(value)}, expected {_KINDS[kind]}")
+    return value

@@ -1,0 +1,53 @@
+"""The most telling numbers out of all layers: group lasso, by proximal steps that make exact zeros."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
+from bertvision.heads.base import HEADS, Body, Choices
+
+
+@HEADS.register("select")
+class Select(Body):
+    """W [h_1; ...; h_L] + b with the penalty strength * sum_(l,i) |W_(:,l,i)|; o (L H + 1) parameters.
+
+    One group is what a feature i of layer l gives to all outputs. After each optimiser step of rate r
+    every group is shortened by r * strength, and one that is shorter than that becomes zero: the linear
+    layer is then one on the selected features alone. Adam moves a weight by about r times how much its
+    gradients agree, so ``strength`` is the agreement that a feature must show to stay, whatever its scale.
+    """
+
+    shown = ("strength",)
+    variants = ("strength=0.5", "strength=1.0")
+    choices: ClassVar[Choices] = {"strength": (0.1, 0.25, 0.5, 1.0, 2.0)}
+    source = "Head2Toe, Evci et al. 2022; group lasso, Yuan, Lin 2006"
+
+    def __init__(self, shape: Shape, strength: float = 0.5) -> None:
+        super().__init__()
+        if not strength >= 0:
+            raise BadInput(f"head select: strength={strength}, expected at least 0")
+        self.strength = strength
+        self.weight = nn.Parameter(torch.empty(shape.outputs, shape.layers, shape.width).normal_(std=1e-3))
+        self.bias = nn.Parameter(torch.zeros(shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return F.linear(states.flatten(-2), self.weight.flatten(1), self.bias)  # (..., outputs)
+
+    @torch.no_grad()
+    def settle(self, rate: float) -> None:
+        lengths = self.weight.norm(dim=0).clamp_min(1e-12)  # (layers, width)
+        self.weight.mul_((1 - rate * self.strength / lengths).clamp_min(0))
+
+    def selected(self) -> Tensor:
+        """Which features are used: (layers, width), true or false."""
+        return self.weight.detach().abs().amax(0) > 0
+
+    def layer_weights(self) -> Tensor:
+        by_layer = self.weight.detach().norm(dim=0).sum(1)  # (layers,)
+        return by_layer / by_layer.sum() if by_layer.sum() > 0 else torch.full_like(by_layer, 1 / len(by_layer))

@@ -1,0 +1,85 @@
+"""Pooling over layers, then one linear layer: the papers' smallest heads."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
+from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.layer_rows import LayerRows
+
+
+@HEADS.register("learned-pool")
+class LearnedPool(Body):
+    """gamma * sum_l softmax(w)_l h_l, then a linear layer; L + 1 + outputs * (H + 1) parameters.
+
+    Pool and linear layer commute, so the linear layer goes first: pooling two numbers a layer
+    instead of H makes the head almost free. gamma lets the pooled state leave the states' scale.
+    """
+
+    variants = ("", "pooled=true")
+    source = "Jiang, Benge, King: BERTVision, learned pooling after Tenney et al. 2019"
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.empty(shape.layers).normal_(std=0.05))
+        self.gamma = nn.Parameter(torch.ones(()))
+        self.dense = glorot(nn.Linear(shape.width, shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.layer_rows().of(states)  # (..., outputs)
+
+    def layer_rows(self) -> LayerRows:
+        mix = self.gamma * self.weights.softmax(0)  # (layers,)
+        return LayerRows(self.dense.weight, mix[:, None].expand(-1, self.dense.out_features), self.dense.bias)
+
+    def layer_weights(self) -> Tensor:
+        return self.weights.detach().softmax(0)
+
+
+@HEADS.register("mean-pool")
+class MeanPool(Body):
+    """Mean over layers and a linear layer, which goes first because that is less work; outputs * (H + 1) parameters."""
+
+    source = "Jiang, Benge, King: BERTVision, average pooling"
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.layers = shape.layers
+        self.dense = glorot(nn.Linear(shape.width, shape.outputs))
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.layer_rows().of(states)  # (..., outputs)
+
+    def layer_rows(self) -> LayerRows:
+        weight = self.dense.weight
+        return LayerRows(weight, weight.new_full((self.layers, len(weight)), 1 / self.layers), self.dense.bias)
+
+
+class LayerPool(nn.Module):
+    """gamma * sum_l softmax(w)_l h_l with L + 1 parameters, or the mean over layers with none.
+
+    The pool that other heads start with, where what follows is not linear and so cannot go first.
+    """
+
+    def __init__(self, layers: int, how: str = "learned") -> None:
+        super().__init__()
+        if how not in ("learned", "mean"):
+            raise BadInput(f"pool={how}, expected learned or mean")
+        self.layers, self.learned = layers, how == "learned"
+        if self.learned:
+            self.weights = nn.Parameter(torch.empty(layers).normal_(std=0.05))
+            self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, states: Tensor) -> Tensor:
+        flat = states.reshape(-1, *states.shape[-2:])  # (tokens, layers, width)
+        mix = self.gamma * self.weights.softmax(0) if self.learned else flat.new_full((self.layers,), 1 / self.layers)
+        # One small product a token reads the states once and copies nothing; einsum would copy them.
+        pooled = torch.bmm(mix.expand(len(flat), 1, -1), flat)  # (tokens, 1, width)
+        return pooled.view(*states.shape[:-2], -1)
+
+    def shares(self) -> Tensor | None:
+        """How much each layer counts, if that is learned."""
+        return self.weights.detach().softmax(0) if self.learned else None

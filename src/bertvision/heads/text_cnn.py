@@ -1,0 +1,53 @@
+"""Convolutions over tokens with kernels of one to seven: a feature for every n-gram."""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Shape
+from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.over_tokens import OverTokens
+from bertvision.heads.pool_compress import CompressedPool
+
+
+@HEADS.register("ngrams")
+class Ngrams(Body):
+    """W [gelu(C_1 * z)_t; ...; gelu(C_N * z)_t] + b, z = gelu(D pool(h) + d), C_n a kernel of n tokens.
+
+    The text's length is kept: shrinking it loses where an answer begins. The paper's NxN network on a
+    learned pool compressed to 386; its layer list is lost, sizes meet its budget of 1.11 M. With f
+    filters a kernel: L + 1 + H*a + a + f (a N (N + 1) / 2 + N) + o (N f + 1) parameters.
+    """
+
+    pointwise = False
+    common = BY_MEAN
+    variants = ("size=64",)
+    choices: ClassVar[Choices] = {
+        "size": (16, 32, 64),
+        "compress": (64, 128, 386),
+        "longest": (3, 5, 7),
+    }
+    shown = ("size",)
+    source = "own design after Jiang, Benge, King: LP, adapter 386, NxN CNN"
+
+    def __init__(self, shape: Shape, size: int = 64, compress: int = 386, longest: int = 7) -> None:
+        super().__init__()
+        if size < 1 or longest < 1:
+            raise BadInput(f"head ngrams: size={size}, longest={longest}, expected at least 1 each")
+        self.front = CompressedPool(shape, compress)
+        kernels = [OverTokens(compress, size, taps, bias=True) for taps in range(1, longest + 1)]
+        self.kernels = nn.ModuleList(kernels)
+        self.dense = glorot(nn.Linear(size * longest, shape.outputs))
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        small = self.front(hidden)  # (batch, tokens, compress)
+        grams = torch.cat([kernel(small, mask) for kernel in self.kernels], dim=-1)  # (batch, tokens, size * longest)
+        return cast(Tensor, self.dense(F.gelu(grams)))
+
+    def layer_weights(self) -> Tensor | None:
+        return self.front.pool.shares()

@@ -1,0 +1,1 @@
+"""A run folder: where things are, and reading it back."""

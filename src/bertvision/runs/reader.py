@@ -1,0 +1,277 @@
+"""What a run folder holds, gathered: the report is made from this and from nothing else.
+
+Only the leaderboard must be there. A run made by ``bertvision fit STORE --out RUN`` has no recipe
+and no encoder, and its store lies elsewhere; what is missing stays empty and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bertvision.core.errors import BadInput, shorten
+from bertvision.core.files import hash_json
+from bertvision.core.records import Board, Compared, Reliability, Row, Standing
+from bertvision.core.run_log import COMMAND, RunLog
+from bertvision.core.runtime import folder_bytes
+from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
+from bertvision.runs.lines import row_title
+from bertvision.tasks.task import Task
+
+STORE_SOURCE = "source.json"
+"""Names the store of a run whose store lies elsewhere."""
+
+ANSWERS, PLACES = "predictions", "predictions/places"
+"""Where answers are (id -> answer) and, of spans, where those stand in their contexts (id -> start, end)."""
+
+FINDINGS = "analysis"
+"""Where a run's findings are."""
+OF_STORE = ("layers", "depth", "ablation", "learning-curve")
+"""Findings that belong to a store, or to the encoder that made it."""
+OF_TRIALS = ("search-history", "search-importance")
+"""How the names of findings begin that belong to a store and a study of heads on it."""
+OF_TUNINGS = "search-tunings"
+"""The same of a study of tunings: of these each has a store of its own, and all have the data. All other findings
+belong to a leaderboard."""
+SEARCHED, TUNED = "search/result.json", "search/tuned"
+"""What the last search came to, and where the runs of tunings that were tried are."""
+
+ByRow = Mapping[tuple[str, int | None], Mapping[str, Any]]
+"""By name and seed of a row."""
+
+
+@dataclass(frozen=True)
+class HeadFacts:
+    """How one head was fitted with one seed."""
+
+    spec: str
+    seed: int
+    best_epoch: int
+    history: tuple[Mapping[str, float], ...]
+    seconds: float
+    states: tuple[str, ...]  # what each weight belongs to: the number of a state, or "pooled"
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything the report tells of."""
+
+    folder: Path  # as it was given
+    task: Task
+    board: Board
+    baseline: tuple[str, Mapping[str, float]] | None
+    advice: str
+    heads: tuple[HeadFacts, ...]
+    answers: ByRow  # (name, seed) -> example id -> answer
+    manifest: Mapping[str, Any]
+    encoder: Mapping[str, Any]  # name, record
+    adapted: bool  # whether the run's own encoder has adapters and a head that shows what they are worth
+    sizes: Mapping[str, int]  # bytes of what each step left in the run
+    recipe: str
+    day: str
+    findings: tuple[Finding, ...] = ()
+    places: ByRow = field(default_factory=dict)  # id -> start, end
+    log: tuple[Mapping[str, Any], ...] = ()  # steps and commands, oldest first
+
+
+def gather(folder: Path, task: Task) -> Run:
+    """Read a run folder."""
+    path = folder / "leaderboard.json"
+    document = _read(path)
+    if document is None:
+        raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
+    board = _board(path, document)
+    rows = board.rows
+    manifest = _read(store_place(folder) / "manifest.json", "delete the store and extract again") or {}
+    baseline = document.get("baseline")
+    own = _read(folder / "encoder" / "bertvision.json", "tune again") or {}
+    return Run(
+        folder=folder,
+        task=task,
+        board=board,
+        baseline=(baseline["name"], baseline["scores"]) if baseline else None,
+        advice=document.get("advice", ""),
+        heads=_heads(folder, rows, manifest),
+        answers=_answers(folder, board, task),
+        places=_by_row(folder, PLACES, rows),
+        manifest=manifest,
+        # The one that made the states; the run's own may have been tuned again since.
+        encoder=manifest.get("encoder") or own,
+        adapted=bool(own.get("own")) and str(own.get("small", {}).get("put_in")).startswith("adapters"),
+        sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
+        recipe=_text(folder / "recipe.toml"),
+        day=_day(folder, path),
+        findings=_findings(folder, board, manifest),
+        log=tuple(RunLog(folder).read()),
+    )
+
+
+def _way_to_board(folder: Path) -> str:
+    """A search that began with a task has tuned and extracted, and left no heads."""
+    if any(folder.glob("heads/**/head.json")):
+        return f"evaluate {folder}"
+    recipe = folder / "recipe.toml"
+    return f"run {recipe} --out {folder}" if recipe.exists() else f"fit {store_place(folder)} --out {folder}"
+
+
+def finding_origin(name: str, board: Board, manifest: Mapping[str, Any]) -> str:
+    """What a finding was made from: the data, the store, or everything that the leaderboard says of its rows."""
+    if name.startswith(OF_TUNINGS):
+        return data_origin(manifest)
+    if name in OF_STORE or name.startswith(OF_TRIALS):
+        return store_origin(manifest)
+    return f"board {hash_json([[row.name, row.seed, dict(row.scores)] for row in board.rows])}"
+
+
+def store_origin(manifest: Mapping[str, Any]) -> str:
+    return f"store {manifest.get('id')}"
+
+
+def data_origin(manifest: Mapping[str, Any]) -> str:
+    return f"data {manifest.get('fingerprint', {}).get('data')}"
+
+
+def _findings(folder: Path, board: Board, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Those that were made from what the run holds now, by name."""
+    return findings_of(folder, lambda name: finding_origin(name, board, manifest))
+
+
+def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
+    """The findings of a folder that were made from what those of their name are to be made from."""
+    again = f"delete it and run: bertvision analyse {folder}"
+    found = [(path, _read(path, again)) for path in sorted((folder / FINDINGS).glob("*.json"))]
+    return tuple(
+        _finding(path, document)
+        for path, document in found
+        if document and document.get("made_from") == origin(document.get("name", ""))
+    )
+
+
+def best_tuning(folder: Path) -> Path | None:
+    """The best run of a search over tunings, in a folder that holds such a search and no run of its own."""
+    run = (_read(folder / SEARCHED, "delete it and search again") or {}).get("run")
+    return None if run is None or store_place(folder).exists() else folder / TUNED / Path(run).name
+
+
+def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
+    try:
+        plots = tuple(Plot(**{**plot, "names": tuple(plot["names"])}) for plot in document["plots"])
+        strange = [plot.kind for plot in plots if plot.kind not in KINDS]
+        if strange:
+            raise KeyError(f"plot of kind {strange[0]}")
+        told = {key: document[key] for key in ("name", "title", "about", "columns")}
+        return Finding(**told, rows=tuple(document["rows"]), plots=plots, examples=tuple(document["examples"]))
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path} is no finding: {shorten(error)}; delete it and run: bertvision analyse RUN") from error
+
+
+def _board(path: Path, document: Mapping[str, Any]) -> Board:
+    """The leaderboard; one that was written before it told how far it can be trusted lacks that, and no more."""
+    try:
+        return Board(
+            task=document["task"],
+            split=document["split"],
+            metric=document["metric"],
+            rows=tuple(Row(**row) for row in document["rows"]),
+            lines=tuple(Standing(**line) for line in document.get("lines", [])),
+            best_head=document.get("best_head"),
+            comparisons=tuple(Compared(**one) for one in document.get("comparisons", [])),
+            reliability=tuple(Reliability(**one) for one in document.get("reliability", [])),
+            basis=document.get("basis", {}),
+        )
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"{path} is no leaderboard: {error}; {_anew(path.parent)}") from error
+
+
+def _anew(folder: Path) -> str:
+    return f"delete it and run: bertvision evaluate {folder}"
+
+
+def _read(path: Path, do: str = "") -> Any:
+    """A JSON document, or None where there is no such file (or no file could have that name)."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError:
+        return None
+    except ValueError as error:
+        raise BadInput(f"{path} cannot be read: {error}; {do or _anew(path.parent)}") from error
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def store_place(folder: Path) -> Path:
+    """Where the store of a run lies: in it, or where its source.json says."""
+    source = _read(folder / STORE_SOURCE, "write the store's folder there, or fit again")
+    return Path(source["store"]) if source else folder / "store"
+
+
+def _answers(folder: Path, board: Board, task: Task) -> ByRow:
+    """What was answered to every example, for every row whose answers are there."""
+    found, examples = _by_row(folder, ANSWERS, board.rows), task[board.split]
+    for row in board.rows:
+        answers = found.get((row.name, row.seed))
+        lacking = [] if answers is None else [example.id for example in examples if example.id not in answers]
+        if lacking:
+            what = f"has no answer to {len(lacking):,} of {len(examples):,} examples, the first {lacking[0]!r}"
+            raise BadInput(f"{_row_file(folder, ANSWERS, row)} {what}; {_anew(folder)}")
+    return found
+
+
+def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
+    """What a part of a run says of the examples, for every row that it knows."""
+    found = {}
+    for row in rows:
+        path = _row_file(folder, part, row)
+        said = _read(path, _anew(folder))
+        if said is None:
+            continue
+        if not isinstance(said, dict):
+            raise BadInput(f"{path} holds a {type(said).__name__}, expected a mapping of ids; {_anew(folder)}")
+        found[row.name, row.seed] = said
+    return found
+
+
+def _row_file(folder: Path, part: str, row: Row) -> Path:
+    return folder / part / f"{row_title(row)}.json"
+
+
+def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:
+    """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
+    again = "delete its folder and fit that head again"
+    found = [_read(path, again) for path in sorted(folder.glob("heads/**/head.json"))]
+    by_name = {(facts["spec"], facts["seed"]): facts for facts in found if facts}
+    chosen = [by_name[row.spec, row.seed] for row in rows if row.kind == "head" and (row.spec, row.seed) in by_name]
+    return tuple(_head(facts, manifest.get("layers", [])) for facts in chosen)
+
+
+def _head(facts: Mapping[str, Any], stored: list[int]) -> HeadFacts:
+    weights = tuple(facts.get("layer_weights") or ())
+    return HeadFacts(
+        spec=facts["spec"],
+        seed=facts["seed"],
+        best_epoch=facts["best_epoch"],
+        history=tuple(facts["history"]),
+        seconds=facts["seconds"],
+        states=_states(facts.get("layers", []), facts.get("states") or stored, len(weights)),
+        weights=weights,
+    )
+
+
+def _states(layers: list[int], stored: list[int], count: int) -> tuple[str, ...]:
+    """Names of the weighted states; a head counts among the stored states, and may have the pooled CLS in front."""
+    numbers = [str(stored[layer]) if layer < len(stored) else str(layer) for layer in layers]
+    return tuple((["pooled", *numbers] if count != len(numbers) else numbers)[:count])
+
+
+def _day(folder: Path, board: Path) -> str:
+    """When the last step ended; without a log, when the leaderboard was written."""
+    lines = [line for line in RunLog(folder).read() if line.get("step") != COMMAND]
+    times = [str(line["time"]) for line in lines if "time" in line]
+    return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()

@@ -1,1 +1,0 @@
-"""Steps on more than one machine."""

@@ -1,0 +1,121 @@
+"""States in splits, and a split as a sequence of shards, wherever these come from: a disk, or an encoder just now."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertvision.core.records import ROW_KINDS, LayerBatch, Shape, WindowTable
+from bertvision.store.batching import reading_batches
+from bertvision.store.shard_file import Shard, layer_batch
+
+
+class States(ABC):
+    """All layers' states of a task's splits; the manifest says whose they are and what they are made of."""
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self.manifest = manifest
+        self.shape = Shape(**manifest["shape"])
+        self.tables: dict[str, WindowTable] = {}
+
+    @property
+    def id(self) -> str:
+        """Short name of the content: equal for equal fingerprints."""
+        return str(self.manifest["id"])
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Which of the encoder's states there are."""
+        return tuple(self.manifest["layers"])
+
+    @property
+    def tokens(self) -> str:
+        """Which tokens of a text there are; stores from before there was a choice hold all."""
+        return str(self.manifest.get("tokens", "all"))
+
+    @abstractmethod
+    def __getitem__(self, split: str) -> ShardedSplit: ...
+
+
+class ShardedSplit(ABC):
+    """One split; how its shards are dealt out is the same for shards on disk and shards just computed."""
+
+    def __init__(self, store: States, name: str, sizes: Sequence[int]) -> None:
+        self.store = store
+        self.name = name
+        self.shape = store.shape
+        self.sizes = tuple(sizes)  # windows per shard
+
+    @abstractmethod
+    def shard(self, number: int) -> Shard: ...
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def shards(self) -> Iterator[Shard]:
+        """Shards in planned order, one in memory at a time."""
+        return (self.shard(number) for number in range(len(self.sizes)))
+
+    def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]:
+        """Batches of near-equal length; with a seed shards, batches and their members are shuffled."""
+        order = np.arange(len(self.sizes)) if seed is None else np.random.default_rng(seed).permutation(len(self.sizes))
+        for number in order.tolist():
+            if not self.sizes[number]:
+                continue
+            shard = self.shard(number)
+            shown = self.shown(number)
+            lengths = shard["lengths"].numpy().astype(np.int64)[shown]
+            for chosen in reading_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
+                yield layer_batch(shard, shown[chosen], self.shape.kind)
+
+    def shown(self, number: int) -> NDArray[np.int64]:
+        """Which windows of a shard are dealt out, by their place in it."""
+        return np.arange(self.sizes[number])
+
+    def batch_count(self, batch: int) -> int:
+        """How many batches :meth:`batches` gives."""
+        return sum(-(-size // batch) for size in self.sizes)
+
+    def table(self) -> WindowTable:
+        """What decoding needs, in window order; made once."""
+        if self.name not in self.store.tables:
+            self.store.tables[self.name] = self.read_table()
+        return self.store.tables[self.name]
+
+    def read_table(self) -> WindowTable:
+        windows = len(self)
+        example, cls = np.zeros(windows, np.int64), np.zeros(windows, np.int64)
+        targets = np.zeros((windows, self.shape.outputs if self.shape.kind in ROW_KINDS else 1))
+        offsets: list[Any] = [None] * windows
+        input_ids: list[Any] = [None] * windows
+        for shard in self.shards():
+            at, lengths = shard["windows"].numpy(), shard["lengths"].tolist()
+            example[at], cls[at], targets[at] = shard["examples"], shard["cls"], shard["targets"]
+            # Copies: a view would keep the whole file in memory.
+            columns = (shard[name].clone().split(lengths) for name in ("offsets", "input_ids"))
+            for number, places, ids in zip(at.tolist(), *columns, strict=True):
+                offsets[number], input_ids[number] = places.numpy(), ids.numpy()
+        return WindowTable(example, cls, offsets, targets, input_ids)
+
+    def own_logits(self) -> list[np.ndarray] | None:
+        """The encoder's own outputs in window order, if it was tuned with a head."""
+        found: dict[int, np.ndarray] = {}
+        for shard in self.shards():
+            if "logits" not in shard:
+                return None
+            found.update(self.own_rows(shard))
+        return [found[number] for number in range(len(self))]
+
+    def own_rows(self, shard: Shard) -> dict[int, np.ndarray]:
+        """The encoder's own outputs of a shard by window: (tokens, 2) or (outputs,); none if it has no head."""
+        if "logits" not in shard:
+            return {}
+        spans = self.shape.kind == "span"
+        rows = shard["logits"].to(torch.float32, copy=True).split(shard["lengths"].tolist() if spans else 1)
+        numbers = shard["windows"].tolist()
+        return {number: (row if spans else row[0]).numpy() for number, row in zip(numbers, rows, strict=True)}

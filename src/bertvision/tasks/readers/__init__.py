@@ -1,0 +1,1 @@
+"""Tables, JSON and the Hub: from bytes to rows."""

@@ -1,0 +1,89 @@
+"""Which column of a table is the text, which the second text, which the label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from bertvision.core.errors import BadInput
+
+TEXTS = ("text", "sentence", "review", "content", "question", "tweet", "comment", "message", "body", "document")
+PAIRS = (
+    ("text", "text_pair"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("premise", "hypothesis"),
+)
+LABELS = ("label", "labels", "class", "target", "sentiment", "score", "category", "rating", "stars", "gold_label")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns as the user named them; None is for guessing."""
+
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+    more: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns as they are; no pair where a text stands alone, more labels where each has its own column."""
+
+    text: str
+    pair: str | None
+    label: str
+    more: tuple[str, ...] = ()
+
+
+def choose_columns(there: Sequence[str], wanted: Wanted, path: str | Path) -> Columns:
+    """The columns that were named, and for the others the only one that is called like what is looked for.
+
+    A pair is guessed only together with its text: who names the text alone wants it alone.
+    """
+    named = _check_named(there, wanted, path)
+    left = [name for name in there if name not in named]
+    label = wanted.label or _only([(name,) for name in left if name.lower() in LABELS], "label", there, path)[0]
+    if wanted.text:
+        return Columns(wanted.text, wanted.pair, label, wanted.more)
+    text, *pair = _only(_text_candidates(left, not wanted.pair), "text", there, path)
+    return Columns(text, wanted.pair or (pair[0] if pair else None), label, wanted.more)
+
+
+def _check_named(there: Sequence[str], wanted: Wanted, path: str | Path) -> list[str]:
+    labels = [("label", name) for name in (wanted.label, *wanted.more)]
+    named = [("text", wanted.text), ("pair", wanted.pair), *labels]
+    names = [name for _, name in named if name]
+    for what, name in named:
+        if name and name not in there:
+            raise BadInput(f"{path}: no column {name!r}; {_listed(there)}; give --{what}-column")
+        if name and names.count(name) > 1:
+            raise BadInput(f"{path}: column {name!r} is named twice; text, pair and label must be different columns")
+    return names
+
+
+def _text_candidates(left: Sequence[str], pairs: bool) -> list[tuple[str, ...]]:
+    """Known pairs of columns, and known single ones that are in none of these pairs."""
+    written = {name.lower(): name for name in left}
+    found = [(written[one], written[two]) for one, two in PAIRS if pairs and {one, two} <= set(written)]
+    paired = set(chain.from_iterable(found))
+    return [*found, *((name,) for name in left if name.lower() in TEXTS and name not in paired)]
+
+
+def _only(candidates: Sequence[tuple[str, ...]], what: str, there: Sequence[str], path: str | Path) -> tuple[str, ...]:
+    if len(candidates) == 1:
+        return candidates[0]
+    found = " or ".join(" with ".join(repr(name) for name in names) for names in candidates)
+    why = f"the {what} may be {found}" if candidates else f"no column is called like a {what}"
+    raise BadInput(f"{path}: {why}; {_listed(there)}; give --{what}-column")
+
+
+def _listed(there: Sequence[str]) -> str:
+    """The names, cut where a first line of data is taken for a header."""
+    return f"the file has: {', '.join(name if len(name) <= 40 else name[:37] + '...' for name in there)}"

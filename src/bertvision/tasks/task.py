@@ -1,0 +1,267 @@
+"""What a task is: examples in three splits, and how they are asked and scored.
+
+``inner`` is cut off the training data before anything is trained. Everything that is chosen or
+fitted after training (epoch, model, threshold, ensemble weights) is chosen on ``inner``; ``dev`` is
+only ever reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bertvision.core.errors import BadInput
+from bertvision.core.files import hashed_as
+from bertvision.core.records import SPLITS, Answer, Example, Kind
+from bertvision.core.registry import Registry, unknown
+from bertvision.tasks.class_weights import weighed
+
+INNER_SHARE = 0.10
+ENOUGH_GROUPS = 5
+
+
+@hashed_as(
+    "name",
+    "kind",
+    "splits",
+    "metric",
+    "labels",
+    "no_answer",
+    "threshold",
+    "max_length",
+    "overlap",
+    "center",
+    "spread",
+    "merge",
+    "class_weights",
+    "skip_bad",
+    "skipped",
+)
+@dataclass(frozen=True)
+class Task:
+    """Examples in splits, with the settings that belong to the data and not to a model."""
+
+    name: str
+    kind: Kind
+    splits: Mapping[str, tuple[Example, ...]]
+    metric: str
+    labels: tuple[str, ...] = ()
+    no_answer: bool = False
+    threshold: float | None = None  # of no answer; None: fitted on inner
+    max_length: int = 384
+    overlap: int = 128
+    center: float = 0.0  # values are learned as (value - center) / spread
+    spread: float = 1.0
+    merge: str = "mean"  # of an example's windows: their mean, or any-LABEL: one that gives this label is enough
+    class_weights: tuple[float, ...] = ()  # what each label weighs in the loss; () is alike
+    skip_bad: bool = False
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers a head gives: start and end, one per label, or the value."""
+        return len(self.labels) if self.kind in ("classify", "multilabel") else 2 if self.kind == "span" else 1
+
+    @property
+    def merge_label(self) -> int | None:
+        """Under ``any-LABEL`` that label's number; None for the mean."""
+        return None if self.merge == "mean" else self.labels.index(self.merge.removeprefix("any-"))
+
+    def __getitem__(self, split: str) -> tuple[Example, ...]:
+        return self.splits[split]
+
+
+TASKS: Registry[Callable[..., Task]] = Registry("task", "bertvision.tasks")
+"""Loaders by name; a loader may have ``defaults``: recipe settings by section that suit its task."""
+
+
+def task_defaults(name: str) -> Mapping[str, Mapping[str, object]]:
+    """What a task sets differently from the defaults of a recipe; nothing for most, or for a name unknown."""
+    return getattr(TASKS[name], "defaults", {}) if name in TASKS else {}
+
+
+def load_task(name: str, **options: object) -> Task:
+    """Load a task by name, e.g. ``load_task("squad2", train="train.json", dev="dev.json")``.
+
+    An option that is None counts as not given, so that a command can pass on all it has.
+    ``class_weights="balanced"``, which every task with labels takes, weighs them in the loss.
+    """
+    loader = TASKS[name]
+    given = {key: value for key, value in options.items() if value is not None}
+    weights = given.pop("class_weights", "none")
+    _check_options(name, loader, given)
+    return weighed(_standardised(replace(loader(**given), skip_bad=bool(given.get("skip_bad")))), weights)
+
+
+def _standardised(task: Task) -> Task:
+    """Values of any scale are learned at mean 0 and spread 1 of the training values."""
+    if task.kind != "regress":
+        return task
+    values = [example.label for example in task["train"] if example.label is not None]
+    center = math.fsum(values) / len(values)
+    spread = math.sqrt(math.fsum((value - center) ** 2 for value in values) / len(values))
+    return replace(task, center=center, spread=spread or 1.0)
+
+
+def _check_options(name: str, loader: Callable[..., Task], given: Mapping[str, object]) -> None:
+    """A stray or a missing option is the user's mistake, and named; it must not become a TypeError."""
+    parameters = inspect.signature(loader).parameters
+    stray = [key for key in given if key not in parameters]
+    if stray and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise BadInput(unknown(f"option of task {name!r}", stray[0], list(parameters)))
+    needed = [key for key, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    missing = [f"--{key.replace('_', '-')}" for key in needed if key not in given]
+    if missing:
+        raise BadInput(f"task {name!r} needs {', '.join(missing)}")
+
+
+class BadRow(Exception):
+    """One row that cannot be used; raised where that is seen, judged in :meth:`BadRows.row`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class BadRows:
+    """Bad rows end the loading, or are counted and left out if the user asked for that."""
+
+    def __init__(self, skip: bool, advice: str = "--skip-bad leaves such rows out and counts them") -> None:
+        self.skip = skip
+        self.advice = f" ({advice})" if advice else ""
+        self.counts: Counter[str] = Counter()
+
+    def add(self, reason: str, where: str, detail: str) -> None:
+        """``reason`` is what to count by; ``where`` is file and row; ``detail`` says got, expected, do."""
+        if not self.skip:
+            raise BadInput(f"{where}: {reason}: {detail}{self.advice}")
+        self.counts[reason] += 1
+
+    @contextmanager
+    def row(self, where: str) -> Iterator[None]:
+        """Whatever is read inside is one row: a :class:`BadRow` raised in it ends here."""
+        try:
+            yield
+        except BadRow as row:
+            self.add(row.reason, where, row.detail)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{reason} ({count})" for reason, count in self.counts.most_common())
+        return f"{self.counts.total()} bad rows were skipped: {counts}" if counts else "no bad rows"
+
+
+def cut_inner(
+    examples: Sequence[Example], stratify: bool, salt: str = "inner"
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Split training examples into (train, inner): 10 % of the groups, by hash, whatever the seed.
+
+    Groups are articles if there are at least five, else contexts; rows without a group are their
+    own text, so that equal texts stay together, and are drawn per label, or set of labels. Another
+    ``salt`` is another draw: dev, where the user has none, is cut off in the same way.
+    """
+    keys = [_group_key(example) for example in examples]
+    if any(example.group for example in examples) and len({e.group for e in examples}) >= ENOUGH_GROUPS:
+        keys = [example.group for example in examples]
+    strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
+    chosen = _choose_groups(keys, strata, salt)
+    train = tuple(e for e, key in zip(examples, keys, strict=True) if key not in chosen)
+    inner = tuple(e for e, key in zip(examples, keys, strict=True) if key in chosen)
+    return train, inner
+
+
+def _group_key(example: Example) -> str:
+    """Contexts group questions; texts group rows, so that a duplicate never straddles the cut."""
+    unlabelled = example.label is None and example.labels is None
+    if example.answers or (unlabelled and example.pair is not None):
+        return example.pair or ""
+    return f"{example.text}\x00{example.pair or ''}"
+
+
+def _choose_groups(keys: Sequence[str], strata: Sequence[str], salt: str) -> set[str]:
+    """Per stratum the groups that hash lowest, as long as each brings the total nearer to a tenth.
+
+    The rounding is carried from stratum to stratum, so that many rare labels still make a tenth
+    together. The last group of each stratum stays, so that training knows every label. If no group
+    is small enough, the smallest that is not alone is taken: an inner split too large beats none.
+    """
+    chosen: set[str] = set()
+    spare: Counter[str] = Counter()
+    wanted, taken = 0.0, 0
+    for _, groups in sorted(_sizes(keys, strata).items()):
+        wanted += INNER_SHARE * groups.total()
+        spare += groups if len(groups) > 1 else Counter()
+        for key in sorted(groups, key=lambda key: stable_hash(f"{salt}\x00{key}"))[:-1]:
+            if taken + groups[key] / 2 <= wanted:
+                chosen.add(key)
+                taken += groups[key]
+    if not chosen and len(set(keys)) > 1:
+        spare = spare or Counter(keys)
+        chosen = {min(spare, key=lambda key: (spare[key], stable_hash(f"{salt}\x00{key}")))}
+    return chosen
+
+
+def _sizes(keys: Sequence[str], strata: Sequence[str]) -> dict[str, Counter[str]]:
+    """Rows per group in each stratum; a group with rows of several strata belongs to the first by name."""
+    owner: dict[str, str] = {}
+    for key, stratum in zip(keys, strata, strict=True):
+        owner[key] = min(stratum, owner.get(key, stratum))
+    sizes: dict[str, Counter[str]] = defaultdict(Counter)
+    for key in keys:
+        sizes[owner[key]][key] += 1
+    return sizes
+
+
+def stable_hash(text: str) -> str:
+    """The same on every machine and in every run; half a surrogate pair is text too."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def save_task(task: Task, folder: Path) -> None:
+    """Write a task as ``task.json`` and one JSON-lines file per split."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        lines = (json.dumps(_example_dict(e), ensure_ascii=True) + "\n" for e in task[split])
+        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    head = {key: value for key, value in asdict(replace(task, splits={})).items() if key != "splits"}
+    (folder / "task.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
+
+
+def read_task(folder: Path) -> Task:
+    """The inverse of :func:`save_task`."""
+    head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    splits = {split: _read_examples(folder / f"{split}.jsonl") for split in SPLITS}
+    listed = {key: tuple(head.get(key, ())) for key in ("labels", "class_weights")}
+    return Task(**{**head, **listed, "splits": splits})
+
+
+def _read_examples(path: Path) -> tuple[Example, ...]:
+    with path.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return tuple(_example(row) for row in rows)
+
+
+def _example(row: dict[str, Any]) -> Example:
+    several = {"labels": tuple(row["labels"])} if "labels" in row else {}
+    return Example(**{**row, "answers": tuple(Answer(*a) for a in row["answers"]), **several})
+
+
+def _example_dict(example: Example) -> dict[str, object]:
+    several = {} if example.labels is None else {"labels": example.labels}
+    return {
+        "id": example.id,
+        "text": example.text,
+        "pair": example.pair,
+        "answers": [(answer.text, answer.start) for answer in example.answers],
+        "label": example.label,
+        "group": example.group,
+        **several,
+    }

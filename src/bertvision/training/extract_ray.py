@@ -1,0 +1,242 @@
+"""Extraction on a Ray cluster: shard numbers go to actors, each with an encoder of its own; the driver finishes.
+
+An actor makes its shards as a single process does, so that the store is the same to the last byte. When
+a machine dies, the others go on with all that nobody had begun, and a further round makes what it had in
+hand. Ray Data restarts actors only where there is room for one more and otherwise waits for ever, so
+actors are not restarted. As many errors as there are actors are the end of a round: each actor has one
+group in hand, so this many can mean that none is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from bertvision.core.config import ExtractConfig, updated
+from bertvision.core.errors import BadInput, missing_extra, shorten
+from bertvision.core.runtime import ASLEEP, POLICY, progress_bar, say
+from bertvision.encoders.loading import Encoder
+from bertvision.store.fingerprint import differences
+from bertvision.store.remote import is_url
+from bertvision.store.store import Store
+from bertvision.store.writer import Entry, Site
+from bertvision.tasks.task import Task
+from bertvision.training.crew import Crew, make_crew
+from bertvision.training.extract import extract_by
+from bertvision.training.parcel import packed, unpacked
+from bertvision.training.shard_builder import STATISTICS, Work, make_shards
+
+ROUNDS = 3
+"""Rounds in a row that may bring no shard at all."""
+
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's switch, on every system, for a local Ray that other machines cannot reach."""
+
+Outcome = tuple[str, bool]
+"""A problem, empty if there was none, and whether it is hopeless."""
+
+
+def ray_extract(
+    encoder: Encoder,
+    task: Task,
+    to: str | Path,
+    config: ExtractConfig | None = None,
+    address: str | None = None,
+    actors: int | None = None,
+    **settings: Any,
+) -> Store:
+    """What :func:`~bertvision.training.extract.extract` makes, made by a Ray cluster, or a Ray of this machine's own."""
+    _import_ray(address)
+    config = updated(config or ExtractConfig(), **settings)
+    make = partial(_make, config=config, address=address, actors=actors)
+    # The driver plans, and leaves its GPU, if it has one, to the actors.
+    return extract_by(make, encoder, task, to, updated(config, device="cpu"))
+
+
+class Hand:
+    """An actor of the crew; it is given numbers of shards, and tells which are made or why they are not."""
+
+    def __init__(self, parts: list[Any], place: str, threads: int) -> None:
+        self.parts, self.place, self.threads = parts, place, threads
+
+    @cached_property
+    def work(self) -> Work:
+        """Encoder and plan, loaded once; the plan must be the driver's."""
+        import ray
+        import torch
+
+        torch.set_num_threads(self.threads)
+        parcel, task, config, fingerprint = ray.get(self.parts[0])
+        work = Work(unpacked(parcel), task, config)
+        found = differences(fingerprint, work.fingerprint)
+        if found:
+            host = os.uname().nodename
+            raise BadInput(f"{host} would make another store: {'; '.join(found)}; install the same bertvision there")
+        return work
+
+    def make(self, numbers: list[int]) -> Outcome:
+        """Why these shards could not be made, if so; what nobody could make is hopeless."""
+        try:
+            make_shards(self.work, numbers, self.place)
+        except BadInput as error:
+            return str(error), True
+        except Exception as error:  # whatever it is, another round may do better
+            return f"{type(error).__name__}: {error}", False
+        return "", False
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+        numbers = [int(number) for number in batch["number"]]
+        problem, hopeless = self.make(numbers)
+        return {"number": numbers, "problem": [problem] * len(numbers), "hopeless": [hopeless] * len(numbers)}
+
+
+def _learn(*hand: Any) -> Outcome:
+    """What int8 must know before the first shard, on a machine that makes shards: others might round otherwise."""
+    return Hand(*hand).make([])
+
+
+class Driver:
+    """Sends numbers of shards out, in rounds, until all shards are made."""
+
+    def __init__(self, ray: Any, work: Work, site: Site, config: ExtractConfig, most: int | None) -> None:
+        self.ray, self.work, self.site, self.device, self.most = ray, work, site, config.device, most
+        self.place = site.name if is_url(site.name) else str(site.folder.absolute())
+        config = updated(config, device=config.device.partition(":")[0])  # an actor sees one GPU, its own
+        self.parts = [ray.put((packed(work.encoder), work.task, config, work.fingerprint))]
+        self.reason = "a machine was lost"
+
+    def run(self, advance: Callable[[int], object]) -> None:
+        left, idle = set(range(len(self.work.jobs))), 0
+        while left:
+            before = len(left)
+            try:
+                for number in self._round(sorted(left)):
+                    left.discard(number)
+                    advance(self.work.jobs[number].windows)
+            except self.ray.exceptions.RayError as error:
+                self.reason = type(error).__name__
+            idle = 0 if len(left) < before else idle + 1
+            if idle == ROUNDS:
+                raise RuntimeError(f"{len(left)} shards were not made in {ROUNDS} rounds: {self.reason}")
+            if left:
+                say(f"extract: {len(left)} of {len(self.work.jobs)} shards once more ({shorten(self.reason, 120)})")
+
+    def _round(self, numbers: list[int]) -> Iterator[int]:
+        """Numbers of shards, as they are made."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        crew = make_crew(nodes, _threads(), self.device, min(self.most or len(numbers), len(numbers)))
+        say(f"extract: {crew} on a Ray cluster of {len(nodes)}")
+        if self.work.config.dtype == "int8" and not self.site.has(STATISTICS):
+            learn = self.ray.remote(_learn).options(**_takes(crew), max_retries=ROUNDS)
+            self._judge(*self.ray.get(learn.remote(self.parts, self.place, crew.threads)))
+        for row in self._dataset(numbers, crew).iter_rows():
+            if self._judge(row["problem"], row["hopeless"]):
+                yield int(row["number"])
+
+    def _judge(self, problem: str, hopeless: bool) -> bool:
+        if hopeless:
+            raise BadInput(problem)
+        self.reason = problem or self.reason
+        return not problem
+
+    def _dataset(self, numbers: list[int], crew: Crew) -> Any:
+        """Numbers in groups; an actor has one group in hand, and whoever is done takes the next."""
+        data = self.ray.data
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's own settings, and that there is one way only to say max_restarts
+            context = data.DataContext.get_current().copy()
+            context.enable_progress_bars = context.print_on_execution_start = False
+            context.max_errored_blocks = crew.actors - 1
+            with data.DataContext.current(context):
+                items = data.from_items([{"number": n} for n in numbers], override_num_blocks=crew.groups(len(numbers)))
+                return items.map_batches(
+                    Hand,
+                    batch_size=None,
+                    compute=data.ActorPoolStrategy(size=crew.actors, max_tasks_in_flight_per_actor=1),
+                    fn_constructor_args=(self.parts, self.place, crew.threads),
+                    max_restarts=0,
+                    max_task_retries=-1,  # an actor that does not answer is asked until it is known to be dead
+                    **_takes(crew),
+                )
+
+
+def _make(work: Work, site: Site, config: ExtractConfig, address: str | None, actors: int | None) -> list[Entry]:
+    """All shards; then each is looked at from here."""
+    ray = _import_ray(address)
+    windows = sum(job.windows for job in work.jobs)
+    with _connected(ray, address), progress_bar("extract", windows, "window") as advance:
+        Driver(ray, work, site, config, actors).run(advance)
+    return [_seen(site, job.name) for job in work.jobs]
+
+
+def _seen(site: Site, name: str) -> Entry:
+    entry = site.entry(name)
+    if entry is None:
+        raise BadInput(
+            f"{name} was made, but is not whole at {site.name} here; give --to a folder all machines share, or a URL"
+        )
+    return entry
+
+
+def _threads() -> int:
+    """As many as a single process would compute with here; OMP_NUM_THREADS decides, if set."""
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _takes(crew: Crew) -> dict[str, Any]:
+    """What an actor reserves, and its environment, which must be set before torch is loaded."""
+    variables = {"OMP_NUM_THREADS": str(crew.threads), POLICY: ASLEEP, "BERTVISION_PROGRESS": "0"}
+    return {"num_cpus": crew.cpus, "num_gpus": crew.gpus, "runtime_env": {"env_vars": variables}}
+
+
+def _import_ray(address: str | None) -> Any:
+    if address is None:
+        os.environ.setdefault(LOOPBACK, "0")  # read when ray is imported
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise missing_extra("ray", "ray") from None
+    for handler in logging.getLogger("ray.data").handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.CRITICAL)  # what there is to say is said here; Ray's log files have the rest
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, address: str | None) -> Iterator[None]:
+    """The cluster at an address, or one of this machine's own that ends with the block; nothing is reported home."""
+    if ray.is_initialized():
+        yield
+        return
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    own = {"num_cpus": max(2, os.cpu_count() or 1), "include_dashboard": False}
+    try:
+        _knock(address or "")
+        ray.init(address=address or "local", **quiet, **({} if address else own))
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        where = f"at {address}" if address else "on this machine"
+        raise BadInput(
+            f"no Ray {where}: {shorten(str(error), 160)}; start one with: ray start --head, or leave --address out"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Where nobody listens Ray would try for minutes before it says so."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()

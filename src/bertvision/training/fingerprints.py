@@ -1,0 +1,73 @@
+"""What states are made from, and what is known of them before there are any; not a step itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bertvision.core.config import ExtractConfig
+from bertvision.core.files import hash_json
+from bertvision.core.registry import choose_layers
+from bertvision.encoders.loading import Encoder
+from bertvision.encoders.tokens import tokenizer_hash
+from bertvision.store.codec import codec_dtype
+from bertvision.store.fingerprint import FORMAT
+from bertvision.store.token_subset import check_tokens
+from bertvision.tasks.task import Task
+from bertvision.training.inputs import data_hash, encoder_hash, task_shape, window_settings
+
+
+def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    """What a store is, without what its shards hold."""
+    layers = choose_layers(config.layers, encoder.layers)
+    return {
+        "format": FORMAT,
+        "id": hash_json(fingerprint)[:16],
+        "fingerprint": fingerprint,
+        "shape": asdict(task_shape(task, len(layers), encoder.width)),
+        "layers": list(layers),
+        "dtype": config.dtype,
+        "tokens": config.tokens,
+        "encoder": {
+            "name": encoder.name,
+            "layers": encoder.layers,
+            "parameters": encoder.parameters,
+            "record": dict(encoder.record),
+        },
+        "own": None if encoder.own is None else encoder.own.spec,
+    }
+
+
+def stored_config(fingerprint: Mapping[str, Any]) -> ExtractConfig:
+    """The settings with which the same states are made again."""
+    layers = "+".join(str(layer) for layer in fingerprint["layers"])
+    return ExtractConfig(
+        dtype=fingerprint["dtype"], layers=layers, tokens=fingerprint.get("tokens", "all"), **fingerprint["plan"]
+    )
+
+
+def split_facts(entries: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
+    """What a manifest tells of a split; how long a shard took is no part of what it is."""
+    shards = [{key: entry[key] for key in ("file", "sha256", "windows", "bytes")} for entry in entries]
+    totals = {key: sum(shard[key] for shard in shards) for key in ("windows", "bytes")}
+    return {**totals, "tokens": tokens, "shards": shards}
+
+
+def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
+    """Everything the content of a store depends on."""
+    check_tokens(config.tokens, task.kind)
+    codec_dtype(config.dtype)
+    plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
+    return {
+        "encoder": encoder_hash(encoder),
+        "tokenizer": tokenizer_hash(encoder.tokenizer),
+        "data": data_hash(task),
+        "windows": window_settings(task),
+        "dtype": config.dtype,
+        "layers": list(choose_layers(config.layers, encoder.layers)),
+        "plan": plan,
+        "format": FORMAT,
+        # What stores all tokens keeps the hash that it had before there was a choice.
+        **({} if config.tokens == "all" else {"tokens": config.tokens}),
+    }

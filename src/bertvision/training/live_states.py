@@ -1,0 +1,123 @@
+"""All layers' states without a store: the encoder runs whenever they are asked for; not a step itself.
+
+The same batch plan, the same shards and the same rounding as in a store, so that what is fitted here
+is what would be fitted there. Memory holds one shard. It costs an encoder pass an epoch and no disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertvision.core.config import ExtractConfig, updated
+from bertvision.core.errors import BadInput
+from bertvision.core.records import SPLITS, Window, WindowTable
+from bertvision.core.registry import choose_layers
+from bertvision.core.runtime import write_json
+from bertvision.encoders.loading import Encoder, load_encoder
+from bertvision.store.fingerprint import differences
+from bertvision.store.portion import Portion
+from bertvision.store.shard_file import Shard
+from bertvision.store.states import ShardedSplit, States
+from bertvision.store.store import MANIFEST, Store, read_manifest
+from bertvision.store.token_subset import kept_lengths, reduced
+from bertvision.tasks.task import Task, read_task, save_task
+from bertvision.training.fingerprints import store_fingerprint, store_manifest, stored_config
+from bertvision.training.inputs import split_windows
+from bertvision.training.shard_maker import ShardMaker
+
+
+class LiveStates(States):
+    """States that are computed when they are read; takes the place of a store wherever one is read."""
+
+    def __init__(self, encoder: Encoder, task: Task, config: ExtractConfig | None = None, **settings: Any) -> None:
+        self.config = updated(config or ExtractConfig(), **settings)
+        self.task = task
+        fingerprint = store_fingerprint(encoder, task, self.config)
+        windows = {split: split_windows(task, split, encoder) for split in SPLITS}
+        layers = choose_layers(self.config.layers, encoder.layers)
+        self.maker = ShardMaker(encoder, layers, self.config, task.kind)
+        self.maker.use(self.maker.learn(windows["train"]))
+        manifest = store_manifest(encoder, task, self.config, fingerprint)
+        super().__init__(
+            {**manifest, "live": True, "splits": {name: self._sizes(rows) for name, rows in windows.items()}}
+        )
+        self._splits = {split: LiveSplit(self, split, rows) for split, rows in windows.items()}
+
+    def _sizes(self, windows: Sequence[Window]) -> dict[str, Any]:
+        tokens = sum(kept_lengths(windows, self.config.tokens))
+        return {"windows": len(windows), "tokens": tokens, "bytes": 0, "shards": []}
+
+    def __getitem__(self, split: str) -> LiveSplit:
+        if split not in self._splits:
+            raise BadInput(f"there is no split {split!r}; there are {', '.join(self._splits)}")
+        return self._splits[split]
+
+
+def note_live(states: LiveStates, place: Path) -> None:
+    """Leave in a run, where its store would be, what the states were made from."""
+    save_task(states.task, place / "task")
+    write_json(place / MANIFEST, states.manifest)
+
+
+def is_live(place: Path) -> bool:
+    return bool(read_manifest(place).get("live"))
+
+
+def reopened(place: Path, encoder: Path) -> LiveStates:
+    """The states of an earlier live run: the same encoder over the same task, or a refusal."""
+    known = read_manifest(place)["fingerprint"]
+    config = replace(stored_config(known), live=True)
+    states = LiveStates(load_encoder(str(encoder)), read_task(place / "task"), config)
+    found = differences(known, states.manifest["fingerprint"])
+    if found:
+        raise BadInput(f"{encoder} is not what {place} was made from: {'; '.join(found)}; run it again")
+    return states
+
+
+class LiveSplit(ShardedSplit):
+    """One split, a planned shard at a time. The encoder's own outputs are kept as they pass: they cost a pass else."""
+
+    def __init__(self, store: LiveStates, name: str, windows: Sequence[Window]) -> None:
+        self.windows, self.maker = windows, store.maker
+        self.plan = store.maker.plan(windows, store.config)
+        super().__init__(store, name, [sum(map(len, batches)) for batches in self.plan])
+        self._own: dict[int, np.ndarray] = {}  # by window
+
+    def shard(self, number: int) -> Shard:
+        shard = self.maker.shard(self.windows, self.plan[number], lambda _: None)
+        self._own.update(self.own_rows(shard))
+        return shard
+
+    def own_logits(self) -> list[np.ndarray] | None:
+        if self.store.manifest["own"] is None:
+            return None
+        if len(self._own) < len(self):
+            for _ in self.shards():
+                pass
+        return [self._own[number] for number in range(len(self))]
+
+    def read_table(self) -> WindowTable:
+        """Windows are known without the encoder."""
+        windows = [reduced(window, self.store.tokens, self.shape.kind) for window in self.windows]
+        return WindowTable(
+            example=np.array([window.example for window in windows], np.int64),
+            cls=np.array([window.cls for window in windows], np.int64),
+            offsets=[window.offsets for window in windows],
+            targets=np.array([window.target for window in windows], np.float32).astype(np.float64),
+            input_ids=[window.input_ids for window in windows],
+        )
+
+
+def states_task(states: States) -> Task:
+    """The task that states belong to: beside a store, or at hand."""
+    if isinstance(states, Portion):
+        return states_task(states.states)
+    if isinstance(states, LiveStates):
+        return states.task
+    assert isinstance(states, Store), "states are stored or live"
+    return read_task(states.folder / "task")

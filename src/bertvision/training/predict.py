@@ -1,0 +1,78 @@
+"""Fitted heads, or the encoder's own head, over a split: outputs in window order, inner's beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Predictions
+from bertvision.core.runtime import progress
+from bertvision.heads.base import build_head
+from bertvision.store.states import ShardedSplit
+from bertvision.training.fitted_head import FittedHead, keep_said, place_outputs, said_before
+
+BATCH = 32
+
+
+def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> list[Predictions]:
+    """Outputs of every head on a split, from one read of it; what saved heads said before is not computed again."""
+    heads = [heads] if isinstance(heads, FittedHead) else list(heads)
+    outputs = [said_before(fitted, split.name, split.store.id) for fitted in heads]
+    missing = [fitted for fitted, known in zip(heads, outputs, strict=True) if known is None]
+    computed = iter(_computed(missing, split) if missing else [])
+    found = [next(computed) if known is None else known for known in outputs]
+    return [_predictions(fitted, split, said) for fitted, said in zip(heads, found, strict=True)]
+
+
+@torch.inference_mode()
+def _computed(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any]]:
+    outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
+    for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
+        for fitted, found in zip(heads, outputs, strict=True):
+            place_outputs(fitted.head.on_batch(batch), batch, split.shape.kind, found)
+    for fitted, found in zip(heads, outputs, strict=True):
+        keep_said(fitted, split.name, split.store.id, found)
+    return outputs
+
+
+def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) -> Predictions:
+    inner = Predictions(
+        name=fitted.spec,
+        spec=fitted.spec,
+        kind="head",
+        split="inner",
+        logits=fitted.inner,
+        table=split.store["inner"].table(),
+        seed=fitted.seed,
+        parameters=fitted.parameters,
+        encoder_parameters=int(split.store.manifest["encoder"]["parameters"]),
+        seconds=fitted.seconds,
+    )
+    return replace(inner, split=split.name, logits=outputs, table=split.table(), inner=inner)
+
+
+def predict_own(split: ShardedSplit) -> Predictions:
+    """The tuned encoder's own predictions, which were stored beside its states."""
+    manifest = split.store.manifest
+    logits, inner_logits = split.own_logits(), split.store["inner"].own_logits()
+    if logits is None or inner_logits is None:
+        raise BadInput("this encoder was not tuned with a head, so it has no predictions of its own")
+    encoder = manifest["encoder"]
+    # The own head saw all of the encoder's states, also where only some are stored.
+    shape = replace(split.shape, layers=int(encoder.get("layers", split.shape.layers)))
+    inner = Predictions(
+        name="encoder",
+        spec=manifest["own"],
+        kind="encoder",
+        split="inner",
+        logits=inner_logits,
+        table=split.store["inner"].table(),
+        parameters=build_head(manifest["own"], shape).parameters_count + int(encoder["parameters"]),
+        encoder_parameters=int(encoder["parameters"]),
+        seconds=float(encoder["record"].get("cost", {}).get("seconds", 0.0)),
+    )
+    return replace(inner, split=split.name, logits=logits, table=split.table(), inner=inner)

@@ -1,0 +1,176 @@
+"""Every analysis of a run by name: from its files, from its states, or by fitting heads anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Predictions
+from bertvision.core.registry import unknown
+from bertvision.core.runtime import Timer, say
+from bertvision.evaluation.analyses.adapter_ablation import by_span
+from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, has_second
+from bertvision.evaluation.analyses.result import Finding
+from bertvision.evaluation.analyses.second_best import second_best
+from bertvision.evaluation.scoring import example_outputs, judge_predictions
+from bertvision.runs.lines import lines_of, row_title
+from bertvision.store.states import States
+from bertvision.tasks.span_decoding import decode, n_best
+from bertvision.tasks.task import Task
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.predict import predict, predict_own
+from bertvision.workflows.ablation import ablate
+from bertvision.workflows.conclude import run_heads
+from bertvision.workflows.file_analyses import (
+    FROM_FILES,
+    agreement_between,
+    agreement_of,
+    cost_finding,
+    file_findings,
+    keep,
+    no_answers,
+)
+from bertvision.workflows.refit_analyses import Study, curve_over_shares, depth, layers, run_beside
+
+KEPT = 20
+"""Candidates of spans among which the second is looked for."""
+
+
+def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
+    """Make and keep findings; also why those that were asked for, but do not apply, are missing.
+
+    Without names: all that neither fit heads nor run the encoder.
+    """
+    wanted = wanted_names(names)
+    for name in wanted:
+        if name not in ANALYSES:
+            raise BadInput(unknown("analysis", name, [*ANALYSES, "all"]))
+    _check_beside(work, wanted)
+    mute = [row for row in work.run.board.rows if (row.name, row.seed) not in work.run.answers]
+    if mute:
+        say(f"analyse: {no_answers(work.run, mute)}")
+    made, missing = [], {}
+    for name in dict.fromkeys(wanted):
+        found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)
+        if found is None:
+            missing[name] = _reason(work, name)
+            continue
+        keep(work.folder, work.run, [found])
+        made.append(found)
+    return made, missing
+
+
+def _check_beside(work: Study, wanted: Sequence[str]) -> None:
+    """Other runs are limited ones for a learning curve, or the one that the second row of a pair is of."""
+    curve, count = "learning-curve" in wanted, len(work.beside)
+    if not count or (curve and work.pair is None):
+        return
+    if work.pair is None:
+        raise BadInput(
+            "--beside goes with --pair A B, row A of RUN and row B of the run beside, or with --what learning-curve; "
+            "add one of them, or leave it out"
+        )
+    if curve:
+        raise BadInput(
+            "--beside means other runs for --pair than for learning-curve; ask for one at a time with --what"
+        )
+    if count > 1:
+        raise BadInput(f"--pair A B takes row B from one run, --beside names {count}; name one")
+    if work.beside[0].resolve() == work.folder.resolve():
+        raise BadInput(f"--beside {work.beside[0]} is RUN itself; leave it out to compare two of its rows")
+
+
+def wanted_names(names: Iterable[str] | None) -> list[str]:
+    """What is to be made where these were asked for."""
+    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)])
+    return list(ANALYSES) if "all" in wanted else wanted
+
+
+def _reason(work: Study, name: str) -> str:
+    """Why there is nothing to find, and what to do where something can be done."""
+    why = ANALYSES[name][1]
+    if name == "ablation":
+        place = work.folder / "encoder"
+        why = f"there is no encoder with adapters in {place}; make one: bertvision run ... --method adapters"
+    elif name == "second-best" and work.run.task.kind == "classify":
+        why = "of two labels the second is always the other one"
+    return f"does not apply to {work.run.task.name}: {why}"
+
+
+def _from_files(work: Study, name: str) -> Finding | None:
+    if name == "agreement" and work.pair is not None:
+        return _agreement(work, work.pair)
+    return next(iter(file_findings(work.run, [name])), None)
+
+
+def _agreement(work: Study, pair: Sequence[str]) -> Finding:
+    if not work.beside:
+        return agreement_of(work.run, pair)
+    place = work.beside[0]
+    return agreement_between(work.run, place, run_beside(place, work.run.task), pair)
+
+
+def _second_best(work: Study) -> Finding | None:
+    """The encoder and every head's best seed, their answers ranked anew."""
+    task = work.run.task
+    if not has_second(task):
+        return None
+    wanted = {row_title(line.rows[0]) for line in lines_of(work.run.board)}
+    heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
+    said = predict(heads, work.states["dev"])
+    said += [] if work.states.manifest["own"] is None else [predict_own(work.states["dev"])]
+    ranked = {row_title(one): ranked_answers(task, one, judge_predictions(task, one).verdict.threshold) for one in said}
+    return second_best(task, "dev", ranked)
+
+
+def ranked_answers(task: Task, one: Predictions, threshold: float | None) -> list[list[str]]:
+    """For every example of the split its answers, the likeliest first, no answer among them where it may be given."""
+    examples = task[one.split]
+    if task.kind == "classify":
+        values = example_outputs(one.logits, one.table, len(examples), task.merge_label)  # (examples, labels)
+        return [[task.labels[place] for place in row] for row in (-values).argsort(1, kind="stable").tolist()]
+    decoded = decode(one.logits, one.table, len(examples))
+    limit = threshold if task.no_answer else None
+    return [
+        [str(entry["answer"]) for entry in n_best(found, example.pair or "", limit, KEPT)]
+        for found, example in zip(decoded, examples, strict=True)
+    ]
+
+
+def _ablation(work: Study) -> Finding | None:
+    document = ablate(work.folder)
+    return None if document is None else by_span(document)
+
+
+def _cost(work: Study) -> Finding | None:
+    """As from the files, and what each head takes over dev, measured."""
+    lines = lines_of(work.run.board)
+    rows = [line.rows[0] for line in lines]
+    wanted = {name for row in rows for name in (row_title(row), *row.members)}
+    heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
+    return cost_finding(work.run, lines, head_seconds(heads, work.states))
+
+
+def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float]:
+    """Seconds of every head (spec@seed) over the states of dev, reading them not counted."""
+    import torch
+
+    seconds = dict.fromkeys((f"{head.spec}@{head.seed}" for head in heads), 0.0)
+    with torch.inference_mode():
+        for batch in states["dev"].batches(32):
+            for head in heads:
+                timer = Timer()
+                head.head.on_batch(batch)
+                seconds[f"{head.spec}@{head.seed}"] += timer.seconds
+    return seconds
+
+
+MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
+    "second-best": _second_best,
+    "cost": _cost,
+    "layers": layers,
+    "depth": depth,
+    "ablation": _ablation,
+    "learning-curve": curve_over_shares,
+}
+assert set(ANALYSES) == set(FROM_FILES) | set(MAKERS)

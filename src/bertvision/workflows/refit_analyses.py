@@ -1,0 +1,179 @@
+"""A run under study, and what is learned by fitting heads anew: by layer, by depth, by share of the data.
+
+The heads are kept in ``RUN/analysis/``, so that the same call goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bertvision.core.config import FitConfig
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.core.registry import Spec, parse_spec
+from bertvision.core.runtime import say
+from bertvision.evaluation.analyses.gold import gold_text
+from bertvision.evaluation.analyses.learning_curves import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
+from bertvision.evaluation.analyses.result import Finding
+from bertvision.evaluation.scoring import judge_predictions
+from bertvision.heads.base import canonical_spec
+from bertvision.runs.lines import lines_of
+from bertvision.runs.reader import FINDINGS, Run, gather
+from bertvision.store.portion import Portion
+from bertvision.store.states import States
+from bertvision.tasks.task import Task, read_task, stable_hash
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.live_states import states_task
+from bertvision.training.predict import predict
+from bertvision.workflows.conclude import run_place, run_states
+from bertvision.workflows.depth import depth_frontier
+from bertvision.workflows.run import fit_into
+
+SHARES = (0.1, 0.3, 1.0)
+
+
+@dataclass
+class Study:
+    """A run under study, and how its heads are to be fitted where they have to be."""
+
+    folder: Path
+    head: str = ""  # what depth and learning curve fit; empty: the best on inner
+    seeds: Sequence[int] = (0,)
+    config: FitConfig = field(default_factory=FitConfig)
+    shares: Sequence[float] = SHARES
+    beside: Sequence[Path] = ()  # learning curve: runs whose encoders saw a share of the data; pair: that of the second
+    pair: Sequence[str] | None = None  # agreement: two rows
+
+    @cached_property
+    def run(self) -> Run:
+        return gather(self.folder, read_task(run_place(self.folder) / "task"))
+
+    @cached_property
+    def states(self) -> States:
+        return run_states(self.folder)
+
+    @property
+    def chosen(self) -> str:
+        """The head to fit: as asked for, or the best on inner."""
+        best = self.head or self.run.board.best_head
+        if not best:
+            raise BadInput(f"{self.folder} has no best head; name one with --head SPEC")
+        return canonical_spec(best)
+
+    @property
+    def rules(self) -> dict[str, float]:
+        """The encoder's own score, to draw a line at."""
+        metric = self.run.board.metric
+        return {row.name: row.scores[metric] for row in self.run.board.rows if row.kind == "encoder"}
+
+    @property
+    def place(self) -> Path:
+        return self.folder / FINDINGS / "heads"
+
+
+def layers(work: Study) -> Finding:
+    """A linear probe on each state alone, all from one read an epoch."""
+    specs = {place: canonical_spec(f"probe:layers={place}") for place in range(len(work.states.layers))}
+    fitted = fit_into(work.place, work.states, list(specs.values()), work.seeds, work.config)
+    steps = [
+        _step("probe", work.states.layers[place], work, [head for head in fitted if head.spec == spec])
+        for place, spec in specs.items()
+    ]
+    return by_layer(steps, work.run.board.metric, work.rules)
+
+
+def depth(work: Study) -> Finding:
+    head = work.head or _all_layers(work.chosen)  # one that is asked for is not quietly made another
+    return depth_finding(work, depth_frontier(work.folder, head, work.seeds, work.config))
+
+
+def depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
+    """A frontier as a finding, the encoder's own score beside it."""
+    steps = [
+        Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
+    ]
+    return by_depth(steps, document["head"], document["metric"], work.rules)
+
+
+def _all_layers(spec: str) -> str:
+    """Depths choose the layers themselves."""
+    parsed = parse_spec(spec)
+    return str(Spec(parsed.name, {key: value for key, value in parsed.options.items() if key != "layers"}))
+
+
+def curve_over_shares(work: Study) -> Finding:
+    """The head on nested shares of the training examples, and the runs beside, whose encoders were limited too."""
+    task = states_task(work.states)
+    # Where nothing is limited both lines end: the run itself. Before all fits, so that one that cannot be is refused.
+    beside = dict.fromkeys([*work.beside, work.folder]) if work.beside else ()
+    steps = [_limited_run(folder, task) for folder in beside]
+    for share in sorted(set(work.shares)):
+        if not 0 < share <= 1:
+            raise BadInput(f"--shares: got {share:g}, expected numbers above 0 and at most 1, e.g. 0.1,0.3,1")
+        count = max(1, round(share * len(task["train"])))
+        say(f"learning curve: {count:,} of {len(task['train']):,} examples")
+        heads = [head for seed in work.seeds for head in _on_share(work, task, share, count, seed)]
+        steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
+    return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
+
+
+def _on_share(work: Study, task: Task, share: float, count: int, seed: int) -> list[FittedHead]:
+    """One seed on its own draw, kept in a folder of its own: the same share of another draw is another fit."""
+    folder = work.folder / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}"
+    states = work.states if count == len(task["train"]) else Portion(work.states, drawn(task, count, seed))
+    return fit_into(folder, states, [work.chosen], [seed], work.config)
+
+
+def drawn(task: Task, count: int, seed: int) -> set[int]:
+    """Numbers of ``count`` training examples by a hash, the same for every machine; a smaller draw is in a larger."""
+    ranked = sorted(range(len(task["train"])), key=lambda at: stable_hash(f"{seed}\x00{task['train'][at].id}"))
+    return set(ranked[:count])
+
+
+def run_beside(folder: Path, whole: Task) -> Run:
+    """A run that is judged on the very same: the same kind of answers, and the same examples in dev with their gold."""
+    run = gather(folder, read_task(run_place(folder) / "task"))
+    if run.task.kind != whole.kind:
+        raise BadInput(
+            f"--beside {folder}: its task is of kind {run.task.kind}, that of this run {whole.kind}; expected the same "
+            "kind: name a run of the same task"
+        )
+    mine, theirs = ({_judged_by(task, example) for example in task["dev"]} for task in (whole, run.task))
+    if mine != theirs:
+        raise BadInput(
+            f"--beside {folder}: its dev has {len(theirs):,} examples, {len(mine & theirs):,} of them among the "
+            f"{len(mine):,} of this run; expected the same ones: give both runs the same --dev, no larger than --limit"
+        )
+    return run
+
+
+def _judged_by(task: Task, example: Example) -> tuple[str, ...]:
+    """Ids alone may be numbers of rows, of whatever file."""
+    return example.id, example.text, example.pair or "", gold_text(task, example)
+
+
+def _limited_run(folder: Path, whole: Task) -> Step:
+    """The best head on inner of a run whose encoder was tuned on fewer examples, and which has the same dev."""
+    run = run_beside(folder, whole)
+    line = next((line for line in lines_of(run.board) if line.kind in ("head", "control")), None)
+    if line is None:
+        raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
+    count, dev = len(run.task["train"]), tuple(line.values(run.board.metric))
+    if count > len(whole["train"]):
+        raise BadInput(
+            f"--beside {folder} learned from {count:,} examples, this run from {len(whole['train']):,}; expected a run "
+            "on fewer: name the largest as RUN"
+        )
+    # Its inner is a share of its own, smaller data.
+    return Step(ENCODER_LIMITED, 100 * count / len(whole["train"]), dev, inner=None, examples=count)
+
+
+def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:
+    task = states_task(work.states)
+    judged = [judge_predictions(task, one) for one in predict(heads, work.states["dev"])]
+    dev = tuple(one.verdict.scores[task.metric] for one in judged)
+    return Step(series, at, dev, tuple(one.choice_score(task.metric) for one in judged), examples)

@@ -1,0 +1,238 @@
+"""Makes what recipes ask for, each thing once and in a folder that all of them share: tunings, curves, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bertvision.core.config import Recipe, built_in_recipe, override, read_recipe
+from bertvision.core.errors import BadInput
+from bertvision.core.files import hash_json, hashed_fields
+from bertvision.core.records import CONTROL
+from bertvision.core.registry import Spec, parse_spec, unknown
+from bertvision.core.runtime import known_json, write_json
+from bertvision.encoders.loading import load_encoder
+from bertvision.evaluation.analyses.result import Finding
+from bertvision.runs.reader import Run, gather
+from bertvision.store.states import States
+from bertvision.tasks.glue_files import find_file
+from bertvision.tasks.glue_table import GLUE
+from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.tasks.task import Task
+from bertvision.training.live_states import states_task
+from bertvision.workflows.analyse import study
+from bertvision.workflows.conclude import conclude
+from bertvision.workflows.refit_analyses import Study
+from bertvision.workflows.reproduce.specs import DataSet, Shared, Source, file_names
+from bertvision.workflows.run import difference, fit_into, load_recipe_task, prepare
+from bertvision.workflows.tuning_costs import judge_own
+from bertvision.workflows.tuning_curve import place_of, tune_curve
+
+OF_LAYERS, OF_WIDTH = 12, 768
+"""Shape of the encoder that methods in recipes are written for."""
+ADAPTER_SIZE = 64
+"""Of adapters that do not tell."""
+CONCLUDED = "concluded.json"
+"""Which heads the leaderboard of a run was made for; one that diverged is not on it."""
+
+
+class Missing(Exception):
+    """A row cannot be made, and why; what is printed begins with the word."""
+
+    word = ""
+
+    def __str__(self) -> str:
+        return f"{self.word}: {super().__str__()}"
+
+
+class NoData(Missing):
+    """Files that a row needs are not in the data folder."""
+
+    word = "no data"
+
+
+class NotHere(Missing):
+    """The row is not part of this scale."""
+
+    word = "not at this scale"
+
+
+class Failed(Missing):
+    """It was tried."""
+
+    word = "failed"
+
+
+@dataclass
+class Workshop:
+    """Where things are made, from which data and encoders."""
+
+    shared: Shared
+    data: Path | None
+    out: Path
+    encoder: str | None = None  # in place of every encoder of the scale
+    settings: Sequence[str] = ()
+    wanted: Mapping[str, Iterable[str]] = field(default_factory=dict)  # heads by run, fitted when it is first needed
+    _runs: dict[str, tuple[tuple[str, ...], tuple[States, Run]]] = field(default_factory=dict, init=False)
+    _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _findings: dict[tuple[str, Path], Finding] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """A bad setting is refused before anything is made, and where nothing will be."""
+        override(built_in_recipe("squad2", recipe_defaults), self.settings)
+
+    def source(self, kind: str, name: str) -> Source:
+        key = f"{kind}:{name}"
+        if key not in self.shared.sources:
+            raise BadInput(unknown(kind, name, [one[len(kind) + 1 :] for one in self.shared.sources]))
+        return self.shared.sources[key]
+
+    def dataset(self, name: str | None) -> DataSet:
+        if name is None or name not in self.shared.data:
+            raise BadInput(unknown("data set", str(name), list(self.shared.data)))
+        return self.shared.data[name]
+
+    def paths(self, data: DataSet) -> dict[str, Any]:
+        """The data set's files, or :class:`NoData`, which names the first that is missing."""
+        if self.data is None:
+            raise NoData(f"{data.about}: no --data FOLDER was given")
+        found = {key: [self._path(data, name) for name in names] for key, names in file_names(data).items()}
+        if data.task in GLUE:
+            _check_glue(data, Path(found["data"][0]))
+        return {key: found[key][0] if isinstance(names, str) else found[key] for key, names in data.files.items()}
+
+    def _path(self, data: DataSet, name: str) -> str:
+        """A file of the data folder, by the first of its names that is there."""
+        assert self.data is not None
+        for one in name.split("|"):
+            if (self.data / one).exists():
+                return str(self.data / one)
+        told = name.replace("|", " and no ")
+        raise NoData(f"{data.about}: the data folder has no {told}{f'; from {data.url}' if data.url else ''}")
+
+    def recipe(self, source: Source, data: str | None = None, **tune: Any) -> Recipe:
+        """The run recipe that a source stands for."""
+        if not source.there:
+            raise NotHere(f"{source.kind} {source.name}")
+        chosen = self.dataset(data or source.data)
+        options = {**self.paths(chosen), **chosen.options, **source.options}
+        sections = {"data": options, "tune": {**source.tune, **tune}}
+        sections |= {"extract": dict(source.extract), "fit": dict(source.fit)}
+        name = self.encoder_of(source.encoder, data)
+        made = built_in_recipe(
+            chosen.task, recipe_defaults, encoder=name, seeds=list(self.shared.seeds), heads=[CONTROL], **sections
+        )
+        return override(made, self.settings)
+
+    def encoder_of(self, name: str, data: str | None) -> str:
+        """A name of the scale, ``CURVE@EPOCHS``, or a tuning, on this data if it has none; made first if need be."""
+        if name in self.shared.encoders:
+            return self.encoder or self.shared.encoders[name]
+        curve, at, epochs = name.partition("@")
+        if at:
+            self.curve(curve)
+            return str(place_of(self.out / "curve" / curve, float(epochs)))
+        below = self.source("tune", name)
+        return str(self.tuned(name, None if below.data else data, "full", None) / "encoder")
+
+    def curve(self, name: str) -> dict[str, Any]:
+        """Checkpoints of one tuning, all of them; see :func:`bertvision.workflows.tuning_curve.tune_curve`."""
+        if name not in self._curves:
+            source = self.source("curve", name)
+            recipe = self.recipe(source)
+            task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+            self._curves[name] = tune_curve(encoder, task, recipe.tune, source.at, self.out / "curve" / name)
+        return self._curves[name]
+
+    def tuned_place(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+        parts = [name, *([data] if data else []), method, *([head] if head else [])]
+        return self.out / "tune" / "-".join(parts)
+
+    def tuned(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+        """An encoder tuned by a method; its answers to dev are in ``own.json`` beside it."""
+        place = self.tuned_place(name, data, method, head)
+        recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
+        live = replace(recipe, extract=replace(recipe.extract, live=True))
+        if (place / "own.json").exists() and not difference(read_recipe(place / "recipe.toml"), live):
+            return place
+        states, _ = prepare(live, place, [CONTROL])
+        encoder, task = load_encoder(str(place / "encoder")), states_task(states)
+        judged = judge_own(encoder, task)
+        facts = {"trained": encoder.record["cost"]["trained"], "seconds": encoder.record["cost"]["seconds"]}
+        scores = {"scores": judged.verdict.scores, "answers": judged.verdict.answers}
+        write_json(place / "own.json", {**facts, "parameters": encoder.parameters, **scores})
+        return place
+
+    def run_place(self, name: str, data: str | None = None) -> Path:
+        return self.out / "run" / "-".join([name, *([data] if data else [])])
+
+    def run(self, name: str, data: str | None, heads: Iterable[str]) -> tuple[Path, States, Run]:
+        """A run with these heads on its leaderboard; heads that are there already stay."""
+        place, label = self.run_place(name, data), f"{name}/{data or ''}"
+        specs = list(dict.fromkeys([*self.wanted.get(label, ()), *heads]))
+        asked, known = self._runs.get(label, ((), None))
+        if known is None or not set(specs) <= set(asked):
+            known = self._made_run(place, self.recipe(self.source("run", name), data), specs)
+            self._runs[label] = (*asked, *specs), known
+        return place, *known
+
+    def _made_run(self, place: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
+        states, specs = prepare(recipe, place, [CONTROL, *heads])
+        task = states_task(states)
+        seeds_of = self.shared.seeds_of
+        for seeds in dict.fromkeys(map(seeds_of, specs)):
+            fit_into(place, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
+        made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), place / CONCLUDED
+        before = known_json(path)
+        known = before["heads"] if before.get("made_from") == made_from else []
+        if not set(specs) <= set(known):
+            conclude(place)
+            write_json(path, {"made_from": made_from, "heads": sorted({*known, *specs})})
+        return states, gather(place, task)
+
+    def finding(self, name: str, place: Path) -> Finding:
+        """An analysis of a whole run, made once for all rows that ask for it."""
+        if (name, place) not in self._findings:
+            self._findings[name, place] = study(Study(place), [name])[0][0]
+        return self._findings[name, place]
+
+    def task(self, name: str, data: str | None = None) -> Task:
+        """The task of a run, loaded as the run loads it."""
+        return load_recipe_task(self.recipe(self.source("run", name), data))
+
+
+def _check_glue(data: DataSet, folder: Path) -> None:
+    """A folder may be there and hold other files, or some of them."""
+    files = GLUE[data.task].files
+    for file in (files.train, files.dev):
+        if find_file(folder, file) is None:
+            names = " and no ".join(f"{stem}.tsv" for stem in file.stems)
+            raise NoData(f"{data.about}: {data.files['data']} has no {names}; from {data.url}")
+
+
+def kept(path: Path, made_from: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A document that is made once, and again when what it was made from has changed."""
+    known = known_json(path)
+    if known.get("made_from") != made_from:
+        known = {"made_from": made_from, **make()}
+        write_json(path, known)
+    return known
+
+
+def scaled_method(method: str, layers: int, width: int) -> str:
+    """A method written for BERT-base, for an encoder of another shape: the same share of it is trained.
+
+    One layer at least where there was one: of six, L6 trains three, L3 two, L1 one and L0 none. Adapters
+    of size 768 are as wide as the states; of another width they would cost another share of the time.
+    """
+    spec = parse_spec(method)
+    if spec.name == "freeze":
+        trained = OF_LAYERS - int(spec.options.get("k", 0))
+        now = max(1, int(trained * layers / OF_LAYERS + 0.5)) if trained else 0
+        return str(Spec(spec.name, {**spec.options, "k": layers - now}))
+    if spec.name == "adapters":
+        size = int(spec.options.get("size", ADAPTER_SIZE))
+        return str(Spec(spec.name, {**spec.options, "size": max(1, round(size * width / OF_WIDTH))}))
+    return method

@@ -1,0 +1,74 @@
+"""Answers to dev under resampling: what a score would be on other examples, and whether anything was learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertvision.evaluation.comparison import Court, Side, Witness
+from bertvision.evaluation.example_scores import evidence_of_answers
+from bertvision.evaluation.metrics.intervals import percentile_interval
+from bertvision.evaluation.metrics.resample import draw_rows
+from bertvision.tasks.task import Task
+
+Answers = Mapping[str, Any]
+DRAWS = 2000
+
+
+def side_of(court: Court, answers: Sequence[Answers]) -> Side | None:
+    """Answers, a mapping a seed, as something to be drawn from; None if the metric cannot be."""
+    evidence = [evidence_of_answers(court.task, "dev", one) for one in answers]
+    # The court computes the scores, from the same answers.
+    sides = court.sides([Witness("", "head", seed, math.nan, one) for seed, one in enumerate(evidence)])
+    return sides[0] if sides else None
+
+
+def point(court: Court, side: Side) -> float:
+    """The score on the examples themselves, each drawn once, in points."""
+    once = np.ones((1, court.units))
+    return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
+
+
+def drawn_ends(court: Court, number: Callable[[NDArray[np.int64]], float]) -> tuple[float, float] | None:
+    """Interval of a number of the examples (by their rows), whole contexts drawn; None if there is nothing to draw."""
+    whole = number(np.arange(len(court.members)))
+    drawn = np.array([number(rows) for rows in draw_rows(court.members, DRAWS, 0)])
+    drawn = drawn[np.isfinite(drawn)]
+    interval = None if math.isnan(whole) or not len(drawn) else percentile_interval(whole, drawn, court.units)
+    return None if interval is None else (interval.low, interval.high)
+
+
+def floor_of(court: Court) -> tuple[float, NDArray[np.float64]]:
+    """What one answer to everything is worth at best, on the examples and on each draw; 0 where it has no score.
+
+    On SQuAD 2.0 it is 50, the share of questions that have no answer.
+    """
+    sides = [side for answers in constants(court.task) if (side := side_of(court, [answers])) is not None]
+    worths = [(point(court, side), side.drawn.mean(0)) for side in sides]
+    return max(worths, key=lambda worth: worth[0], default=(0.0, np.zeros(1)))
+
+
+def has_learned(answers: Sequence[Answers], task: Task) -> bool:
+    """The score is above that of every answer that is the same to all, by the whole 95 % interval.
+
+    Of labels it is Matthews' correlation: where most are positive, F1 is high for who says so of everything.
+    Two that have learned nothing are equal to the last digit: no claim is shown by that.
+    """
+    court = Court(replace(task, metric="matthews_correlation") if task.kind == "classify" else task, "dev")
+    mine = side_of(court, answers)
+    if mine is None:
+        return False
+    floor, drawn = floor_of(court)
+    ends = court.ends(point(court, mine) - floor, mine.drawn.mean(0) - drawn)
+    return ends is not None and ends[0] > 0
+
+
+def constants(task: Task) -> list[Answers]:
+    """Saying the same to everything: nothing of spans, each of the labels; a constant value correlates with none."""
+    said = {"span": [""], "classify": list(task.labels)}.get(task.kind, [])
+    return [{example.id: answer for example in task["dev"]} for answer in said]

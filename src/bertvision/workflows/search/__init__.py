@@ -1,0 +1,1 @@
+"""Search over heads, settings and tunings, chosen on inner."""

@@ -1,0 +1,114 @@
+"""A board in words: what is real, what is not, and what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bertvision.core.board_text import aligned, board_words, compared_with
+from bertvision.core.records import CONTROL, Board, Compared, Row, Standing
+from bertvision.evaluation.advice import advise
+
+
+def row(name: str, seed: int | None, kind: str, inner: float, f1: float = 70.0) -> Row:
+    return Row(name, name, kind, seed, 10, 1.0, {"f1": f1, "total": 4}, {"f1": inner}, 1.0)  # type: ignore[arg-type]
+
+
+ROWS = (
+    row("pool", 0, "head", 80.0),
+    row("pool", 1, "head", 78.0),
+    row(CONTROL, 0, "head", 77.0),
+    row("encoder", None, "encoder", 70.0, 60.0),
+)
+
+
+def versus(a: str, b: str, difference: float, p: float) -> Compared:
+    return Compared(a, b, difference, difference - 1, difference + 1, p / 3, p)
+
+
+def board(*comparisons: Compared) -> Board:
+    lines = tuple(Standing(name, "head", (0, 1), 70.0, 1.0, 69.0, 71.0, (65.0, 75.0)) for name in ("pool", CONTROL))
+    basis = {"level": 0.95, "draws": 2000, "clusters": 56, "of": "contexts", "seeds_vary": "head"}
+    return Board("t", "dev", "f1", ROWS, lines, "pool", comparisons, (), basis)
+
+
+AHEAD = versus("pool", "encoder", 9.0, 0.001)
+EQUAL = versus("pool", CONTROL, 0.5, 0.8)
+BEHIND = versus("encoder", CONTROL, -8.0, 0.01)
+
+
+def test_who_is_ahead_of_whom_is_said_from_either_side() -> None:
+    words = board_words(board(AHEAD, EQUAL, BEHIND))
+    assert words[0].startswith("95 %: luck of the examples, 2,000 samples of the 56 contexts of dev; a seed varies")
+    assert words[1] == f"beside encoder (p < 0.05, Holm over 3 tests): ahead: pool, {CONTROL}"
+    assert words[2] == ("beside the control (p < 0.05, Holm over 3 tests): behind: encoder; not distinguishable: pool")
+    assert len(words) == 3
+
+
+def test_a_comparison_can_be_turned() -> None:
+    found = compared_with(board(BEHIND), CONTROL, "encoder")
+    assert found is not None
+    assert (found.a, found.b, found.difference, found.low, found.high) == (CONTROL, "encoder", 8.0, 7.0, 9.0)
+    assert compared_with(board(BEHIND), "pool", "encoder") is None
+
+
+def test_many_that_make_no_difference_are_counted() -> None:
+    equals = [versus(f"head{i}", "encoder", 0.1, 1.0) for i in range(5)]
+    assert board_words(board(*equals))[1].endswith("not distinguishable: 5 predictors")
+
+
+def test_thresholds_and_probabilities_of_the_best_row_are_told() -> None:
+    thresholds = {
+        "zero": {"exact": 60.0, "f1": 61.0, "threshold": 0.0},
+        "fitted": {"exact": 68.0, "f1": 70.0, "threshold": -0.5},
+        "oracle": {"best_exact": 69.0, "best_exact_thresh": 1.0, "best_f1": 72.0, "best_f1_thresh": 1.5},
+    }
+    calibration = {"no_answer": {"temperature": 1.6, "ece_raw": 0.126, "ece": 0.07}}
+    first = replace(ROWS[0], thresholds=thresholds, calibration=calibration)
+    words = board_words(replace(board(), rows=(first, *ROWS[1:])))
+    assert words[1] == (
+        "no-answer threshold of pool@0: f1 61.00 at 0, 70.00 at -0.50 (fitted on inner); 72.00 at 1.50 would be best "
+        "on dev (an oracle, never used)"
+    )
+    assert words[2].endswith("before -> after temperature: no-answer 12.6 -> 7.0 (T = 1.60)")
+
+
+def test_a_board_that_was_not_tested_is_only_a_table() -> None:
+    bare = Board("t", "dev", "f1", ROWS)
+    assert board_words(bare) == []
+    assert len(str(bare).splitlines()) == 1 + len(ROWS)
+    assert "95 %" not in str(bare)
+    assert str(Board("t", "dev", "f1")).startswith("predictor")
+
+
+def test_intervals_stand_in_a_column_of_their_own() -> None:
+    told = replace(board(), rows=(replace(ROWS[0], interval=(64.25, 75.31)), *ROWS[1:]))
+    lines = str(told).splitlines()
+    assert "f1 95 %" in lines[0]
+    assert "64.2 to 75.3" in lines[1]
+    assert len({len(line) for line in lines[: 1 + len(ROWS)]}) == 1
+    assert aligned([["a", "1"], ["bcd", "22"]]) == ["a     1", "bcd  22"]
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "told"),
+    [
+        ((AHEAD, EQUAL), "the encoder alone 60.00 (ahead beyond chance, p 0.001), the control 70.00 (not disting"),
+        ((AHEAD, EQUAL), "p 0.8). Nothing shows that more layers than the last help here. Best row on inner: pool."),
+        ((versus("pool", CONTROL, 5.0, 0.0001),), "(ahead beyond chance, p < 0.001). The layers below the last help"),
+        ((versus("pool", "encoder", -3.0, 0.02),), "the encoder alone 60.00 (behind beyond chance, p 0.02)"),
+        ((), "the control 70.00 (not tested). Best row"),
+    ],
+)
+def test_the_advice_is_sober(comparisons: tuple[Compared, ...], told: str) -> None:
+    said = advise(board(*comparisons))
+    assert said.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
+    assert told in said
+
+
+def test_the_control_may_be_the_best() -> None:
+    said = advise(replace(board(BEHIND), best_head=CONTROL))
+    assert said.startswith(f"Use {CONTROL}:")
+    assert "the control" not in said
+    assert "layers than" not in said

@@ -1,0 +1,170 @@
+"""Registries find what is in their package; specs and layers are read as they are written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertvision.core.errors import BadInput, missing_extra, shorten
+from bertvision.core.registry import Registry, Spec, choose_layers, parse_spec, read_value, unknown, write_value
+from bertvision.heads.base import HEADS
+from bertvision.tasks.task import TASKS
+
+QUICK = settings(max_examples=100, deadline=None, derandomize=True)
+NAME = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+KEY = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+VALUE = st.one_of(
+    st.integers(),
+    st.booleans(),
+    st.floats(allow_nan=False),
+    st.from_regex(r"[A-Za-z_][A-Za-z0-9_.+-]{0,8}", fullmatch=True),
+)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[str]]:
+    """A registry whose package has two modules, each with an entry."""
+    folder = tmp_path / "menagerie"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "birds.py").write_text("import menagerie\nmenagerie.REGISTRY.register('heron')('grey')\n")
+    (folder / "fish.py").write_text("import menagerie\nmenagerie.REGISTRY.register('sword-fish')('long')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import menagerie  # type: ignore[import-not-found]
+
+    menagerie.REGISTRY = Registry("animal", "menagerie")
+    yield menagerie.REGISTRY
+    for name in ("menagerie", "menagerie.birds", "menagerie.fish"):
+        sys.modules.pop(name, None)
+
+
+def test_the_first_look_imports_the_package(package: Registry[str]) -> None:
+    assert "menagerie.birds" not in sys.modules
+    assert list(package) == ["heron", "sword-fish"]
+    assert package["heron"] == "grey"
+    assert "sword-fish" in package
+    assert "eel" not in package
+
+
+def test_an_unknown_name_is_answered_with_a_suggestion(package: Registry[str]) -> None:
+    with pytest.raises(BadInput) as error:
+        package["hern"]
+    assert str(error.value) == "no animal named 'hern'. Did you mean 'heron'? Known: heron, sword-fish"
+    with pytest.raises(BadInput, match=r"^no animal named 'x'. Known: heron, sword-fish$"):
+        package["x"]
+
+
+def test_a_name_has_one_owner_and_a_form(package: Registry[str]) -> None:
+    package.register("eel")("slim")
+    with pytest.raises(AssertionError, match="'eel' is registered twice"):
+        package.register("eel")("other")
+    for bad in ("Eel", "e el", "", "1eel", "eel\n"):
+        with pytest.raises(AssertionError):
+            package.register(bad)
+
+
+def test_both_registries_are_filled() -> None:
+    assert {"probe", "learned-pool", "mean-pool", "compress"} <= set(HEADS)
+    assert {"squad1", "squad2", "text"} <= set(TASKS)
+    assert list(HEADS) == sorted(HEADS)
+    with pytest.raises(BadInput, match="Did you mean 'learned-pool'"):
+        HEADS["learned_pool"]
+
+
+def test_long_names_are_shortened() -> None:
+    text = unknown("head", "x" * 500, ["probe"])
+    assert len(text) < 120
+    assert "..." in text
+    assert len(shorten("y" * 500)) == 60
+
+
+def test_a_missing_extra_names_what_to_install() -> None:
+    assert "pip install -e '.[serve]'" in str(missing_extra("fastapi", "serve"))
+
+
+def test_messages_are_one_line() -> None:
+    assert str(BadInput("two\nlines  and\tblanks ")) == "two lines and blanks"
+    assert isinstance(BadInput(""), ValueError)
+
+
+@QUICK
+@given(NAME, st.dictionaries(KEY, VALUE, max_size=4))
+def test_a_spec_comes_back_as_it_was_written(name: str, options: dict[str, int | float | bool | str]) -> None:
+    spec = Spec(name, {key: read_value(write_value(value)) for key, value in options.items()})
+    assert parse_spec(str(spec)) == spec
+    assert parse_spec(f" {spec}\n") == spec
+
+
+@QUICK
+@given(VALUE)
+def test_values_come_back(value: int | float | bool | str) -> None:
+    if isinstance(value, str):
+        return
+    again = read_value(write_value(value))
+    assert again == value
+    assert type(again) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", 1), ("-3", -3), ("1e-3", 0.001), ("true", True), ("false", False), ("True", "True"), ("last4", "last4")],
+)
+def test_values_are_read_by_their_look(text: str, expected: object) -> None:
+    assert read_value(text) == expected
+    assert type(read_value(text)) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "expected name[:key=value"),
+        ("Compress", "expected name[:key=value"),
+        ("compress:", "expected name[:key=value"),
+        (":size=3", "expected name[:key=value"),
+        ("compress size=3", "expected name[:key=value"),
+        ("compress:size", "'size' is not key=value"),
+        ("compress:size=", "'size=' is not key=value"),
+        ("compress:size=3,", "'' is not key=value"),
+        ("compress:size=3 4", "'size=3 4' is not key=value"),
+        ("compress:Size=3", "'Size=3' is not key=value"),
+        ("compress:size=3,size=4", "size is given twice"),
+        ("compress:a=b:c=d", "is not key=value"),
+    ],
+)
+def test_a_bad_spec_says_which_part(text: str, reason: str) -> None:
+    with pytest.raises(BadInput) as error:
+        parse_spec(text)
+    assert reason in str(error.value)
+    assert str(error.value).startswith("spec ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("all", (0, 1, 2, 3, 4, 5, 6)),
+        ("last1", (6,)),
+        ("last4", (3, 4, 5, 6)),
+        ("first2", (0, 1)),
+        ("first7", (0, 1, 2, 3, 4, 5, 6)),
+        ("every2", (0, 2, 4, 6)),
+        ("every4", (2, 6)),
+        ("every9", (6,)),
+        ("6+0+3", (0, 3, 6)),
+        ("5", (5,)),
+    ],
+)
+def test_layers(text: str, expected: tuple[int, ...]) -> None:
+    assert choose_layers(text, 7) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["last8", "first8", "last0", "every0", "last", "7", "0+7", "1+1", "0+", "-1", "", "some"]
+)
+def test_layers_that_are_not_there(text: str) -> None:
+    with pytest.raises(BadInput, match="there are 7 states, 0 to 6; expected all, last4"):
+        choose_layers(text, 7)

@@ -1,0 +1,68 @@
+"""The log of a run: lines of steps and of what was typed, with versions."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from bertvision import __version__
+from bertvision.core.run_log import LIBRARIES, RunLog, note_command, typed, versions
+
+
+def test_the_log_appends_lines(tmp_path: Path) -> None:
+    log = RunLog(tmp_path / "run")
+    assert log.read() == []
+    log.write("tune", seconds=1.5, text="é\n")
+    RunLog(tmp_path / "run").write("fit", heads=["probe"])
+    lines = log.read()
+    assert [line["step"] for line in lines] == ["tune", "fit"]
+    assert lines[0]["text"] == "é\n"
+    assert all("time" in line for line in lines)
+    assert all(line["versions"]["bertvision"] == __version__ and "numpy" in line["versions"] for line in lines)
+    nowhere = RunLog(None)
+    nowhere.write("tune")
+    assert nowhere.read() == []
+
+
+@pytest.mark.parametrize("torn", ['{"step": "tu', '{"step": "tune", "loss": 1', "7", "\x00\x00", "\xff"])
+def test_a_torn_line_is_passed_over_and_tears_no_other(tmp_path: Path, torn: str) -> None:
+    log = RunLog(tmp_path)
+    log.write("tune")
+    with (tmp_path / "log.jsonl").open("ab") as file:
+        file.write(torn.encode("latin-1"))
+    assert [line["step"] for line in log.read()] == ["tune"]
+    log.write("extract")
+    log.write("fit")
+    assert [line["step"] for line in log.read()] == ["tune", "extract", "fit"]
+    assert (tmp_path / "log.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_versions_are_of_all_that_results_depend_on_and_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(versions()) == ["python", "bertvision", *LIBRARIES]
+    assert versions()["tokenizers"] == metadata.version("tokenizers")
+
+    def found(name: str) -> str:
+        if name == "peft":
+            raise metadata.PackageNotFoundError
+        return "1"
+
+    monkeypatch.setattr(metadata, "version", found)
+    assert list(versions.__wrapped__()) == ["python", "bertvision", *LIBRARIES[:-1]]
+
+
+def test_what_was_typed_is_noted_once_and_in_its_own_folder(tmp_path: Path) -> None:
+    note_command(tmp_path)
+    with typed(["fit", "s3://me:secret@host/store", "--head", "a b"], tmp_path / "run"):
+        note_command()  # there is no folder yet
+        (tmp_path / "run").mkdir()
+        note_command(tmp_path)
+        assert RunLog(tmp_path / "run").read() == []
+        note_command(tmp_path / "run" / ".")
+        note_command()
+    note_command(tmp_path / "run")
+    (line,) = RunLog(tmp_path / "run").read()
+    assert (line["step"], line["words"]) == ("command", ["fit", "s3://***@host/store", "--head", "a b"])
+    assert line["where"] == str(Path.cwd())
+    assert not (tmp_path / "log.jsonl").exists()

@@ -1,0 +1,253 @@
+"""Adapters, LoRA and biases in every family: tuned, saved small, put back, and refused where they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertvision.core.config import TuneConfig
+from bertvision.core.errors import BadInput
+from bertvision.encoders.adapters import adapters_of, switched_off
+from bertvision.encoders.architectures import FAMILIES
+from bertvision.encoders.loading import Encoder, load_encoder
+from bertvision.encoders.methods import prepare, put_in
+from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.tasks.task import Task
+from bertvision.training.inputs import encoder_hash
+from bertvision.training.tune import tune
+from bertvision.training.tune_setup import rate_of, settled
+
+States = Callable[[Encoder], torch.Tensor]
+Families = dict[str, tuple[Path, Any]]
+
+SETTINGS: dict[str, Any] = {"epochs": 0.4, "lr": 1e-2, "batch": 5}
+
+TWO_STEPS = 2
+SMALL = ("adapters:size=4", "adapters:size=4,share=layer,norms=false,unfreeze=1", "bitfit", "lora:r=2")
+
+
+def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in encoder.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("method", SMALL)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_tuned_saved_small_and_put_back_onto_a_fresh_base(
+    family: str, method: str, families: Families, label_task: Task, states: States, tmp_path: Path
+) -> None:
+    base = load_encoder(str(families[family][0]))
+    before = weights(base)
+    if (refused := _refusal(family, method)) is not None:
+        with pytest.raises(BadInput, match=refused):
+            tune(base, label_task, method=method, **SETTINGS)
+        return
+    tuned = tune(base, label_task, method=method, **SETTINGS)
+    assert tuned.record["tune"]["steps"] == TWO_STEPS
+    assert not torch.allclose(states(tuned), states(base))
+    tuned.save_pretrained(tmp_path / "small")
+    assert {path.name for path in (tmp_path / "small").iterdir()} == {
+        "bertvision.json",
+        "own.safetensors",
+        "small.safetensors",
+    }
+    loaded = load_encoder(str(tmp_path / "small"))
+    assert torch.equal(states(loaded), states(tuned))
+    assert encoder_hash(loaded) == encoder_hash(tuned)
+    assert (loaded.record, loaded.name) == (tuned.record, base.name)
+    after = weights(base)
+    assert list(after) == list(before)
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
+def _refusal(family: str, method: str) -> str | None:
+    """What ALBERT and ModernBERT cannot do, in one line."""
+    if family == "albert" and method.startswith("adapters"):
+        return r"ALBERT has one layer that is used again and again, so its adapters cannot differ .* give share=all"
+    if family == "modernbert" and method == "bitfit":
+        return "bitfit: encoders of type modernbert have no biases; give another --method"
+    return None
+
+
+def test_albert_takes_one_adapter_for_all(families: Families, label_task: Task, states: States, tmp_path: Path) -> None:
+    base = load_encoder(str(families["albert"][0]))
+    tuned = tune(base, label_task, method="adapters:size=4,share=all", **SETTINGS)
+    tuned.save_pretrained(tmp_path)
+    assert torch.equal(states(load_encoder(str(tmp_path))), states(tuned))
+    with pytest.raises(BadInput, match="ALBERT has one layer"), switched_off(tuned.model, 1, 1):
+        pass
+    with pytest.raises(BadInput, match="ALBERT has one layer"):
+        tune(base, label_task, method="adapters:share=all,unfreeze=1", **SETTINGS)
+    base.model.config.num_hidden_groups = 2
+    with pytest.raises(BadInput, match=r"this ALBERT has 2 layers that take turns, expected one; give full or lora"):
+        tune(base, label_task, method="adapters:share=all", **SETTINGS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_adapters_that_add_nothing_leave_every_state_as_it_was(family: str, families: Families, states: States) -> None:
+    """Both sites of every layer are reached, and the base is found again when all are switched off."""
+    base = load_encoder(str(families[family][0]))
+    encoder = base.copy()
+    put_in(encoder.model, "adapters:size=2,share=all")
+    home = adapters_of(encoder.model)
+    assert home is not None
+    calls: list[int] = []
+    home[0]["attention"].register_forward_hook(lambda *_: calls.append(1))
+    with torch.no_grad():
+        home[0]["attention"].up.weight.zero_()
+    assert torch.equal(states(encoder), states(base))
+    assert len(calls) == 2 * (base.layers - 1)
+
+
+def test_what_an_adapter_method_trains_moves_and_nothing_else(tiny_encoder: Encoder, span_task: Task) -> None:
+    tuned = tune(tiny_encoder, span_task, method="adapters:size=4", **SETTINGS)
+    before, after = weights(tiny_encoder), weights(tuned)
+    moved = {key for key in before if not torch.equal(before[key], after[key])}
+    assert moved == {key for key in before if "LayerNorm" in key}
+    assert tuned.small is not None
+    added = {key for key in after if key.startswith("bottlenecks.")}
+    assert set(tuned.small.names) == moved | added
+    assert len(added) == 2 * 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("norms", "wanted"), [("false", 0), ("layers", 8), ("true", 10)], ids=["none", "in layers", "all"]
+)
+def test_norms_are_trained_as_asked(tiny_encoder: Encoder, norms: str, wanted: int) -> None:
+    model = tiny_encoder.copy().model
+    prepare(model, f"adapters:norms={norms}", needs_pooler=True)
+    names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert len([name for name in names if "LayerNorm" in name]) == wanted
+    assert not any("pooler" in name for name in names)
+
+
+def test_an_interrupted_run_with_shared_adapters_ends_the_same(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bertvision.training.tuner import Tuning
+
+    settings = {**SETTINGS, "epochs": 2, "method": "adapters:size=4,share=2"}
+    whole = tune(tiny_encoder, label_task, **settings)
+    real, left = Tuning.advance, [3]
+
+    def killed(self: Tuning, batch: Any) -> None:
+        if self.step in left:
+            left.remove(self.step)
+            raise KeyboardInterrupt
+        real(self, batch)
+
+    monkeypatch.setattr(Tuning, "advance", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
+    resumed = tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
+    one, other = weights(whole), weights(resumed)
+    assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_pieces_and_recomputed_states_come_to_the_same(tiny_encoder: Encoder, label_task: Task) -> None:
+    settings = {**SETTINGS, "lr": 1e-3, "method": "adapters:size=4,share=layer"}
+    plain = weights(tune(tiny_encoder, label_task, **settings))
+    for other in ({"accumulate": 3}, {"checkpointing": True}):
+        found = weights(tune(tiny_encoder, label_task, **settings, **other))
+        for key, value in plain.items():
+            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-4)
+
+
+def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    method = "adapters:size=4,norms=false"
+    tune(tiny_encoder, label_task, method=method, **SETTINGS).save_pretrained(tmp_path / "one")
+    one = load_encoder(str(tmp_path / "one"))
+    two = tune(one, label_task, method=method, **SETTINGS)
+    assert two.small == one.small
+    same = tune(one, label_task, epochs=0)
+    assert same.small == one.small
+    assert all(torch.equal(a, b) for a, b in zip(weights(same).values(), weights(one).values(), strict=True))
+    biases = tune(one, label_task, method="bitfit", **SETTINGS)
+    assert biases.small is not None
+    assert one.small is not None
+    assert set(biases.small.names) > set(one.small.names)
+    layered = tune(tiny_encoder, label_task, method="adapters:size=4,share=layer", **SETTINGS)
+    assert tune(layered, label_task, method="adapters:size=4,share=1", **SETTINGS).small == layered.small, "the same"
+    with pytest.raises(BadInput, match="has adapters:size=4,share=none inside and cannot take adapters:size=8"):
+        tune(one, label_task, method="adapters:size=8", **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("adapters:size=0", "size=0, expected a whole number of at least 1"),
+        ("adapters:norms=some", "norms='some', expected true or false or layers"),
+        ("adapters:unfreeze=3", "this encoder has 2 layers; expected 0 to 2"),
+        ("adapters:head=cnn", "head='cnn', expected linear or tanh"),
+        ("adapters:share=some", "expected none, layer, all"),
+        ("adapters:siz=3", "Did you mean 'size'"),
+        ("lora:r=0", "r=0, expected a whole number of at least 1"),
+        ("lora:dropout=1", "dropout=1, expected a number of at least 0 and at most 0.9"),
+        ("adapters:unfreeze=1_0", "unfreeze='1_0', expected a whole number of at least 0 or all"),
+        ("bitfit:k=1", "bitfit takes no options; leave k out"),
+        ("freeze", "freeze needs k, e.g. freeze:k=6"),
+        ("freeze:6", "'6' is not key=value, e.g. adapters:size=64"),
+        ("adapters:share=0+1+2", "has groups for 3 layers, this encoder has 2; give 2 groups, or none"),
+    ],
+)
+def test_methods_that_make_no_sense_are_named(
+    tiny_encoder: Encoder, label_task: Task, method: str, reason: str
+) -> None:
+    with pytest.raises(BadInput, match=reason):
+        tune(tiny_encoder, label_task, method=method, **SETTINGS)
+
+
+def test_the_larger_classifier_is_a_head_of_its_own(tiny_encoder: Encoder, label_task: Task) -> None:
+    tuned = tune(tiny_encoder, label_task, method="adapters:size=4,head=tanh", **SETTINGS)
+    assert tuned.own is not None
+    assert tuned.own.spec == "tanh:read=pooled"
+    with pytest.raises(BadInput, match=r"leave head=tanh or --tune-head probe out"):
+        tune(tiny_encoder, label_task, method="adapters:head=tanh", head="probe", **SETTINGS)
+
+
+def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, label_task: Task) -> None:
+    method = "adapters:size=64"
+    assert recipe_defaults("mrpc", method)["tune"] == {"bert_lr": 2e-5, "batch": 32, "lr": 3e-4, "epochs": 10.0}
+    assert recipe_defaults("text", method)["tune"] == {"lr": 1e-4, "epochs": 50.0}
+    assert recipe_defaults("squad2", method)["tune"] == {"lr": 3e-4, "epochs": 3.0}
+    assert recipe_defaults("text")["tune"] == {}
+    for unfreeze in ("all", "1"):
+        whole = f"{method},unfreeze={unfreeze}"
+        assert recipe_defaults("squad2", whole) == recipe_defaults("squad2", "full"), "pretrained weights are trained"
+    assert recipe_defaults("squad2", f"{method},unfreeze=0") == recipe_defaults("squad2", method)
+    assert recipe_defaults("text", "lora")["tune"] == recipe_defaults("squad2", "bitfit")["tune"] == {"epochs": 3.0}
+    few = replace(label_task, splits={**label_task.splits, "train": label_task["train"][:2]})
+    told = tune(tiny_encoder, few, method="adapters:size=2").record["tune"]
+    assert (told["lr"], told["epochs"], told["warmup"], told["decay"]) == (1e-4, 50.0, 0.1, "linear")
+    assert tune(tiny_encoder, few, method="adapters:size=2", epochs=1, lr=0.5).record["tune"]["lr"] == 0.5
+    assert tune(tiny_encoder, few, method="bitfit").record["tune"]["lr"] == 3e-3
+    asked = [rate_of(TuneConfig(method=one), width) for one in ("bitfit", "lora") for width in (768, 384)]
+    assert asked == [9.8e-4, 3e-3, 4.9e-4, 1.5e-3], "Ben Zaken's and Hu's at BERT's width"
+    glue = replace(label_task, name="mrpc")
+    assert settled(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, "also where a whole config is given"
+
+
+def test_what_is_switched_off_adds_nothing(tiny_encoder: Encoder, label_task: Task, states: States) -> None:
+    method = "adapters:size=4,share=all,norms=false"
+    tuned = tune(tiny_encoder, label_task, method=method, **SETTINGS)
+    on, plain = states(tuned), states(tiny_encoder)
+    with switched_off(tuned.model, 1, 2):
+        assert torch.equal(states(tuned), plain)
+    with switched_off(tuned.model, 2, 2):
+        upper = states(tuned)
+    with switched_off(tuned.model, 1, 1):
+        lower = states(tuned)
+    assert torch.equal(upper[:, :2], on[:, :2])
+    assert torch.equal(lower[:, 1], plain[:, 1])
+    assert not torch.equal(upper[:, 2], on[:, 2])
+    assert not torch.equal(lower[:, 2], plain[:, 2])
+    assert torch.equal(states(tuned), on)
+    with (
+        pytest.raises(BadInput, match="has no adapters that could be switched off"),
+        switched_off(tiny_encoder.model, 1, 1),
+    ):
+        pass

@@ -1,0 +1,65 @@
+"""Dropout's masks drawn the quick way: the right share, seeded by torch, and nothing else touched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bertvision.encoders.fast_dropout import QuickMasks, quick_dropout
+
+CPU = torch.device("cpu")
+
+
+def dropped(seed: int, quick: bool = True) -> torch.Tensor:
+    torch.manual_seed(seed)
+    with quick_dropout(CPU, checkpointing=not quick):
+        return F.dropout(torch.ones(400, 501), 0.1)
+
+
+def test_a_tenth_is_dropped_and_the_rest_scaled() -> None:
+    found = dropped(0)
+    assert found.unique().tolist() == pytest.approx([0, 1 / 0.9])
+    assert (found == 0).float().mean().item() == pytest.approx(0.1, abs=0.003)
+
+
+def test_masks_depend_on_torchs_seed_and_differ_from_each_other() -> None:
+    assert torch.equal(dropped(1), dropped(1))
+    assert not torch.equal(dropped(1), dropped(2))
+    torch.manual_seed(3)
+    with QuickMasks():
+        first, second = (F.dropout(torch.ones(1000), 0.5) for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+def test_neighbours_are_independent() -> None:
+    zero = (dropped(4).flatten() == 0).float()
+    for distance in (1, 2, 3, 4):
+        both = (zero[:-distance] * zero[distance:]).mean().item()
+        assert both == pytest.approx(0.01, abs=0.001)
+
+
+def test_gradients_go_where_the_mask_let_through() -> None:
+    torch.manual_seed(5)
+    x = torch.ones(1000, requires_grad=True)
+    with QuickMasks():
+        y = F.dropout(x, 0.3)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+def test_states_that_are_computed_again_are_left_to_torch() -> None:
+    found = dropped(6, quick=False)
+    torch.manual_seed(6)
+    assert torch.equal(found, F.dropout(torch.ones(400, 501), 0.1))
+
+
+def test_only_masks_of_floats_without_a_generator_are_drawn_so() -> None:
+    torch.manual_seed(7)
+    expected = torch.zeros(50, dtype=torch.int64).bernoulli_(0.5)
+    torch.manual_seed(7)
+    with QuickMasks():
+        assert torch.equal(torch.zeros(50, dtype=torch.int64).bernoulli_(0.5), expected)
+        mine = torch.Generator().manual_seed(1)
+        own = torch.empty(50).bernoulli_(0.5, generator=mine)
+    assert torch.equal(own, torch.empty(50).bernoulli_(0.5, generator=torch.Generator().manual_seed(1)))

@@ -1,0 +1,119 @@
+"""All resamples at once give what one draw after the other gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertvision.evaluation.metrics.bootstrap import (
+    Ranked,
+    Score,
+    label_score,
+    mean_score,
+    pearson_score,
+    resampled,
+    swap_p,
+)
+from bertvision.evaluation.metrics.intervals import (
+    bootstrap_interval,
+    bootstrap_metric,
+    paired_metric_test,
+    percentile_interval,
+)
+from bertvision.evaluation.metrics.labels import accuracy, f1, macro_f1, matthews_correlation
+from bertvision.evaluation.metrics.multilabel import f1_macro, f1_micro
+from bertvision.evaluation.metrics.values import pearson, spearmanr
+
+RANDOM = np.random.default_rng(0)
+GOLD = RANDOM.integers(0, 3, 60)
+A = np.where(RANDOM.random(60) < 0.8, GOLD, RANDOM.integers(0, 3, 60))
+B = np.where(RANDOM.random(60) < 0.5, GOLD, RANDOM.integers(0, 3, 60))
+CONTEXTS = [row // 4 for row in range(60)]
+CODES = [RANDOM.integers(0, 16, 60) for _ in range(3)]
+"""Sets of four labels, each as the bits of one number, so that rows can be swapped like any other."""
+
+
+def sets(codes: Any) -> Any:
+    return codes[:, None] >> np.arange(4) & 1 == 1  # (rows, labels)
+
+
+FUNCTIONS: dict[str, Callable[..., float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "macro_f1": macro_f1,
+    "matthews_correlation": matthews_correlation,
+    "f1_micro": lambda gold, said: f1_micro(sets(gold), sets(said)),
+    "f1_macro": lambda gold, said: f1_macro(sets(gold), sets(said)),
+    "pearson": pearson,
+    "spearmanr": spearmanr,
+}
+
+
+def score(name: str, gold: Any, said: Any) -> Score:
+    if name == "pearson":
+        return pearson_score(gold, said)
+    if name == "spearmanr":
+        return Ranked(gold.astype(float), said.astype(float))
+    return (
+        label_score(name, sets(gold), sets(said), 4)
+        if name in ("f1_micro", "f1_macro")
+        else label_score(name, gold, said, 4)
+    )
+
+
+def columns(name: str) -> tuple[Any, Any, Any]:
+    return (CODES[0], CODES[1], CODES[2]) if name in ("f1_micro", "f1_macro") else (GOLD, A, B)
+
+
+@pytest.mark.parametrize("clusters", [None, CONTEXTS])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_intervals_are_those_of_the_bootstrap(name: str, clusters: list[int] | None) -> None:
+    gold, said, _ = columns(name)
+    wanted = bootstrap_metric(FUNCTIONS[name], gold, said, clusters=clusters, draws=200)
+    drawn = resampled([score(name, gold, said)], clusters, 60, draws=200)[0]
+    assert wanted is not None
+    found = percentile_interval(FUNCTIONS[name](gold, said), drawn, wanted.units)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+
+
+@pytest.mark.parametrize("clusters", [None, CONTEXTS])
+def test_a_mean_is_resampled_as_a_mean(clusters: list[int] | None) -> None:
+    values = RANDOM.random(60)
+    wanted = bootstrap_interval(values, clusters)
+    drawn = resampled([mean_score(values)], clusters, 60)[0]
+    assert wanted is not None
+    found = percentile_interval(float(values.mean()), drawn, wanted.units)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))
+
+
+@pytest.mark.parametrize("clusters", [None, CONTEXTS])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ("pearson", "spearmanr")])
+def test_p_is_that_of_the_swaps(name: str, clusters: list[int] | None) -> None:
+    gold, a, b = columns(name)
+    wanted = paired_metric_test(FUNCTIONS[name], gold, a, b, clusters=clusters, draws=300)
+    assert swap_p(score(name, gold, a), score(name, gold, b), clusters, draws=300) == wanted.p
+
+
+@pytest.mark.parametrize("make", [pearson_score, Ranked])
+def test_correlations_that_differ_are_told_apart_whatever_their_scale(make: Any) -> None:
+    gold = RANDOM.normal(size=200)
+    good, bad = gold + 0.3 * RANDOM.normal(size=200), 1000 * RANDOM.normal(size=200)
+    assert swap_p(make(gold, good), make(gold, bad), None) < 0.01
+    assert swap_p(make(gold, good), make(gold, 50 * good), None) == 1.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3)), min_size=2, max_size=12))
+def test_a_count_is_as_good_as_the_row_again(rows: list[tuple[int, int, int]]) -> None:
+    gold, said, times = (np.array(column) for column in zip(*rows, strict=True))
+    again = np.repeat(np.arange(len(rows)), times)
+    members = np.arange(len(rows))
+    for name, function in FUNCTIONS.items():
+        found = score(name, gold, said).of(times[None].astype(float), members)[0]
+        assert found == pytest.approx(function(gold[again], said[again]), abs=1e-9), name

@@ -1,0 +1,274 @@
+"""Intervals that cover, tests that do not cry wolf, and corrections worked out by hand; all seeded."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertvision.core.errors import BadInput
+from bertvision.evaluation.metrics.intervals import (
+    Interval,
+    bootstrap_interval,
+    bootstrap_metric,
+    holm,
+    paired_metric_test,
+    paired_test,
+    seed_summary,
+)
+from bertvision.evaluation.metrics.labels import f1, matthews_correlation
+from bertvision.evaluation.metrics.values import pearson
+
+VALUES = np.random.default_rng(5).random(40)
+
+
+def ends(interval: Interval | None) -> tuple[float, float]:
+    assert interval is not None
+    return interval.low, interval.high
+
+
+def width(interval: Interval | None) -> float:
+    low, high = ends(interval)
+    return high - low
+
+
+def coverage(rows: int, clusters: int | None, repeats: int = 200) -> float:
+    """How often the interval holds the true mean 0 of values with a shared part per cluster."""
+    random = np.random.default_rng(11)
+    names = None if clusters is None else (np.arange(rows) % clusters).tolist()
+    hits = 0
+    for seed in range(repeats):
+        shared = 0.0 if clusters is None else random.normal(size=clusters)[np.arange(rows) % clusters]
+        low, high = ends(bootstrap_interval(random.normal(size=rows) + shared, names, draws=400, seed=seed))
+        hits += low <= 0 <= high
+    return hits / repeats
+
+
+@pytest.mark.parametrize(("rows", "clusters"), [(60, None), (6, None), (60, 20), (60, 5)])
+def test_about_95_of_100_intervals_hold_the_truth(rows: int, clusters: int | None) -> None:
+    """Plain percentiles would hold it in 84 of 100 with five clusters."""
+    assert 0.88 <= coverage(rows, clusters) <= 0.99
+
+
+def test_the_interval_of_a_large_sample_is_the_textbook_one() -> None:
+    values = np.random.default_rng(0).random(4000) < 0.8
+    low, high = ends(bootstrap_interval(values))
+    error = values.std() / math.sqrt(len(values))
+    assert (low, high) == pytest.approx((values.mean() - 1.96 * error, values.mean() + 1.96 * error), abs=0.1 * error)
+
+
+def test_a_higher_level_is_wider() -> None:
+    widths = [width(bootstrap_interval(VALUES, level=level)) for level in (0.5, 0.8, 0.95, 0.99)]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 4
+
+
+def test_clusters_that_agree_widen_the_interval() -> None:
+    """Ten equal answers to a context are one answer: sqrt(10) times as wide."""
+    values, contexts = np.repeat(VALUES > 0.5, 10), np.repeat(np.arange(len(VALUES)), 10)
+    naive, honest = bootstrap_interval(values), bootstrap_interval(values, contexts.tolist())
+    assert 2.5 < width(honest) / width(naive) < 4.0
+    assert honest is not None
+    assert honest.units == len(VALUES)
+    assert honest.estimate == values.mean()
+
+
+def test_clusters_of_one_are_no_clusters_and_names_do_not_matter() -> None:
+    plain = bootstrap_interval(VALUES)
+    assert bootstrap_interval(VALUES, [f"context {i}" for i in range(len(VALUES))]) == plain
+    assert bootstrap_interval(VALUES, list(range(100, 100 + len(VALUES)))) == plain
+
+
+def test_uneven_clusters_are_weighed_by_their_size() -> None:
+    """One cluster of 98 zeros, two of a single 1: a draw without the large one has mean 1."""
+    values, names = [0.0] * 98 + [1.0, 1.0], ["a"] * 98 + ["b", "c"]
+    interval = bootstrap_interval(values, names)
+    assert interval is not None
+    assert (interval.estimate, interval.low, interval.high) == (0.02, 0.0, 1.0)
+
+
+def test_draws_in_portions_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bootstrap_interval(VALUES, draws=300)
+    monkeypatch.setattr("bertvision.evaluation.metrics.resample.AT_ONCE", 7 * len(VALUES))
+    assert bootstrap_interval(VALUES, draws=300) == whole
+
+
+def test_equal_seeds_give_equal_results_and_others_do_not() -> None:
+    assert bootstrap_interval(VALUES, seed=3) == bootstrap_interval(VALUES, seed=3)
+    assert bootstrap_interval(VALUES, seed=3) != bootstrap_interval(VALUES, seed=4)
+    assert paired_test(VALUES, VALUES[::-1], seed=3) == paired_test(VALUES, VALUES[::-1], seed=3)
+
+
+def test_constants_have_no_width_and_a_single_cluster_no_interval() -> None:
+    assert ends(bootstrap_interval([1.0] * 9)) == (1.0, 1.0)
+    assert bootstrap_interval([1.0]) is None
+    assert bootstrap_interval([1.0, 0.0, 1.0], ["a", "a", "a"]) is None
+    assert bootstrap_metric(pearson, [1.0], [2.0]) is None
+
+
+def test_the_interval_of_any_function_is_that_of_the_mean_for_the_mean() -> None:
+    names = (np.arange(len(VALUES)) // 3).tolist()
+    for clusters in (None, names):
+        found = bootstrap_metric(lambda values: float(values.mean()), VALUES, clusters=clusters, draws=500)
+        assert ends(found) == pytest.approx(ends(bootstrap_interval(VALUES, clusters, draws=500)))
+
+
+def test_a_correlation_has_the_interval_of_fisher() -> None:
+    random = np.random.default_rng(1)
+    one = random.normal(size=400)
+    other = one + random.normal(size=400)
+    low, high = ends(bootstrap_metric(pearson, one, other, draws=500))
+    middle = math.atanh(pearson(one.tolist(), other.tolist()))
+    expected = [math.tanh(middle + sign * 1.96 / math.sqrt(397)) for sign in (-1, 1)]
+    assert [low, high] == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("metric", [f1, matthews_correlation])
+def test_scores_of_labels_have_intervals_around_them(metric: object) -> None:
+    assert callable(metric)
+    random = np.random.default_rng(2)
+    gold = random.integers(0, 2, 200)
+    said = np.where(random.random(200) < 0.85, gold, 1 - gold)
+    found = bootstrap_metric(metric, gold, said, draws=200)
+    assert found is not None
+    assert found.low < found.estimate < found.high <= 1.0
+    assert found.estimate == metric(gold, said)
+
+
+DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.4, 0.0, 0.4, 2 / 3, 1.0]), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=60)
+@given(DIFFERENCES)
+def test_few_differences_are_tested_by_all_signs(differences: list[float]) -> None:
+    patterns = itertools.product((-1, 1), repeat=len(differences))
+    totals = [abs(sum(s * d for s, d in zip(signs, differences, strict=True))) for signs in patterns]
+    expected = sum(total >= abs(sum(differences)) - 1e-9 for total in totals) / len(totals)
+    found = paired_test(differences, [0.0] * len(differences))
+    assert found.p == pytest.approx(expected)
+    assert found.difference == pytest.approx(np.mean(differences))
+
+
+def test_many_differences_are_tested_by_random_signs() -> None:
+    """20 wins and 4 losses: the two-sided sign test says 2 · P(X <= 4), X ~ Binomial(24, 1/2)."""
+    a, b = [1.0] * 20 + [0.0] * 4 + [1.0] * 50, [0.0] * 20 + [1.0] * 4 + [1.0] * 50
+    expected = 2 * sum(math.comb(24, i) for i in range(5)) / 2**24
+    assert paired_test(a, b, draws=40_000).p == pytest.approx(expected, rel=0.4)
+    assert paired_test([1.0] * 30, [0.0] * 30, draws=99).p == 1 / 100  # never 0
+
+
+def test_predictors_that_agree_do_not_differ() -> None:
+    found = paired_test(VALUES, VALUES)
+    assert (found.difference, found.p) == (0.0, 1.0)
+    assert ends(found.interval) == (0.0, 0.0)
+
+
+def test_sides_change_the_sign_only() -> None:
+    one, other = paired_test(VALUES, VALUES**2), paired_test(VALUES**2, VALUES)
+    assert (one.difference, one.p) == (-other.difference, other.p)
+    assert ends(one.interval) == pytest.approx(tuple(-end for end in reversed(ends(other.interval))), abs=0.02)
+
+
+@pytest.mark.parametrize("clusters", [None, (np.arange(40) // 4).tolist()])
+def test_without_a_difference_p_is_spread_evenly(clusters: list[int] | None) -> None:
+    random = np.random.default_rng(7)
+    shared = 0.0 if clusters is None else 1.0
+    found = []
+    for seed in range(200):
+        common = shared * random.normal(size=10)[np.arange(40) // 4]
+        a, b = random.normal(size=40) + common, random.normal(size=40)
+        found.append(paired_test(a, b, clusters, draws=200, seed=seed).p)
+    for level in (0.05, 0.25, 0.5, 0.75):
+        assert np.mean(np.array(found) <= level) == pytest.approx(level, abs=3.5 * math.sqrt(level * (1 - level) / 200))
+
+
+def test_ignored_clusters_cry_wolf() -> None:
+    """Twenty contexts of ten equal answers: taken one by one, luck looks like proof far too often."""
+    random = np.random.default_rng(8)
+    contexts = np.repeat(np.arange(20), 10)
+    wolves = {"naive": 0, "clustered": 0}
+    for seed in range(60):
+        differences = random.normal(size=20)[contexts]
+        zeros = np.zeros(200)
+        wolves["naive"] += paired_test(differences, zeros, draws=200, seed=seed).p < 0.05
+        wolves["clustered"] += paired_test(differences, zeros, contexts.tolist(), draws=200, seed=seed).p < 0.05
+    assert wolves["clustered"] <= 8
+    assert wolves["naive"] >= 20
+
+
+def test_a_real_difference_is_seen_in_scores_that_are_no_means() -> None:
+    random = np.random.default_rng(3)
+    gold = random.integers(0, 2, 300)
+    good, poor, same = (np.where(random.random(300) < rate, gold, 1 - gold) for rate in (0.9, 0.6, 0.9))
+    real = paired_metric_test(matthews_correlation, gold, good, poor, draws=200)
+    assert real.p < 0.01
+    assert real.difference == pytest.approx(matthews_correlation(gold, good) - matthews_correlation(gold, poor))
+    assert ends(real.interval)[0] > 0
+    none = paired_metric_test(matthews_correlation, gold, good, same, draws=200)
+    assert none.p > 0.05
+    assert ends(none.interval)[0] < 0 < ends(none.interval)[1]
+    assert paired_metric_test(f1, gold, good, good, draws=50).p == 1.0
+
+
+def test_swapping_is_sign_flipping_where_the_score_is_a_mean() -> None:
+    random = np.random.default_rng(3)
+    gold, a, b = (np.repeat(random.integers(0, 2, 20), 3) for _ in range(3))
+    contexts = (np.arange(60) // 3).tolist()
+    swapped = paired_metric_test(lambda g, s: float(np.mean(g == s)), gold, a, b, contexts, draws=4000)
+    flipped = paired_test(gold == a, gold == b, contexts)
+    assert swapped.p == pytest.approx(flipped.p, abs=0.04)
+    assert flipped.p > paired_test(gold == a, gold == b).p + 0.1  # clusters matter here
+    assert swapped.difference == pytest.approx(flipped.difference)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([], []),
+        ([0.03], [0.03]),
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # 4·.005, 3·.01, 2·.03, then .04 lifted to .06
+        ([0.5, 0.9], [1.0, 1.0]),
+        ([0.02, 0.02, 0.02], [0.06, 0.06, 0.06]),
+        ([0.0, 1.0], [0.0, 1.0]),
+    ],
+)
+def test_holm_by_hand(p_values: list[float], adjusted: list[float]) -> None:
+    assert holm(p_values) == pytest.approx(adjusted)
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_rejects_what_its_steps_reject(p_values: list[float]) -> None:
+    """At any level: from the smallest on, as long as p <= level / (number of tests left)."""
+    adjusted = holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for level in (0.01, 0.05, 0.3):
+        going = True
+        for left, i in zip(range(len(order), 0, -1), order, strict=True):
+            going = going and left * p_values[i] <= level
+            assert (adjusted[i] <= level) == going
+
+
+def test_seeds() -> None:
+    found = seed_summary([1.0, 2.0, 6.0])
+    assert (found.mean, found.std, found.min, found.max, found.n) == (3.0, pytest.approx(math.sqrt(7)), 1.0, 6.0, 3)
+    assert seed_summary([4.0]).std is None
+
+
+def test_what_cannot_be_drawn() -> None:
+    with pytest.raises(BadInput, match="at least one"):
+        bootstrap_interval([])
+    with pytest.raises(BadInput, match="finite"):
+        bootstrap_interval([1.0, math.nan])
+    with pytest.raises(BadInput, match="2 clusters for 3 examples"):
+        bootstrap_interval([1.0, 2.0, 3.0], ["a", "b"])
+    with pytest.raises(BadInput, match="columns of 2, 3 rows"):
+        paired_test([1.0, 2.0], [1.0, 2.0, 3.0])
+    with pytest.raises(BadInput, match="level: got 95"):
+        bootstrap_interval([1.0, 2.0], level=95)
+    with pytest.raises(BadInput, match="draws: got 0"):
+        bootstrap_interval([1.0, 2.0], draws=0)

@@ -1,0 +1,131 @@
+"""Reading SQuAD files: both versions, and one clear line for everything that can be wrong with a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertvision.core.errors import BadInput
+from bertvision.evaluation.metrics.squad import read_gold, read_predictions
+
+
+def question(qid: str, *texts: str, **more: object) -> dict[str, object]:
+    return {"id": qid, "question": "?", "answers": [{"text": text, "answer_start": 0} for text in texts], **more}
+
+
+def document(*questions: object) -> dict[str, object]:
+    return {"version": "any", "data": [{"title": "t", "paragraphs": [{"context": "c", "qas": list(questions)}]}]}
+
+
+def write(path: Path, content: object) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return path
+
+
+def message(read: object, *args: object) -> str:
+    assert callable(read)
+    with pytest.raises(BadInput) as caught:
+        read(*args)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_gold_of_several_files_and_both_versions(tmp_path: Path) -> None:
+    old = write(tmp_path / "v1.json", document(question("1", "cat", "Cat"), question("2", "dog")))
+    impossible = question("3", is_impossible=True, plausible_answers=[{"text": "no", "answer_start": 0}])
+    new = write(tmp_path / "v2.json", document(impossible, question("4", "é", is_impossible=False)))
+    assert read_gold([old, new]) == {"1": ["cat", "Cat"], "2": ["dog"], "3": [], "4": ["é"]}
+
+
+def test_predictions(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.json", {"1": "cat", "2": ""})
+    assert read_predictions(path) == {"1": "cat", "2": ""}
+
+
+def test_a_byte_order_mark_is_no_trouble(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.json", b'\xef\xbb\xbf{"1": "caf\xc3\xa9"}')
+    assert read_predictions(path) == {"1": "café"}
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"", "the file is empty"),
+        (b" \n", "the file is empty"),
+        (b'{"data": [', "not valid JSON: Expecting value: line 1 column 11"),
+        (b"\xff\xfe{\x00}\x00", "byte 0 is not UTF-8"),
+        (b'{"a": "caf\xe9"}', "byte 10 is not UTF-8"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
+    ],
+)
+def test_files_that_are_not_json(tmp_path: Path, content: bytes, part: str) -> None:
+    path = write(tmp_path / "f.json", content)
+    for text in (message(read_gold, [path]), message(read_predictions, path)):
+        assert text.startswith(f"{path}: ")
+        assert part in text
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = tmp_path / "none.json"
+    assert message(read_gold, [missing]).startswith(f"{missing}: cannot be read (No such file")
+    assert message(read_predictions, missing).startswith(f"{missing}: cannot be read (No such file")
+    assert message(read_predictions, tmp_path).startswith(f"{tmp_path}: cannot be read (Is a directory")
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ([], "$: got [], expected an object with 'data'"),
+        ({"1": "cat"}, "$: got {'1': 'cat'}, expected an object with 'data'"),
+        ({"data": {}}, "$.data: got {}, expected a list"),
+        ({"data": ["x"]}, "$.data[0]: got 'x', expected an object with 'paragraphs'"),
+        ({"data": [{"paragraphs": [{}]}]}, "$.data[0].paragraphs[0]: got {}, expected an object with 'qas'"),
+        (
+            document(question("1"), {"id": "2"}),
+            "paragraphs[0].qas[1]: got {'id': '2'}, expected an object with 'answers'",
+        ),
+        (document({"answers": []}), "qas[0]: got {'answers': []}, expected an object with 'id'"),
+        (document({"id": 5, "answers": []}), "qas[0].id: got 5, expected a string"),
+        (document({"id": "1", "answers": None}), "qas[0].answers: got None, expected a list"),
+        (document({"id": "1", "answers": ["cat"]}), "qas[0].answers[0]: got 'cat', expected an object with 'text'"),
+        (document({"id": "1", "answers": [{"text": 7}]}), "qas[0].answers[0].text: got 7, expected a string"),
+        (document(), "got no questions"),
+        ({"data": []}, "got no questions"),
+    ],
+)
+def test_gold_of_the_wrong_shape(tmp_path: Path, content: object, part: str) -> None:
+    path = write(tmp_path / "gold.json", content)
+    text = message(read_gold, [path])
+    assert text.startswith(f"{path}: ")
+    assert part in text
+
+
+def test_a_question_given_twice(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.json", document(question("1"), question("2")))
+    two = write(tmp_path / "two.json", document(question("2")))
+    text = message(read_gold, [one, two])
+    assert text.startswith(f"{two}: $.data[0].paragraphs[0].qas[0].id: question '2' is already at {one}: $.data[0]")
+    again = write(tmp_path / "again.json", document(question("1"), question("1")))
+    assert "qas[1].id: question '1' is already at" in message(read_gold, [again])
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b'[{"id": "1"}]', "$: got [{'id': '1'}], expected one object"),
+        (b'"cat"', "$: got 'cat', expected one object"),
+        (b"{}", "got no predictions"),
+        (b'{"1": "cat", "2": null}', "$['2']: got None, expected a string answer"),
+        (b'{"1": ["cat"]}', "$['1']: got ['cat'], expected a string answer"),
+        (b'{"1": NaN}', "$['1']: got nan, expected a string answer"),
+        (b'{"1": "cat", "1": "dog"}', "the key '1' is given twice"),
+    ],
+)
+def test_predictions_of_the_wrong_shape(tmp_path: Path, content: bytes, part: str) -> None:
+    path = write(tmp_path / "p.json", content)
+    text = message(read_predictions, path)
+    assert text.startswith(f"{path}: ")
+    assert part in text

@@ -1,0 +1,126 @@
+"""Temperatures from inner, errors on the split that is shown, and decisions that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bertvision.core.records import Example, Predictions, WindowTable
+from bertvision.evaluation.calibration import calibration, reliability, stated, temperatures
+from bertvision.evaluation.scoring import judge_predictions
+from bertvision.store.store import Store
+from bertvision.tasks.task import Task
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.predict import predict
+
+COUNT = 400
+RANDOM = np.random.default_rng(0)
+
+
+def table(count: int, targets: int = 1) -> WindowTable:
+    none = [np.full((1, 2), -1, np.int32)] * count
+    return WindowTable(np.arange(count), np.zeros(count, np.int64), none, np.zeros((count, targets)))
+
+
+def too_sure(factor: float) -> tuple[list[Any], list[int]]:
+    """Logits that are ``factor`` times as large as the labels, drawn from them, deserve."""
+    logits = RANDOM.normal(size=(COUNT, 3)) * 2
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    labels = (RANDOM.random((COUNT, 1)) > shares.cumsum(1)).sum(1)
+    return list((factor * logits).astype(np.float32)), labels.tolist()
+
+
+def labelled(labels: Sequence[int], split: str) -> tuple[Example, ...]:
+    return tuple(Example(f"{split}{i}", "text", label=float(label)) for i, label in enumerate(labels))
+
+
+def judged_labels(factor: float) -> Any:
+    (inner, inner_gold), (dev, dev_gold) = too_sure(factor), too_sure(factor)
+    splits = {"inner": labelled(inner_gold, "i"), "dev": labelled(dev_gold, "d")}
+    task = Task("tones", "classify", splits, "accuracy", labels=("bad", "so", "good"))
+    on_inner = Predictions("x", "x", "head", "inner", inner, table(COUNT), 3)
+    return judge_predictions(task, replace(on_inner, split="dev", logits=dev, inner=on_inner))
+
+
+@pytest.mark.parametrize("factor", [0.4, 3.0])
+def test_the_temperature_of_labels_is_found_on_inner_and_mends_dev(factor: float) -> None:
+    judged = judged_labels(factor)
+    found = calibration(judged)
+    assert list(found) == ["label"]
+    assert found["label"]["temperature"] == pytest.approx(factor, rel=0.3)
+    assert found["label"]["ece"] < found["label"]["ece_raw"] / 2
+
+
+def test_dev_has_no_say_in_a_temperature() -> None:
+    judged = judged_labels(2.0)
+    before = calibration(judged)["label"]["temperature"]
+    gold = judged.verdict.evidence.gold
+    turned = replace(judged.verdict, evidence=replace(judged.verdict.evidence, gold=(gold + 1) % 3))
+    after = calibration(replace(judged, verdict=turned))["label"]
+    assert after["temperature"] == before
+    assert after["ece"] > 0.2
+
+
+def test_bins_hold_every_example_before_and_after() -> None:
+    judged = judged_labels(3.0)
+    (picture,) = reliability(judged, calibration(judged))
+    assert (picture.name, picture.seed, picture.what) == ("x", 3, "label")
+    for bins in (picture.raw, picture.calibrated):
+        assert sum(count for *_, count in bins) == COUNT
+        assert all(0 <= value <= 1 for stated_, found, _ in bins for value in (stated_, found))
+    assert picture.raw != picture.calibrated
+
+
+def test_where_inner_holds_no_mistake_nothing_is_sharpened() -> None:
+    judged = judged_labels(1.0)
+    inner = judged.inner.evidence
+    flawless = replace(judged.inner, evidence=replace(inner, gold=inner.outputs.argmax(1)))
+    assert temperatures(flawless) == {"label": 1.0}
+
+
+def test_several_labels_are_a_yes_or_no_each() -> None:
+    logits = RANDOM.normal(size=(2, COUNT, 3)) * 2
+    marks = RANDOM.random(logits.shape) < 1 / (1 + np.exp(-logits))
+    examples = [
+        tuple(Example(f"{s}{i}", "t", labels=tuple(np.flatnonzero(row).tolist())) for i, row in enumerate(marks[s]))
+        for s in (0, 1)
+    ]
+    task = Task("sets", "multilabel", {"inner": examples[0], "dev": examples[1]}, "f1_micro", labels=("a", "b", "c"))
+    rows = [list((2.5 * one).astype(np.float32)) for one in logits]
+    inner = Predictions("x", "x", "head", "inner", rows[0], table(COUNT, 3))
+    judged = judge_predictions(task, replace(inner, split="dev", logits=rows[1], inner=inner))
+    found = calibration(judged)["label"]
+    assert found["temperature"] == pytest.approx(2.5, rel=0.15)
+    assert found["ece"] < found["ece_raw"] / 2
+    assert len(stated(judged.verdict, "label", 1.0)[0]) == 3 * COUNT
+
+
+def test_spans_have_two_sorts_of_probability(span_heads: list[FittedHead], span_store: Store, span_task: Task) -> None:
+    for head, one in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
+        judged = judge_predictions(span_task, one)
+        found = calibration(judged)
+        assert set(found) == {"answer", "no_answer"}
+        assert head.temperatures == {what: told["temperature"] for what, told in found.items()}
+        chance, missing = stated(judged.verdict, "no_answer", found["no_answer"]["temperature"])
+        empty = [answer == "" for answer in judged.verdict.answers.values()]
+        assert (chance > 0.5).tolist() == empty  # no temperature changes a decision
+        assert missing.tolist() == [not example.answers for example in span_task["dev"]]
+        sure, right = stated(judged.verdict, "answer", found["answer"]["temperature"])
+        assert 100 * right.mean() == pytest.approx(judged.verdict.scores["exact"])
+        assert ((sure > 0) & (sure <= 1)).all()
+
+
+def test_a_task_that_always_has_an_answer_has_no_probability_of_none(
+    span_heads: list[FittedHead], span_store: Store, span_task: Task
+) -> None:
+    judged = judge_predictions(replace(span_task, no_answer=False), predict(span_heads[0], span_store["dev"])[0])
+    assert list(calibration(judged)) == ["answer"]
+
+
+def test_without_inner_there_is_no_temperature() -> None:
+    judged = judged_labels(2.0)
+    assert calibration(replace(judged, inner=None)) == {}

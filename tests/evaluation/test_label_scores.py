@@ -1,0 +1,178 @@
+"""Scores of label files: the official ones for GLUE, all of them for a table of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from sklearn import metrics
+
+from bertvision.core.errors import BadInput
+from bertvision.evaluation.label_files import GOLD as GOLD_COLUMNS
+from bertvision.evaluation.label_files import read_labels
+from bertvision.evaluation.score_files import OFFICIAL, find_official, score_label_files
+
+GOLD, SAID = "1 1 1 0 0", "1 1 0 1 0"
+
+
+def table(path: Path, column: str, values: str) -> Path:
+    path.write_text("\n".join([column, *values.split()]) + "\n")
+    return path
+
+
+def scores(tmp_path: Path, task: str, gold: str, said: str, **options: object) -> dict[str, float]:
+    one, other = table(tmp_path / "g.csv", "label", gold), table(tmp_path / "p.csv", "prediction", said)
+    name, count, found = score_label_files(task, [one], other, **options)  # type: ignore[arg-type]
+    assert (name, count) == (find_official(task)[0], len(gold.split()))
+    return found
+
+
+def test_official_metrics_of_glue() -> None:
+    """As the benchmark's table 1 lists them."""
+    named = {name: official.metrics for name, official in OFFICIAL.items() if official.metrics != ("accuracy",)}
+    assert named == {
+        "cola": ("matthews_correlation",),
+        "mrpc": ("accuracy", "f1"),
+        "stsb": ("pearson", "spearmanr"),
+        "qqp": ("accuracy", "f1"),
+        "ax": ("matthews_correlation",),
+        "answerability": ("accuracy", "f1"),
+    }
+    assert set(OFFICIAL) - set(named) == {"sst2", "mnli", "mnli-mm", "qnli", "rte", "wnli"}
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("cola", {"matthews_correlation": 100 / 6}),
+        ("SST-2", {"accuracy": 60}),
+        ("mrpc", {"accuracy": 60, "f1": 200 / 3}),
+        ("qqp", {"accuracy": 60, "f1": 200 / 3}),
+        ("WNLI", {"accuracy": 60}),
+    ],
+)
+def test_two_labels(tmp_path: Path, task: str, expected: dict[str, float]) -> None:
+    found = scores(tmp_path, task, GOLD, SAID)
+    assert list(found) == list(expected)
+    assert found == pytest.approx(expected)
+
+
+def test_labels_that_are_words(tmp_path: Path) -> None:
+    assert scores(tmp_path, "rte", "entailment not_entailment", "entailment entailment") == {"accuracy": 50}
+    words = "entailment neutral contradiction neutral"
+    said = "entailment neutral neutral contradiction"
+    assert scores(tmp_path, "MNLI-mm", words, said) == {"accuracy": 50}
+    expected = 100 * metrics.matthews_corrcoef(words.split(), said.split())
+    assert scores(tmp_path, "ax", words, said) == {"matthews_correlation": pytest.approx(expected)}
+
+
+def test_labels_may_be_written_as_numbers_or_names(tmp_path: Path) -> None:
+    """Numbers as the Hub counts: in WNLI 1 is entailment, in RTE 0."""
+    assert scores(tmp_path, "wnli", "1 0", "entailment not_entailment") == {"accuracy": 100}
+    assert scores(tmp_path, "rte", "entailment not_entailment", "0 1") == {"accuracy": 100}
+    assert scores(tmp_path, "mrpc", "1 1 0", "equivalent 0 1") == pytest.approx({"accuracy": 100 / 3, "f1": 50})
+
+
+def test_answerability_has_gold_in_squad_files(tmp_path: Path) -> None:
+    """Three of four are right; of the unanswerable one of two is found, and nothing else is called so."""
+    golds = []
+    for name, questions in (("a", {"q1": ["x"], "q2": []}), ("b", {"q3": [], "q4": ["y", "z"]})):
+        qas = [{"id": qid, "answers": [{"text": text} for text in texts]} for qid, texts in questions.items()]
+        golds.append(tmp_path / f"{name}.json")
+        golds[-1].write_text(json.dumps({"data": [{"paragraphs": [{"qas": qas}]}]}))
+    said = {"q4": "answerable", "q3": "answerable", "q2": "unanswerable", "q1": "answerable"}
+    (tmp_path / "said.json").write_text(json.dumps(said))
+    found = score_label_files("answerability", golds, tmp_path / "said.json")
+    assert found == ("answerability", 4, {"accuracy": 75, "f1": pytest.approx(200 / 3)})
+    with pytest.raises(BadInput, match="score mrpc needs one gold file and one of predictions, got 3 files"):
+        score_label_files("mrpc", golds, tmp_path / "said.json")
+
+
+def test_numbers(tmp_path: Path) -> None:
+    found = scores(tmp_path, "STS-B", "1 2 3", "1 1 4")
+    assert list(found) == ["pearson", "spearmanr"]
+    assert list(scores(tmp_path, "regress", "1 2 3", "1 1 4.5e0")) == ["pearson", "spearmanr", "rmse"]
+
+
+def test_any_labels(tmp_path: Path) -> None:
+    found = scores(tmp_path, "classify", "ham spam spam", "ham spam ham")
+    assert found["f1"] == pytest.approx(200 / 3)  # of spam, the second by name
+    swapped = scores(tmp_path, "classify", "ham spam spam", "ham spam ham", labels=("spam", "ham"))
+    assert swapped["f1"] == pytest.approx(200 / 3)
+    assert swapped["accuracy"] == found["accuracy"]
+    assert "f1" not in scores(tmp_path, "classify", "a b c", "a b c")
+
+
+def test_numbered_labels_go_by_size(tmp_path: Path) -> None:
+    """ "10" is the positive one, though "9" is the later text."""
+    assert scores(tmp_path, "classify", "9 9 10 9", "9 10 10 9")["f1"] == pytest.approx(200 / 3)
+    assert scores(tmp_path, "classify", "9 9 nan 9", "9 nan nan 9")["f1"] == pytest.approx(200 / 3)  # by name
+
+
+def test_a_label_that_gold_happens_to_lack_must_be_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"p.csv, line 3: got label 'c', expected one of \['a', 'b'\] \(or give all"):
+        scores(tmp_path, "classify", "a b", "a c")
+    assert scores(tmp_path, "classify", "a b", "a c", labels=("a", "b", "c"))["accuracy"] == 50
+
+
+@pytest.mark.parametrize(
+    ("task", "gold", "said", "labels", "part"),
+    [
+        (
+            "mrpc",
+            "0 2",
+            "0 1",
+            (),
+            "g.csv, line 3: got label '2', expected one of ['0', '1', 'not_equivalent', 'equivalent']",
+        ),
+        ("rte", "entailment", "yes", (), "p.csv, line 2: got label 'yes', expected one of ['0', '1', 'entailment',"),
+        ("rte", "entailment", "0", ("entailment", "x"), "p.csv, line 2: got label '0', expected one of ['entailment'"),
+        ("stsb", "1 2", "1 x", (), "p.csv, line 3: got 'x', expected a finite number"),
+        ("regress", "1 nan", "1 2", (), "g.csv, line 3: got 'nan', expected a finite number"),
+        ("mrpc", "0 1", "0 1", ("0", "1", "2"), "--labels: got 3, expected the 2 of mrpc"),
+        ("stsb", "0 1", "0 1", ("0", "1"), "--labels: stsb is about numbers"),
+        ("classify", "0 1", "0 1", ("0", "0"), "expected different names"),
+        ("classify", "0 1", "0 1", ("0", ""), "expected different names"),
+    ],
+)
+def test_one_line_for_what_does_not_fit(
+    tmp_path: Path, task: str, gold: str, said: str, labels: tuple[str, ...], part: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        scores(tmp_path, task, gold, said, labels=labels)
+    assert part in str(caught.value)
+
+
+def test_unknown_tasks_are_told_what_there_is() -> None:
+    with pytest.raises(BadInput, match=r"no task to score named 'mrcp'. Did you mean 'mrpc'\? Known: .*squad2"):
+        find_official("mrcp")
+
+
+DATA = os.environ.get("BERTVISION_DATA")
+
+
+@pytest.mark.data
+@pytest.mark.skipif(DATA is None, reason="BERTVISION_DATA names no folder")
+@pytest.mark.parametrize(
+    ("task", "file", "rows"),
+    [
+        ("cola", "CoLA/dev.tsv", 1043),
+        ("sst2", "SST-2/dev.tsv", 872),
+        ("mrpc", "MRPC/dev.tsv", 408),
+        ("stsb", "STS-B/dev.tsv", 1500),
+        ("qnli", "QNLI/dev.tsv", 5463),
+        ("rte", "RTE/dev.tsv", 277),
+        ("wnli", "WNLI/dev.tsv", 71),
+        ("mnli", "MNLI/dev_matched.jsonl", 9815),
+    ],
+)
+def test_official_files_score_full_marks_against_themselves(tmp_path: Path, task: str, file: str, rows: int) -> None:
+    gold = Path(DATA or "") / "glue" / file
+    labels = read_labels(gold, GOLD_COLUMNS, headless=OFFICIAL[task].headless).labels
+    lines = ["index\tprediction", *(f"{row}\t{label}" for row, label in enumerate(labels))]
+    (tmp_path / "said.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _, count, found = score_label_files(task, [gold], tmp_path / "said.tsv")
+    assert count == rows
+    assert list(found.values()) == pytest.approx([100] * len(found))

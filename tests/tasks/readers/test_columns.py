@@ -1,0 +1,72 @@
+"""Which column is what: guessed where there is one candidate, asked for otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bertvision.core.errors import BadInput
+from bertvision.tasks.readers.columns import Columns, Wanted, choose_columns
+
+FILE = Path("my.csv")
+
+
+def refusal(there: list[str], wanted: Wanted) -> str:
+    with pytest.raises(BadInput) as error:
+        choose_columns(there, wanted, FILE)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("there", "columns"),
+    [
+        (["text", "label"], Columns("text", None, "label")),
+        (["id", "Sentiment", "CONTENT"], Columns("CONTENT", None, "Sentiment")),
+        (["sentence1", "sentence2", "score"], Columns("sentence1", "sentence2", "score")),
+        (["label", "text_pair", "text"], Columns("text", "text_pair", "label")),
+        (["question", "sentence", "label"], Columns("question", "sentence", "label")),
+        (["stars", "review", "score of it"], Columns("review", None, "stars")),
+    ],
+)
+def test_columns_are_guessed(there: list[str], columns: Columns) -> None:
+    assert choose_columns(there, Wanted(), FILE) == columns
+
+
+@pytest.mark.parametrize(
+    ("there", "parts"),
+    [
+        (["text", "bias"], ["no column is called like a label", "the file has: text, bias", "give --label-column"]),
+        (["text", "label", "score"], ["the label may be 'label' or 'score'", "give --label-column"]),
+        (["a", "label"], ["no column is called like a text", "the file has: a, label", "give --text-column"]),
+        (["content", "label", "text"], ["the text may be 'content' or 'text'", "give --text-column"]),
+        (["premise", "hypothesis", "text", "label"], ["the text may be 'premise' with 'hypothesis' or 'text'"]),
+        (["text", "Text", "label"], ["the text may be 'text' or 'Text'"]),
+        (["label", "x" * 500], ["x" * 37 + "...;"]),
+    ],
+)
+def test_what_cannot_be_guessed_is_asked_for(there: list[str], parts: list[str]) -> None:
+    message = refusal(there, Wanted())
+    assert all(part in message for part in ["my.csv: ", *parts]), message
+
+
+@pytest.mark.parametrize(
+    ("wanted", "columns"),
+    [
+        (Wanted(text="text"), Columns("text", None, "label")),
+        (Wanted(text="#2", pair="text"), Columns("#2", "text", "label")),
+        (Wanted(pair="#2"), Columns("text", "#2", "label")),
+        (Wanted(label="#2"), Columns("text", "text_pair", "#2")),
+        (Wanted(text="label", label="text"), Columns("label", None, "text")),
+    ],
+)
+def test_columns_can_be_given(wanted: Wanted, columns: Columns) -> None:
+    assert choose_columns(["text", "text_pair", "label", "#2"], wanted, FILE) == columns
+
+
+def test_a_column_that_is_not_there_or_named_twice() -> None:
+    there = ["a", "b", "c"]
+    expected = "my.csv: no column 'stars'; the file has: a, b, c; give --label-column"
+    assert refusal(there, Wanted(text="a", label="stars")) == expected
+    assert "no column 'A'; the file has: a, b, c; give --pair-column" in refusal(there, Wanted(pair="A"))
+    assert "column 'a' is named twice" in refusal(there, Wanted(text="a", label="a"))

@@ -1,0 +1,142 @@
+"""Which encoding a file is read in: the one given, the one it shows, the one that is said to be assumed, or none."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertvision.core.errors import BadInput
+from bertvision.tasks.readers import encodings
+from bertvision.tasks.readers.encodings import broken_part, detect_encoding, read_lines
+from bertvision.tasks.readers.files import is_unicode
+
+WESTERN = "Der Bär aß «déjà vu» — “naïve”…\nGarçon, un œuf à 3 €!\n"
+RUSSIAN = "текст,оценка\nочень хорошо,да\n"
+
+
+def write(folder: Path, content: bytes) -> Path:
+    path = folder / "t.csv"
+    path.write_bytes(content)
+    return path
+
+
+def lines(path: Path, encoding: str | None = None) -> list[str]:
+    return list(read_lines(path, encoding, newline="\n"))
+
+
+def refusal(path: Path, encoding: str | None = None) -> str:
+    with pytest.raises(BadInput) as error:
+        lines(path, encoding)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("text", ["a,b\n", WESTERN, RUSSIAN, "日本\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_what_shows_its_encoding_is_read_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, encoding: str
+) -> None:
+    assert "".join(lines(write(tmp_path, text.encode(encoding)))) == text
+    assert capsys.readouterr().err == ""
+
+
+def test_the_other_end_first(tmp_path: Path) -> None:
+    path = write(tmp_path, b"\xfe\xff" + WESTERN.encode("utf-16-be"))
+    assert "".join(lines(path)) == WESTERN
+
+
+def test_western_text_is_assumed_to_be_cp1252_and_that_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, WESTERN.encode("cp1252"))
+    assert "".join(lines(path)) == WESTERN
+    told = "read as cp1252; if letters come out wrong, give the --encoding it was saved in"
+    assert capsys.readouterr().err == f"note: {path}: not utf-8: byte 0xe4 at position 5; {told}\n"
+    lines(path, "cp1252")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "position", "parts"),
+    [
+        (RUSSIAN.encode("cp1251"), 0, ["no Western script", "give the --encoding", "cp1251"]),
+        ("a,b\n日本語の文章,1\n".encode("shift_jis"), 4, ["no Western script"]),
+        ("id,text\n1,中文评论内容很好\n2,english text\n".encode("gb18030"), 10, ["no Western script", "gb18030"]),
+        (b"a,b\n\x81\xe9,2\n", 4, ["nor cp1252: byte 0x81 at position 4", "latin-1 takes any byte"]),
+        ("a,b\nné,1\n".encode("utf-16-le"), 10, ["NULs", "--encoding utf-16"]),
+    ],
+)
+def test_what_may_be_something_else_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, position: int, parts: list[str]
+) -> None:
+    path = write(tmp_path, content)
+    message = refusal(path)
+    assert message.startswith(f"{path}: not utf-8: byte 0x{content[position]:02x} at position {position}; ")
+    assert all(part in message for part in parts), message
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("start", ["日本,1\n".encode(), b"\xef\xbb\xbf1,2\n"])
+def test_a_few_bytes_that_are_not_utf_8_spoil_their_rows_only(tmp_path: Path, start: bytes) -> None:
+    good, bad = lines(write(tmp_path, start + b"caf\xe9,2\n"))
+    assert good == start.decode("utf-8-sig")
+    assert not is_unicode(bad)
+    assert broken_part(bad) == "byte 0xe9 is not utf-8, as the rest of the file is; mend it, or give --encoding"
+    assert broken_part("\ud83d") == "got half a surrogate pair, expected Unicode text"
+
+
+def test_a_mark_that_the_rest_does_not_keep(tmp_path: Path) -> None:
+    assert "not utf-16: byte 0x00" in refusal(write(tmp_path, b"\xff\xfea\0\0\xd8"))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "byte", "position"),
+    [
+        ("a,b\nné,\u20ac5\n".encode("cp1252"), 0xE9, 5),
+        ("a,b\n日本,1\n".encode() + b"caf\xe9,2\n", 0xE9, 16),
+        (b"a,b\n1,\xe6\x97", 0xE6, 6),
+    ],
+)
+def test_the_first_byte_that_does_not_fit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, content: bytes, byte: int, position: int
+) -> None:
+    monkeypatch.setattr(encodings, "CHUNK", chunk)
+    message = refusal(write(tmp_path, content), "utf-8")
+    assert f"not utf-8: byte 0x{byte:02x} at position {position};" in message
+
+
+def test_the_encoding_given_is_used(tmp_path: Path) -> None:
+    assert lines(write(tmp_path, "é\n".encode("cp1252")), "cp1252") == ["é\n"]
+    assert lines(write(tmp_path, "é\n".encode("utf-16")), "utf-16") == ["é\n"]
+    assert lines(write(tmp_path, b"\xef\xbb\xbfa\n"), "utf-8") == ["a\n"]
+    assert lines(write(tmp_path, "é\n".encode()), "latin-1") == ["Ã©\n"]
+
+
+def test_a_wrong_encoding_given(tmp_path: Path) -> None:
+    path = write(tmp_path, b"a,b\n\x81,1\n")
+    assert "not cp1252: byte 0x81 at position 4; give the --encoding it was saved in" in refusal(path, "cp1252")
+    assert "not undefined: " in refusal(path, "undefined")
+    for encoding in ("utf-9", "base64", "a\0b"):
+        assert f"--encoding: got {encoding!r}, expected" in refusal(path, encoding)
+
+
+LETTERS = st.sampled_from("abc déèßñ,;“”’–€…\n")
+
+
+@given(st.text(LETTERS, max_size=60), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]))
+def test_western_text_comes_back_whatever_it_was_saved_in(text: str, encoding: str) -> None:
+    """Or is refused, if it is cp1252 and may be something else; one that happens to be UTF-8 is taken for that."""
+    content = text.encode(encoding)
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder), content)
+        try:
+            found = "".join(read_lines(path, None, newline="\n"))
+        except BadInput as error:
+            assert encoding == "cp1252" or "is empty" in str(error)
+        else:
+            assert found == text or (encoding == "cp1252" and detect_encoding(path)[0] == "utf-8")
+            assert found == text or found.encode("utf-8", "surrogateescape") == content

@@ -1,0 +1,114 @@
+"""Labels that occur unevenly: counted, told in one line, weighed by the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.utils.class_weight import compute_class_weight
+
+from bertvision.core.errors import BadInput
+from bertvision.core.records import Example
+from bertvision.tasks.class_weights import balanced_weights, class_counts, counts_line, imbalance, weighed
+from bertvision.tasks.task import Task, load_task
+
+NAMES = ("no", "so", "yes")
+
+
+def classes(labels: Sequence[int], names: tuple[str, ...] = NAMES) -> Task:
+    train = tuple(Example(str(i), "text", label=float(label)) for i, label in enumerate(labels))
+    return Task("t", "classify", {"train": train, "inner": (), "dev": ()}, "accuracy", names)
+
+
+def sets(labels: Sequence[tuple[int, ...]]) -> Task:
+    train = tuple(Example(str(i), "text", labels=some) for i, some in enumerate(labels))
+    return Task("t", "multilabel", {"train": train, "inner": (), "dev": ()}, "f1_micro", NAMES)
+
+
+def test_labels_are_counted_in_train_alone() -> None:
+    task = classes([2, 0, 0])
+    task = replace(task, splits={**task.splits, "dev": task["train"]})
+    assert class_counts(task) == {"no": 2, "so": 0, "yes": 1}
+    assert class_counts(sets([(0, 2), (), (2,)])) == {"no": 1, "so": 0, "yes": 2}
+    assert counts_line(task) == "no 2, yes 1, so 0"
+
+
+def test_many_labels_are_not_all_named() -> None:
+    names = tuple("abcdefghijk")
+    line = counts_line(classes([i for i in range(11) for _ in range(i + 1)], names))
+    assert line == "k 11, j 10, i 9, h 8, g 7, f 6, e 5, d 4, 3 more down to 1"
+
+
+def test_uneven_labels_are_told_in_one_line() -> None:
+    uneven = classes([0] * 9 + [1] * 6 + [2] * 3)
+    assert imbalance(uneven) == (
+        "uneven labels: no 9, so 6, yes 3; 50 % of train have the commonest, 3.0 times as many as the rarest; "
+        "--class-weights balanced weighs them"
+    )
+    assert imbalance(weighed(uneven, "balanced")).endswith("as the rarest; they are weighed")
+    assert imbalance(classes([0] * 8 + [1] * 6 + [2] * 3)) == ""
+    assert "and none the rarest" in imbalance(classes([0, 0, 2]))
+    assert "67 % of train have the commonest, 2.0" not in imbalance(sets([(0, 1), (0,), (2,)]))
+    assert "75 % of train have the commonest, 3.0 times" in imbalance(sets([(0, 1), (0, 2), (0,), ()]))
+
+
+def test_a_task_without_labels_is_never_uneven() -> None:
+    values = replace(classes([]), kind="regress", labels=())
+    assert imbalance(values) == ""
+    assert counts_line(values) == ""
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40))
+def test_weights_are_scikit_learns(labels: list[int]) -> None:
+    there = sorted(set(labels))
+    task = classes([there.index(label) for label in labels], NAMES[: len(there)])
+    wanted = compute_class_weight("balanced", classes=np.arange(len(there)), y=[there.index(label) for label in labels])
+    assert balanced_weights(task) == pytest.approx(wanted.tolist())
+    # Over train the weights are 1 in the mean.
+    assert np.mean([balanced_weights(task)[there.index(label)] for label in labels]) == pytest.approx(1.0)
+
+
+def test_a_label_that_train_does_not_have_weighs_one() -> None:
+    assert balanced_weights(classes([0, 0, 0, 2])) == pytest.approx((4 / 9, 1.0, 4 / 3))
+
+
+def test_each_of_any_number_of_labels_is_a_question_of_yes_or_no() -> None:
+    assert balanced_weights(sets([(0, 2), (2,), (2,), ()])) == pytest.approx((3.0, 1.0, 1 / 3))
+    assert balanced_weights(sets([(0,), (0,)])) == (1.0, 1.0, 1.0)  # everywhere or nowhere: nothing to weigh
+
+
+def write(folder: Path) -> Path:
+    path = folder / "my.csv"
+    path.write_text("text,label\n" + "".join(f"t{i},{'ab'[i % 5 == 0]}\n" for i in range(50)), "utf-8")
+    return path
+
+
+def test_the_option_of_every_task_with_labels(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    assert load_task("text", train=path).class_weights == ()
+    assert load_task("text", train=path, class_weights="none").class_weights == ()
+    task = load_task("text", train=path, class_weights="balanced")
+    count = class_counts(task)
+    rows = len(task["train"])
+    assert task.class_weights == pytest.approx((rows / (2 * count["a"]), rows / (2 * count["b"])))
+
+
+def test_choices_are_no_longer_made_by_accuracy() -> None:
+    assert weighed(classes([0, 0, 1, 2]), "balanced").metric == "macro_f1"
+    assert weighed(classes([0, 0, 1, 2]), "none").metric == "accuracy"
+    assert weighed(replace(classes([0, 0, 1, 2]), metric="f1"), "balanced").metric == "f1"
+
+
+def test_weights_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no way to weigh labels .* named 'balance'\. Did you mean 'balanced'"):
+        load_task("text", train=write(tmp_path), class_weights="balance")
+    values = tmp_path / "values.csv"
+    values.write_text("text,label\na,0.5\nb,1.5\nc,2.5\n", "utf-8")
+    with pytest.raises(BadInput, match="--class-weights is for labels; task text has none"):
+        load_task("text", train=values, class_weights="balanced")
+    assert load_task("text", train=values, class_weights="none").kind == "regress"

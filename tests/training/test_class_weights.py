@@ -1,0 +1,68 @@
+"""Weights of labels, from the task to what tuned encoders and fitted heads say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bertvision.core.records import Example
+from bertvision.encoders.loading import Encoder
+from bertvision.store.store import Store
+from bertvision.tasks.class_weights import weighed
+from bertvision.tasks.task import Task
+from bertvision.training.extract import extract
+from bertvision.training.fit import fit
+from bertvision.training.inputs import data_hash, label_weights
+from bertvision.training.predict import predict
+from bertvision.training.tune import tune
+
+
+def text(number: int, split: str) -> Example:
+    """One in five says "good", and of these one in three is rare: more likely not, but more likely than the others."""
+    good, rare = number % 5 == 0, number % 15 == 0
+    return Example(f"{split}-{number}", f"the {'good' if good else 'plain'} old town", label=float(rare))
+
+
+def rare_task() -> Task:
+    sizes = {"train": 90, "inner": 30, "dev": 45}
+    splits = {split: tuple(text(i, split) for i in range(size)) for split, size in sizes.items()}
+    return Task("rare", "classify", splits, "accuracy", labels=("usual", "rare"), max_length=32)
+
+
+def recall(store: Store, task: Task) -> float:
+    (head,) = fit(["probe:read=mean"], store, epochs=8, lr=3e-2, batch=8)
+    picked = np.stack(list(predict(head, store["dev"])[0].logits)).argmax(1)
+    return float(np.mean([picked[i] == 1 for i, example in enumerate(task["dev"]) if example.label == 1.0]))
+
+
+def test_weights_raise_the_recall_of_the_rare_label(tiny_encoder: Encoder, tmp_path: Path) -> None:
+    task = rare_task()
+    found = [
+        recall(extract(tiny_encoder, one, tmp_path / str(place), dtype="f32"), task)
+        for place, one in enumerate((task, weighed(task, "balanced")))
+    ]
+    assert found == [0.0, 1.0]
+
+
+def test_tuning_uses_them_too(tiny_encoder: Encoder) -> None:
+    task = rare_task()
+    plain, even, uneven = (
+        tune(tiny_encoder, one, epochs=1, lr=1e-3, batch=8)
+        for one in (task, replace(task, class_weights=(1.0, 1.0)), weighed(task, "balanced"))
+    )
+    own = [tuned.own.state["body.dense.weight"] for tuned in (plain, even, uneven) if tuned.own is not None]
+    torch.testing.assert_close(own[0], own[1])
+    assert not torch.allclose(own[0], own[2])
+
+
+def test_only_weights_that_are_there_change_the_data() -> None:
+    task = rare_task()
+    device = torch.device("cpu")
+    assert label_weights(task, device) is None
+    weights = label_weights(weighed(task, "balanced"), device)
+    assert weights is not None
+    torch.testing.assert_close(weights, torch.tensor([90 / (2 * 84), 90 / (2 * 6)]))
+    assert data_hash(task) != data_hash(replace(task, class_weights=(1.0, 2.0)))

@@ -1,0 +1,132 @@
+"""What holds without Ray: rounds until all shards are there, encoders that travel, and what a user did wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import bertvision
+from bertvision.cli.main import main
+from bertvision.core.config import ExtractConfig
+from bertvision.core.errors import BadInput
+from bertvision.encoders.loading import Encoder
+from bertvision.store.writer import Site
+from bertvision.tasks.task import Task
+from bertvision.training.extract_ray import Driver, _connected, _seen
+from bertvision.training.fingerprints import store_fingerprint
+from bertvision.training.parcel import packed, unpacked
+
+
+class RayError(Exception):
+    """As Ray has one."""
+
+
+class Scripted(Driver):
+    """A driver whose rounds go as they are told to."""
+
+    def __init__(self, shards: int, rounds: list[Any]) -> None:
+        self.ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RayError))
+        self.work: Any = SimpleNamespace(jobs=[SimpleNamespace(windows=10)] * shards)
+        self.reason, self.rounds, self.asked = "a machine was lost", iter(rounds), list[list[int]]()
+
+    def _round(self, numbers: list[int]) -> Iterator[int]:
+        self.asked.append(numbers)
+        for one in next(self.rounds):
+            if isinstance(one, Exception):
+                raise one
+            if self._judge(*(("", False) if isinstance(one, int) else one)):
+                yield one
+
+
+def test_only_what_was_lost_is_made_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    driver, windows = Scripted(4, [[0, 2], [1, RayError()], [3]]), list[int]()
+    driver.run(windows.append)
+    assert driver.asked == [[0, 1, 2, 3], [1, 3], [3]]
+    assert sum(windows) == 40
+    said = capsys.readouterr().err
+    assert "2 of 4 shards once more ('a machine was lost')" in said
+    assert "1 of 4 shards once more ('RayError')" in said
+
+
+def test_rounds_that_bring_nothing_come_to_an_end() -> None:
+    driver = Scripted(2, [[("OSError: far away", False)], [0], [], [RayError()], [("OSError: no", False)], [1]])
+    with pytest.raises(RuntimeError, match="1 shards were not made in 3 rounds: OSError: no"):
+        driver.run(lambda _: None)
+    assert len(driver.asked) == 5
+
+
+def test_what_nobody_can_make_ends_it_at_once() -> None:
+    driver = Scripted(2, [[0, ("cannot write shard", True)], [1]])
+    with pytest.raises(BadInput, match="cannot write shard"):
+        driver.run(lambda _: None)
+
+
+def test_an_encoder_travels_into_another_process(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    """Its states must come out too: a pickled model has none."""
+    parcel = packed(span_encoder)
+    for name, content in parcel.items():
+        (tmp_path / name).write_bytes(content)
+    code = f"""
+import json, sys
+from pathlib import Path
+from bertvision.core.config import ExtractConfig
+from bertvision.training.parcel import unpacked
+from bertvision.training.fingerprints import store_fingerprint
+from bertvision.training.shard_builder import Work, make_shards
+from bertvision.tasks.task import read_task
+encoder = unpacked({{path.name: path.read_bytes() for path in Path({str(tmp_path)!r}).iterdir() if path.is_file()}})
+task = read_task(Path({str(tmp_path / "task")!r}))
+make_shards(Work(encoder, task, ExtractConfig()), [0], {str(tmp_path / "store")!r})
+print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
+"""
+    from bertvision.tasks.task import save_task
+
+    save_task(span_task, tmp_path / "task")
+    environment = {"PYTHONPATH": str(Path(bertvision.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == store_fingerprint(span_encoder, span_task, ExtractConfig())
+    assert unpacked(parcel).name == span_encoder.name
+
+
+def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"is not whole at .* here; give --to a folder all machines share"):
+        _seen(Site(tmp_path), "train/shard-00000.safetensors")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_an_address_where_nobody_is(address: str) -> None:
+    ray = SimpleNamespace(is_initialized=lambda: False)
+    line = rf"^no Ray at {address}: .*; start one with: ray start --head"
+    with pytest.raises(BadInput, match=line), _connected(ray, address):
+        pytest.fail("somebody answered")
+
+
+def words(*more: str) -> list[str]:
+    return ["extract", "demo", "--to", "nowhere", *more]
+
+
+def test_options_that_need_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    for more in (["--address", "auto"], ["--actors", "2"]):
+        assert main(words(*more)) == 2
+        assert "add --engine ray" in capsys.readouterr().err
+    assert main(words("--engine", "ray", "--shard", "1/2")) == 2
+    assert main(words("--engine", "ray", "--actors", "0")) == 2
+
+
+def test_without_ray_one_line_names_the_extra(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bertvision.training.extract_ray import ray_extract
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(BadInput, match=r"ray is not installed; this needs it: pip install -e '\.\[ray\]'"):
+        ray_extract(span_encoder, span_task, tmp_path / "store")
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,68 @@
+"""Every figure is drawn from its recipe, and the published numbers are drawn in the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bertvision.core.errors import BadInput
+from bertvision.workflows.reproduce.figures import plot_of, write_pictures
+from bertvision.workflows.reproduce.published import published_of
+from bertvision.workflows.reproduce.specs import Item, Picture, all_items
+
+FIGURES = [item for item in all_items().values() if item.picture is not None]
+EVERY = pytest.mark.parametrize("item", FIGURES, ids=lambda item: item.name)
+
+
+def test_every_figure_of_the_papers_has_a_picture() -> None:
+    named = {name for name in all_items() if "figure" in name}
+    assert named <= {item.name for item in FIGURES}
+    with pytest.raises(BadInput, match="Did you mean 'lines'"):
+        Picture("line", ("f1",))
+
+
+@EVERY
+def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_path: Path) -> None:
+    """Made-up values of every kind that the figure may want."""
+    assert plot_of(item, {}) is None
+    picture = item.picture
+    assert picture is not None
+    values = {
+        line.row: {
+            **dict.fromkeys(picture.up, 50.0 + place),
+            picture.across: 1.0 + place,
+            "state 0": 1.0,
+            "state 1": 2.0,
+            "decrease 1-1": 3.0,
+            "decrease 1-2": 4.0,
+            "decrease 2-2": 5.0,
+        }
+        for place, line in enumerate(item.lines)
+    }
+    rows = [{"row": row, "ours": told, "published": {}} for row, told in values.items()]
+    names = [f"{item.name}-{up}.svg" for up in picture.up] if picture.apart else [f"{item.name}.svg"]
+    assert write_pictures(item, rows, tmp_path) == names
+    for name in names:
+        drawn = (tmp_path / name).read_text(encoding="utf-8")
+        assert drawn.startswith("<svg ") and 'aria-label="' in drawn  # noqa: PT018
+
+
+def test_published_curves_are_drawn_too() -> None:
+    plot = plot_of(all_items()["bv-figure-6"], published_of("bv-figure-6"))
+    assert plot is not None
+    assert {name: len(points) for name, points in plot.series.items()} == {"exact": 16, "f1": 16}
+    front = plot_of(all_items()["hulburd-figure-5"], published_of("hulburd-figure-5"))
+    assert front is not None
+    assert front.series["on the front"][0][2] == "L0", "the fewest parameters"
+
+
+@EVERY
+def test_lines_go_from_left_to_right(item: Item) -> None:
+    """Recipes have their rows in the order of the papers' tables, which is another."""
+    picture = item.picture
+    assert picture is not None
+    values = {line.row: dict.fromkeys(picture.up, 50.0) for line in reversed(item.lines)}
+    plot = plot_of(item, values) if picture.kind == "lines" else None
+    for points in plot.series.values() if plot else []:
+        assert [x for x, *_ in points] == sorted(x for x, *_ in points)

@@ -1,0 +1,99 @@
+"""A curve: checkpoints of one run, scored, resumable, each an encoder like any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertvision.core.config import TuneConfig
+from bertvision.core.errors import BadInput
+from bertvision.encoders.loading import Encoder, load_encoder
+from bertvision.tasks.task import Task
+from bertvision.training.extract import extract
+from bertvision.training.tune import tune
+from bertvision.training.tuner import Tuning
+from bertvision.workflows.tuning_curve import place_of, tune_curve
+
+CONFIG = TuneConfig(lr=3e-3, batch=4)
+AT = (0, 0.5, 1, 2)
+
+
+def told(document: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [(row["epochs"], row["steps"], row["scores"], row["inner"]) for row in document["rows"]]
+
+
+@pytest.fixture(scope="module")
+def curve(
+    tiny_encoder: Encoder, label_task: Task, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("curve")
+    return folder, tune_curve(tiny_encoder, label_task, CONFIG, AT, folder)
+
+
+def test_points_are_those_asked_for(curve: tuple[Path, dict[str, Any]]) -> None:
+    folder, document = curve
+    assert [(row["epochs"], row["steps"]) for row in document["rows"]] == [(0, 0), (0.5, 3), (1, 6), (2, 12)]
+    seconds = [row["seconds"] for row in document["rows"]]
+    assert seconds == sorted(seconds)
+    assert json.loads((folder / "curve.json").read_text(encoding="utf-8")) == document
+    picture = (folder / "curve.svg").read_text(encoding="utf-8")
+    assert picture.startswith("<svg xmlns=")
+    assert "accuracy by epochs of tuning" in picture
+    assert not (folder / "tuning.safetensors").exists()
+
+
+def test_a_point_is_the_beginning_of_the_run(
+    curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    folder, _ = curve
+    last = load_encoder(str(place_of(folder, 2)))
+    whole = tune(tiny_encoder, label_task, CONFIG, epochs=2, decay="constant")
+    for key, value in whole.model.state_dict().items():
+        assert torch.equal(last.model.state_dict()[key], value), key
+    assert last.record["tune"]["schedule"] == "curve"
+    assert len(extract(last, label_task, tmp_path / "store")["dev"]) == len(label_task["dev"])
+    start = load_encoder(str(place_of(folder, 0)))
+    assert all(torch.equal(v, tiny_encoder.model.state_dict()[k]) for k, v in start.model.state_dict().items())
+
+
+def test_what_is_done_is_not_done_again(
+    curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, document = curve
+    monkeypatch.setattr(Tuning, "advance", lambda *_: pytest.fail("tuned again"))
+    assert tune_curve(tiny_encoder, label_task, CONFIG, AT, folder) == document
+
+
+def test_an_interrupted_curve_goes_on(
+    curve: tuple[Path, dict[str, Any]],
+    tiny_encoder: Encoder,
+    label_task: Task,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, steps = Tuning.advance, []
+
+    def counted(self: Tuning, batch: Any) -> None:
+        steps.append(self.step)
+        if steps.count(8) == 1 and self.step == 8:
+            raise KeyboardInterrupt
+        real(self, batch)
+
+    monkeypatch.setattr(Tuning, "advance", counted)
+    with pytest.raises(KeyboardInterrupt):
+        tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)
+    document = tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)
+    assert told(document) == told(curve[1])
+    assert steps == [*range(9), *range(6, 12)]
+
+
+def test_no_points_and_points_before_the_start_are_refused(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    for at in ((), (-1, 2)):
+        with pytest.raises(BadInput, match="expected epochs from 0 on"):
+            tune_curve(tiny_encoder, label_task, CONFIG, at, tmp_path)
