@@ -23,12 +23,13 @@ from typing import Any
 
 from adapters_picture import FROM_STORE, METHODS, draw
 from bertvision.core.config import Recipe, TuneConfig, built_in_recipe
-from bertvision.core.runtime import folder_bytes
+from bertvision.core.files import folder_bytes
 from bertvision.encoders.loading import RECORD, load_encoder
+from bertvision.runs.prepare import load_recipe_task
 from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.training.tune import SAVED
 from bertvision.training.tune_from_store import tune_from_store
-from bertvision.training.tune_loop import SAVED
-from bertvision.workflows.run import load_recipe_task, run
+from bertvision.workflows.run import run
 from collect import read
 from rows import Rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from bertvision.core.records import CONTROL
-from bertvision.report.line_plot import COLOURS, write_picture
+from bertvision.report.charts import COLOURS, write_picture
 from bertvision.report.markup import Html, join, tag
 from bertvision.report.svg import Scale, scale_of, tick_text
 

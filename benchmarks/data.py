@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bertvision.tasks.task import Task, load_task, stable_hash
+from bertvision.tasks.splits import stable_hash
+from bertvision.tasks.task import Task, load_task
 
 
 def load_named(name: str, data: Path) -> Task:

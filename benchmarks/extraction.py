@@ -23,15 +23,14 @@ import numpy as np
 import torch
 
 from bertvision.core.config import ExtractConfig
+from bertvision.core.progress import Timer
 from bertvision.core.records import Window
-from bertvision.core.runtime import Timer
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.store.batching import plan_batches, reading_batches
 from bertvision.store.shard_file import layer_batch, read_shard
 from bertvision.store.writer import Site
-from bertvision.training.shard_builder import Job, Work, make_shards
-from bertvision.training.shard_maker import ShardMaker
+from bertvision.training.shard_builder import Job, ShardMaker, Work, make_shards
 from plain_ways import BATCH, Elsewhere, named_encoder
 from rows import Rows
 from windows import GLUE, SQUAD, drawn_lengths, random_windows

@@ -15,7 +15,7 @@ import torch
 
 import bertvision as bv
 from bertvision.core.config import ExtractConfig
-from bertvision.core.runtime import Timer
+from bertvision.core.progress import Timer
 from bertvision.training.tune_from_store import tune_from_store
 from bertvision.workflows.tuning_costs import judge_own
 from rows import Rows

@@ -26,9 +26,8 @@ from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import head_loss
 from bertvision.store.batching import plan_batches, reading_batches
 from bertvision.store.shard_file import Shard, layer_batch
-from bertvision.training.block import blocks_of
-from bertvision.training.head_trainer import Runner
-from bertvision.training.shard_maker import ShardMaker
+from bertvision.training.head_trainer import Runner, blocks_of
+from bertvision.training.shard_builder import ShardMaker
 from memory_settings import usual_memory
 from ratio import time_ratio
 from rows import Rows

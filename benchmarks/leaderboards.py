@@ -20,9 +20,9 @@ from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, bu
 from bertvision.core.records import CONTROL, Kind, Shape
 from bertvision.heads.base import HEADS
 from bertvision.heads.summary import fitting_heads
+from bertvision.runs.prepare import fit_into, prepare
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.conclude import conclude
-from bertvision.workflows.run import fit_into, prepare
 from collect import keep_board
 
 HEAVY = (

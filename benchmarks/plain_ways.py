@@ -16,8 +16,8 @@ from typing import IO, Any
 import torch
 
 import bertvision as bv
+from bertvision.core.progress import Timer
 from bertvision.core.records import Window
-from bertvision.core.runtime import Timer
 from bertvision.encoders.hidden_states import TokenBatch, collate
 from bertvision.encoders.loading import Encoder
 

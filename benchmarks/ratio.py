@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 
-from bertvision.core.runtime import Timer
+from bertvision.core.progress import Timer
 
 
 def time_ratio(one: Callable[[], object], other: Callable[[], object], rounds: int) -> float:

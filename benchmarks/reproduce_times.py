@@ -25,7 +25,7 @@ from pathlib import Path
 
 import torch
 
-from bertvision.core.runtime import Timer
+from bertvision.core.progress import Timer
 from bertvision.workflows.reproduce.estimate import base_of, sources_of
 from bertvision.workflows.reproduce.experiments import NoData, Workshop, scaled_method
 from bertvision.workflows.reproduce.row_sources import heads_by_run

@@ -22,8 +22,8 @@ import bertvision as bv
 from bertvision.core.config import ExtractConfig, FitConfig, read_recipe
 from bertvision.evaluation.scoring import judge_predictions
 from bertvision.heads.base import canonical_spec
+from bertvision.runs.prepare import load_recipe_task
 from bertvision.training.fitted_head import FittedHead
-from bertvision.workflows.run import load_recipe_task
 from rows import Rows
 
 ONE_SHARD = 16_384

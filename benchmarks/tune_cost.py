@@ -22,14 +22,15 @@ import transformers
 
 import bertvision as bv
 from bertvision.core.config import ExtractConfig, TuneConfig
+from bertvision.core.progress import Timer
 from bertvision.core.records import Shape, Window
-from bertvision.core.runtime import Timer, choose_device, seeded
+from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.tail import started_at
+from bertvision.encoders.partial import started_at
 from bertvision.heads.base import build_head
-from bertvision.training.prefix import Begun, PrefixTuning
-from bertvision.training.shard_maker import ShardMaker
+from bertvision.training.shard_builder import ShardMaker
+from bertvision.training.tune_from_store import Begun, PrefixTuning
 from bertvision.training.tuner import Tuning
 from rows import Rows
 from windows import random_windows

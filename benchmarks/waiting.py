@@ -75,10 +75,10 @@ def step(method: str) -> None:
 
     from bertvision import load_encoder
     from bertvision.core.config import TuneConfig
-    from bertvision.core.runtime import Timer, seeded
+    from bertvision.core.progress import Timer
+    from bertvision.core.runtime import seeded
     from bertvision.training.inputs import split_windows
-    from bertvision.training.tune_loop import batches_from
-    from bertvision.training.tune_setup import begin, settled
+    from bertvision.training.tune import batches_from, begin, settled
 
     encoder, task = load_encoder("minilm"), short_texts()
     config = settled(TuneConfig(method=method, batch=16, epochs=1), encoder, task)

@@ -27,14 +27,14 @@ from hypothesis import settings
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 
-from bertvision.asking import QuestionAnswerer, TextClassifier
 from bertvision.cli.main import main
 from bertvision.core.records import Answer, Example
 from bertvision.encoders.loading import Encoder, load_encoder
+from bertvision.model import QuestionAnswerer, TextClassifier
 from bertvision.store.batching import plan_shards
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
-from bertvision.training import shard_maker
+from bertvision.training import shard_builder as shard_maker
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead

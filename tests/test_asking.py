@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertvision import asking as asking_module
+from bertvision import model as asking_module
 from bertvision import model as model_module
-from bertvision.asking import QuestionAnswerer, TextClassifier
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.scoring import judge_predictions
+from bertvision.model import QuestionAnswerer, TextClassifier
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead

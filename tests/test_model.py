@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Predictions
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.leaderboard import evaluate
 from bertvision.evaluation.scoring import judge, judge_predictions
-from bertvision.model import Model
+from bertvision.model import Model, QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract

@@ -250,10 +250,10 @@ class Stopped(Exception):
 
 def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
     """The states of a tuning and of a fit that were ended on the way."""
-    from bertvision.steps import fit as fitting
-    from bertvision.steps import tuning
+    from bertvision.training import fit as fitting
+    from bertvision.training import tuner
 
-    advance, save = tuning.Tuning.advance, fitting.save_runners
+    advance, save = tuner.Tuning.advance, fitting.save_runners
 
     def some_steps(self: Any, batch: Any) -> None:
         if self.step == 3:
@@ -264,7 +264,7 @@ def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
         save(*given)
         raise Stopped
 
-    with mock.patch.object(tuning.Tuning, "advance", some_steps), until_stopped():
+    with mock.patch.object(tuner.Tuning, "advance", some_steps), until_stopped():
         bv.tune(base, tasks["text"], saved=Path("tuning.safetensors"), save_minutes=0.0, **facts.HALF)
     specs, settings = facts.HALF_FIT
     both = mock.patch.multiple(fitting, SAVE_SECONDS=0, save_runners=first_epoch)

@@ -6,13 +6,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
     from bertvision.core.errors import BadInput
     from bertvision.core.records import Board, Example, LayerBatch, Predictions
     from bertvision.encoders.loading import Encoder, load_encoder
     from bertvision.evaluation.ensemble import ensemble
     from bertvision.evaluation.leaderboard import compare, evaluate
-    from bertvision.model import Model
+    from bertvision.model import Model, QuestionAnswerer, TextClassifier, load_model
     from bertvision.store.store import Store
     from bertvision.tasks.task import Task, load_task
     from bertvision.training.extract import extract
@@ -31,17 +30,17 @@ _HOMES = {
     "LayerBatch": "core.records",
     "Model": "model",
     "Predictions": "core.records",
-    "QuestionAnswerer": "asking",
+    "QuestionAnswerer": "model",
     "Store": "store.store",
     "Task": "tasks.task",
-    "TextClassifier": "asking",
+    "TextClassifier": "model",
     "compare": "evaluation.leaderboard",
     "ensemble": "evaluation.ensemble",
     "evaluate": "evaluation.leaderboard",
     "extract": "training.extract",
     "fit": "training.fit",
     "load_encoder": "encoders.loading",
-    "load_model": "asking",
+    "load_model": "model",
     "load_task": "tasks.task",
     "predict": "training.predict",
     "predict_own": "training.predict",

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bertvision.asking import load_model
 from bertvision.core.config import read_recipe
 from bertvision.encoders.loading import load_encoder
-from bertvision.report.heat_map import heat_map, shade
-from bertvision.workflows.ablation import spans
+from bertvision.model import load_model
+from bertvision.report.charts import heat_map, shade
+from bertvision.workflows.refit_analyses import spans
 
 Call = Callable[..., Any]
 

@@ -16,8 +16,8 @@ from pyarrow import parquet
 from bertvision.cli.main import build_parser
 from bertvision.cli.options import recipe_from
 from bertvision.core.config import Recipe, read_recipe, write_recipe
+from bertvision.runs.prepare import load_recipe_task
 from bertvision.tasks.task import Task
-from bertvision.workflows.run import load_recipe_task
 
 Call = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertvision.asking import load_model
+from bertvision.model import load_model
 from bertvision.workflows.depth import choose_depth
 
 Call = Callable[..., Any]

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bertvision.asking import TextClassifier
 from bertvision.cli.main import build_parser, main
 from bertvision.cli.options import recipe_from
 from bertvision.core.config import Recipe, built_in_recipe
 from bertvision.encoders.loading import Encoder
-from bertvision.model import Model
+from bertvision.model import Model, TextClassifier
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task, task_defaults

@@ -21,10 +21,10 @@ from bertvision.cli.search import told_search
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
 from bertvision.evaluation.scoring import judge_predictions
+from bertvision.runs.folder import run_states
 from bertvision.store.store import Store
 from bertvision.training.fit import fit
 from bertvision.training.live_states import states_task
-from bertvision.workflows.conclude import run_states
 from bertvision.workflows.search import finalists as finals
 from bertvision.workflows.search import trials as trying
 from bertvision.workflows.search import tunings as search_tuning

@@ -17,12 +17,14 @@ from bertvision.core.config import (
     Recipe,
     TuneConfig,
     built_in_recipe,
+    from_mapping,
+    merged,
     override,
     read_recipe,
+    to_mapping,
     updated,
     write_recipe,
 )
-from bertvision.core.convert import from_mapping, merged, to_mapping
 from bertvision.core.errors import BadInput
 from bertvision.tasks.task import TASKS
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bertvision.core.board_text import aligned, board_words, compared_with
-from bertvision.core.records import CONTROL, Board, Compared, Row, Standing
-from bertvision.evaluation.advice import advise
+from bertvision.core.records import CONTROL, Board, Compared, Row, Standing, aligned, board_words, compared_with
+from bertvision.evaluation.leaderboard import advise
 
 
 def row(name: str, seed: int | None, kind: str, inner: float, f1: float = 70.0) -> Row:

@@ -16,22 +16,9 @@ from hypothesis import strategies as st
 
 from bertvision.core import runtime
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import (
-    Timer,
-    choose_device,
-    file_sha256,
-    folder_bytes,
-    gentle_stop,
-    progress,
-    progress_bar,
-    rate_at,
-    say,
-    seeded,
-    wait_kindly,
-    wanted_by_others,
-    write_json,
-    written_whole,
-)
+from bertvision.core.files import file_sha256, folder_bytes, write_json, written_whole
+from bertvision.core.progress import Timer, progress, progress_bar, say
+from bertvision.core.runtime import choose_device, gentle_stop, rate_at, seeded, wait_kindly, wanted_by_others
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 
@@ -196,7 +183,7 @@ def test_progress_is_a_line_now_and_then_in_a_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTVISION_PROGRESS")
-    monkeypatch.setattr("bertvision.core.runtime.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("bertvision.core.progress.LINE_SECONDS", 0.0)
     assert list(progress(range(2), "tune", 2, "step")) == [0, 1]
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["tune: 1 of 2 steps, about 0 min left", "tune: 2 of 2 steps, about 0 min left"]

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.adapters import adapters_of
+from bertvision.encoders.adapters import SITES, adapters_of, cut_share, sharing, written
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import put_in
-from bertvision.encoders.sharing import SITES, cut_share, sharing, written
 from bertvision.training.inputs import encoder_hash
 
 States = Callable[[Encoder], torch.Tensor]

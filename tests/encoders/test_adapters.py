@@ -19,8 +19,7 @@ from bertvision.encoders.methods import prepare, put_in
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import encoder_hash
-from bertvision.training.tune import tune
-from bertvision.training.tune_setup import rate_of, settled
+from bertvision.training.tune import rate_of, settled, tune
 
 States = Callable[[Encoder], torch.Tensor]
 Families = dict[str, tuple[Path, Any]]

@@ -14,7 +14,7 @@ import transformers
 
 from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import folder_bytes
+from bertvision.core.files import folder_bytes
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.encoders.partial import cut_encoder
 from bertvision.model import Model

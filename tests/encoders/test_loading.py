@@ -14,12 +14,10 @@ import transformers
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Window
-from bertvision.encoders.architectures import FAMILIES, family_of
+from bertvision.encoders.architectures import FAMILIES, family_of, layer_list
 from bertvision.encoders.hidden_states import TokenBatch, collate, hidden_states
-from bertvision.encoders.layers import layer_list
 from bertvision.encoders.loading import Encoder, load_encoder
-from bertvision.encoders.partial import cut_encoder
-from bertvision.encoders.tail import started_at
+from bertvision.encoders.partial import cut_encoder, started_at
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 from bertvision.training.tune import tune

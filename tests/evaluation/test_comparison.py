@@ -12,7 +12,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable
 from bertvision.evaluation.comparison import Court
 from bertvision.evaluation.leaderboard import compare, evaluate
-from bertvision.evaluation.metrics.intervals import bootstrap_interval, holm, paired_test
+from bertvision.evaluation.metrics.bootstrap import bootstrap_interval, holm, paired_test
 from bertvision.tasks.task import Task
 
 COUNT = 120

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.label_files import GOLD, PREDICTED, read_labels
-from bertvision.evaluation.label_pairs import pair_labels
+from bertvision.evaluation.score_files import GOLD, PREDICTED, pair_labels, read_labels
 
 COLA = ("source", "label", "mark", "sentence")
 

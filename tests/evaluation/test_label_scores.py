@@ -10,9 +10,8 @@ import pytest
 from sklearn import metrics
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.label_files import GOLD as GOLD_COLUMNS
-from bertvision.evaluation.label_files import read_labels
-from bertvision.evaluation.score_files import OFFICIAL, find_official, score_label_files
+from bertvision.evaluation.score_files import GOLD as GOLD_COLUMNS
+from bertvision.evaluation.score_files import OFFICIAL, find_official, read_labels, score_label_files
 
 GOLD, SAID = "1 1 1 0 0", "1 1 0 1 0"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bertvision.core.records import NO_OFFSET, Answer, Example, Predictions, WindowTable
-from bertvision.evaluation.metrics.squad_no_answer import no_answer_scores
-from bertvision.evaluation.no_answer import thresholds
+from bertvision.evaluation.leaderboard import thresholds
+from bertvision.evaluation.metrics.squad import no_answer_scores
 from bertvision.evaluation.scoring import judge, judge_predictions
 from bertvision.store.store import Store
 from bertvision.tasks.span_decoding import answer_texts, decode

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.leaderboard import evaluate
-from bertvision.model import Model
+from bertvision.model import Model, QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted

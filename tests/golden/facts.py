@@ -30,19 +30,20 @@ from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, re
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.core.records import Answer, Shape
 from bertvision.encoders.delta_weights import model_hash
-from bertvision.encoders.tokens import tokenizer_hash
+from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.summary import every_variant, fits
+from bertvision.runs.prepare import run_facts
 from bertvision.store.remote import cache_place
-from bertvision.tasks.task import read_task, stable_hash
+from bertvision.tasks.splits import stable_hash
+from bertvision.tasks.task import read_task
 from bertvision.training.fingerprints import store_fingerprint
 from bertvision.training.fitted_head import load_fitted, load_outputs
 from bertvision.training.inputs import data_hash, encoder_hash
-from bertvision.training.tune_setup import tune_hash
-from bertvision.workflows.reproduce.origin import origin
+from bertvision.training.tune import tune_hash
+from bertvision.workflows.reproduce.documents import origin
 from bertvision.workflows.reproduce.specs import SCALES, all_items, shared_at
-from bertvision.workflows.run import run_facts
-from bertvision.workflows.search.spaces import Ground, space_of
+from bertvision.workflows.search.space import Ground, space_of
 from bertvision.workflows.search.trials import plain_domains, plain_space, study_tag
 
 DATA = Path(__file__).with_name("data")

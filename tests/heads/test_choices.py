@@ -9,8 +9,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec
 from bertvision.heads.base import HEADS, build_head, head_options
-from bertvision.workflows.search.space import Choice, Range
-from bertvision.workflows.search.spaces import Ground, named_heads, space_of
+from bertvision.workflows.search.space import Choice, Ground, Range, named_heads, space_of
 
 SHAPE = Shape(layers=13, width=768, tokens=128, outputs=2, kind="classify")
 

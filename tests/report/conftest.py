@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bertvision.core.files import write_json
 from bertvision.core.records import CONTROL, SPLITS, Answer, Example
-from bertvision.core.runtime import write_json
 from bertvision.tasks.task import Task
 
 POOL = "learned-pool"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bertvision.core.files import write_json
 from bertvision.core.records import Example
-from bertvision.core.runtime import write_json
 from bertvision.report.compare_runs import joint_parts
 from bertvision.runs.reader import Run, gather
 from bertvision.tasks.task import Task

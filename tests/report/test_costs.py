@@ -9,8 +9,7 @@ import pytest
 
 from bertvision.evaluation.analyses.cost import Floor, Price, cost_against_score
 from bertvision.runs.costs import prices_of
-from bertvision.runs.lines import lines_of
-from bertvision.runs.reader import Run, gather
+from bertvision.runs.reader import Run, gather, lines_of
 
 SIZE, HEAD, TRAINED, TUNED, FITTED = 1000, 123, 40, 61.0, 2.5
 TOKENS = {"train": 600, "inner": 100, "dev": 300}

@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.result import Finding, Plot
-from bertvision.report.charts import _anchor
-from bertvision.report.examples import Case, choose
-from bertvision.report.heat_map import heat_map
+from bertvision.report.charts import _anchor, heat_map, line_picture, shared_numbers
+from bertvision.report.examples import OTHERS, Case, choose, confusion_table, label_table
 from bertvision.report.highlight import AROUND, WITHOUT, locate, marked
-from bertvision.report.labels import OTHERS, confusion_table, label_table
-from bertvision.report.line_plot import line_picture
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
 from bertvision.report.page import write_report
-from bertvision.report.plots import shared_numbers
 from bertvision.report.svg import Scale, scale_of, tick_text
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import keep

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import write_json
+from bertvision.core.files import write_json
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.explorer import LONGEST
 from bertvision.report.explorer_script import SCRIPT

@@ -19,12 +19,10 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.store import writer as site
 from bertvision.store.remote import CACHE_FOLDER, CACHE_GB, Remote, cache_place
-from bertvision.store.store import MANIFEST, Store
-from bertvision.store.verify import damages
+from bertvision.store.store import MANIFEST, Store, damages
 from bertvision.tasks.task import Task, read_task
-from bertvision.training.extract import STARTED, extract, extract_share, finalize
+from bertvision.training.extract import STARTED, extract, extract_share, finalize, repair
 from bertvision.training.fit import fit
-from bertvision.training.repair import repair
 
 fsspec = pytest.importorskip("fsspec")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertvision.store.portion import Portion
+from bertvision.store.states import Portion
 from bertvision.store.store import Store
 from bertvision.training.fit import fit
 from bertvision.training.live_states import states_task

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.asking import TextClassifier
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Answer, Example, WindowTable
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.scoring import example_outputs, judge
+from bertvision.model import TextClassifier
 from bertvision.tasks.answerability import LABELS, MERGES, load_answerability
 from bertvision.tasks.task import BadRows, Task, load_task, read_task, save_task
 from bertvision.tasks.windows import make_windows

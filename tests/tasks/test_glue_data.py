@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bertvision.tasks.glue_files import find_file, read_examples
+from bertvision.tasks.glue import find_file, read_examples
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.task import BadRows
 

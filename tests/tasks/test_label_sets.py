@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example
-from bertvision.tasks.label_sets import find_separator, split_labels
 from bertvision.tasks.task import Task, load_task, read_task, save_task
+from bertvision.tasks.text import find_separator, split_labels
 
 
 def write(folder: Path, header: Sequence[str], rows: Sequence[Sequence[object]], name: str = "my.csv") -> Path:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Answer, Example
-from bertvision.tasks.options import as_paths, check_whole
-from bertvision.tasks.splits import make_splits
-from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, cut_inner, load_task, read_task, save_task
+from bertvision.tasks.splits import cut_inner, make_splits
+from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, as_paths, check_whole, load_task, read_task, save_task
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 

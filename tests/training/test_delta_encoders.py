@@ -12,11 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertvision.asking import QuestionAnswerer
 from bertvision.core.errors import BadInput
 from bertvision.core.records import NO_OFFSET
 from bertvision.encoders.loading import Encoder
-from bertvision.model import Model
+from bertvision.model import Model, QuestionAnswerer
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract

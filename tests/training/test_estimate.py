@@ -12,9 +12,8 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
 from bertvision.training import estimate as forecast
-from bertvision.training.estimate import passes, store_bytes, token_choices
+from bertvision.training.estimate import choose, passes, plan, plan_text, store_bytes, token_choices
 from bertvision.training.extract import extract
-from bertvision.training.planning import choose, plan, plan_text
 from bertvision.training.shard_builder import Work
 
 HEADER = 1500  # bytes of a shard's, at most

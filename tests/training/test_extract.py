@@ -12,8 +12,8 @@ import transformers
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import SPLITS
+from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder, load_encoder
-from bertvision.encoders.tokens import tokenizer_hash
 from bertvision.store import writer as site
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.task import Task, read_task

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.training.crew import Crew, make_crew
+from bertvision.training.extract_ray import Crew, make_crew
 
 
 def machines(*cpus: float, gpus: float = 0) -> list[dict[str, float]]:

@@ -19,9 +19,8 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.store.writer import Site
 from bertvision.tasks.task import Task
-from bertvision.training.extract_ray import Driver, _connected, _seen
+from bertvision.training.extract_ray import Driver, _connected, _seen, packed, unpacked
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.parcel import packed, unpacked
 
 
 class RayError(Exception):
@@ -77,7 +76,7 @@ def test_an_encoder_travels_into_another_process(span_encoder: Encoder, span_tas
 import json, sys
 from pathlib import Path
 from bertvision.core.config import ExtractConfig
-from bertvision.training.parcel import unpacked
+from bertvision.training.extract_ray import unpacked
 from bertvision.training.fingerprints import store_fingerprint
 from bertvision.training.shard_builder import Work, make_shards
 from bertvision.tasks.task import read_task

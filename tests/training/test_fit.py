@@ -296,7 +296,7 @@ def test_progress_is_that_of_all_epochs(
     label_store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BERTVISION_PROGRESS")
-    monkeypatch.setattr("bertvision.core.runtime.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("bertvision.core.progress.LINE_SECONDS", 0.0)
     fit(["learned-pool"], label_store, **QUICK)
     batches = QUICK["epochs"] * label_store["train"].batch_count(QUICK["batch"])
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fit 1 heads, 3 epochs: ")]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from bertvision.core.config import FitConfig
+from bertvision.runs.prepare import fit_into
 from bertvision.store.store import Store
 from bertvision.training import fit as fit_module
 from bertvision.training.fit import fit
-from bertvision.training.fit_saved import SAVED_FIT
 from bertvision.training.fitted_head import FittedHead
-from bertvision.workflows.run import fit_into
+from bertvision.training.head_trainer import SAVED_FIT
 
 Same = Callable[[FittedHead, FittedHead], None]
 

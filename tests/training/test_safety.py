@@ -21,13 +21,11 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.store.batching import plan_shards
 from bertvision.store.lock import LOCK, is_held, writing
-from bertvision.store.store import MANIFEST, Store
-from bertvision.store.verify import damages
+from bertvision.store.store import MANIFEST, Store, damages
 from bertvision.store.writer import entry_name
 from bertvision.tasks.task import Task
-from bertvision.training import shard_maker
-from bertvision.training.extract import STARTED, extract
-from bertvision.training.repair import repair
+from bertvision.training import shard_builder as shard_maker
+from bertvision.training.extract import STARTED, extract, repair
 from bertvision.training.shard_builder import STATISTICS
 
 SMALL: dict[str, Any] = {"batch_tokens": 48, "shard_mb": 1}

@@ -18,7 +18,7 @@ from bertvision.store.batching import plan_shards
 from bertvision.store.lock import writing
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.task import Task
-from bertvision.training import shard_maker
+from bertvision.training import shard_builder as shard_maker
 from bertvision.training.extract import extract, extract_share, finalize
 from bertvision.training.shard_builder import Work, make_shards
 

@@ -12,8 +12,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.runtime import rate_at
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
-from bertvision.training.tune import tune
-from bertvision.training.tune_setup import default_rate, rate_of
+from bertvision.training.tune import default_rate, rate_of, tune
 
 
 def weights(encoder: Encoder) -> dict[str, torch.Tensor]:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from bertvision.asking import QuestionAnswerer, TextClassifier, load_model
 from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example, Predictions, WindowTable
@@ -20,8 +19,9 @@ from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import ensemble, sigmoid
 from bertvision.evaluation.example_scores import evidence_of_answers, label_marks
 from bertvision.evaluation.leaderboard import evaluate
-from bertvision.evaluation.metrics.multilabel import f1_micro
+from bertvision.evaluation.metrics.labels import f1_micro
 from bertvision.evaluation.scoring import judge, judge_inner, judge_predictions
+from bertvision.model import QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted

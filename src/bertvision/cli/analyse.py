@@ -3,17 +3,63 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.analyse_options import check_options
 from bertvision.cli.options import add_set, numbers, whole_numbers
 from bertvision.core.errors import BadInput
 
+FITS = ("layers", "depth", "learning-curve")
+
+USED = {
+    "pair": ("agreement",),
+    "head": ("depth", "learning-curve"),
+    "shares": ("learning-curve",),
+    "beside": ("learning-curve", "agreement"),
+    "seeds": FITS,
+    "set": FITS,
+}
+"""By option the analyses that look at it."""
+
+OF_DEPTH = ("seeds", "set")
+"""What --depth SPEC takes too."""
+
 Result = tuple[Any, str]
+
 TOLD, WIDEST = 2, 160
 """Examples of a sort that a terminal shows, and letters of one text of them."""
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Refuse what does not apply, in a line."""
+    given = [name for name in USED if getattr(options, name)]
+    if options.folder is None:
+        raise BadInput("analyse needs RUN, a folder that run or fit made; only --list goes without")
+    if options.depth is None and options.within is not None:
+        raise BadInput("--within goes with --depth SPEC")
+    if options.ablation or options.depth is not None:
+        way, takes = ("--ablation", ()) if options.ablation else ("--depth SPEC", OF_DEPTH)
+        _check_alone(way, [*(["what"] if options.what else []), *(name for name in given if name not in takes)])
+    else:
+        _check_used(given, options.what)
+
+
+def _check_alone(way: str, strange: Iterable[str]) -> None:
+    for name in strange:
+        raise BadInput(f"--{name} does not go with {way}, which makes one analysis only; leave one of them out")
+
+
+def _check_used(given: Iterable[str], what: Iterable[str] | None) -> None:
+    from bertvision.evaluation.analyses.catalogue import ANALYSES
+    from bertvision.workflows.analyse import wanted_names
+
+    wanted = wanted_names(what)
+    if any(name not in ANALYSES for name in wanted):
+        return  # which is refused with the name that was meant
+    for name in given:
+        if not set(USED[name]) & set(wanted):
+            raise BadInput(f"--{name} is for {', '.join(USED[name])}; add --what {USED[name][0]}, or leave it out")
 
 
 def add_commands(commands: Any) -> None:
@@ -112,7 +158,7 @@ def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _example(title: str, case: Mapping[str, Any]) -> list[str]:
-    from bertvision.evaluation.analyses.gold import told
+    from bertvision.evaluation.analyses.answers import told
     from bertvision.report.analyses import case_gold
     from bertvision.report.markup import cut, printable
 
@@ -123,7 +169,7 @@ def _example(title: str, case: Mapping[str, Any]) -> list[str]:
 
 
 def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
-    from bertvision.core.board_text import aligned
+    from bertvision.core.records import aligned
 
     told = [[_cell(row.get(key)) for key in columns] for row in rows]
     return "\n".join(aligned([list(columns.values()), *told]))
@@ -138,7 +184,7 @@ def _cell(value: Any) -> str:
 def _ablation(options: argparse.Namespace) -> Result:
     """Rows are the first layer without adapters, columns the last."""
     from bertvision.evaluation.analyses.adapter_ablation import by_span
-    from bertvision.workflows.ablation import ablate
+    from bertvision.workflows.refit_analyses import ablate
 
     folder = Path(options.folder)
     document = ablate(folder)
@@ -170,8 +216,8 @@ def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[s
 
 
 def _depth(options: argparse.Namespace) -> Result:
-    from bertvision.core.board_text import aligned
     from bertvision.core.config import override, recipe_of_run
+    from bertvision.core.records import aligned
     from bertvision.workflows.depth import depth_frontier
     from bertvision.workflows.refit_analyses import depth_finding
 
@@ -193,7 +239,7 @@ def _depth(options: argparse.Namespace) -> Result:
 
 
 def _report(options: argparse.Namespace) -> Result:
-    from bertvision.workflows.completing import complete
+    from bertvision.workflows.analyse import complete
     from bertvision.workflows.conclude import renew_report, renew_reports
 
     folders = [Path(folder) for folder in options.folders]

@@ -43,8 +43,7 @@ def add_commands(commands: Any) -> None:
 
 def _heads(options: argparse.Namespace) -> Result:
     from bertvision.core.records import Kind, Shape
-    from bertvision.heads.shapes import head_shapes
-    from bertvision.heads.summary import count_head, fits
+    from bertvision.heads.summary import count_head, fits, head_shapes
 
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)

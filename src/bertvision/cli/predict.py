@@ -42,7 +42,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _predict(options: argparse.Namespace) -> Result:
-    from bertvision.asking import QuestionAnswerer, load_model
+    from bertvision.model import QuestionAnswerer, load_model
 
     asked = [options.question, options.text, options.file, options.glue_submission]
     if sum(one is not None for one in asked) != 1:
@@ -66,7 +66,7 @@ def _predict(options: argparse.Namespace) -> Result:
 
 def _submit(options: argparse.Namespace) -> Result:
     """The model's answers to the hidden test set(s) of its task."""
-    from bertvision.asking import TextClassifier
+    from bertvision.model import TextClassifier
     from bertvision.tasks.glue_submission import write_submission
 
     if options.data is None:
@@ -143,8 +143,13 @@ def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
 
 
 def _score_squad(options: argparse.Namespace, paths: list[Path]) -> tuple[str, int, dict[str, float]]:
-    from bertvision.evaluation.metrics.squad import read_gold, read_predictions, squad_scores
-    from bertvision.evaluation.metrics.squad_no_answer import no_answer_scores, read_na_probs
+    from bertvision.evaluation.metrics.squad import (
+        no_answer_scores,
+        read_gold,
+        read_na_probs,
+        read_predictions,
+        squad_scores,
+    )
 
     if options.task == "squad1":
         _refuse(options, ("na_probs", "na_prob_thresh"))

@@ -38,8 +38,7 @@ def _reproduce(options: argparse.Namespace) -> Result:
     if options.plan:
         if options.encoder or options.set:
             raise BadInput("--plan tells what the recipes as they are take; leave --encoder and --set out")
-        from bertvision.workflows.reproduce.estimate import plan, plan_text
-        from bertvision.workflows.reproduce.head_plan import head_text, with_heads
+        from bertvision.workflows.reproduce.estimate import head_text, plan, plan_text, with_heads
 
         document = with_heads(plan(items, shared), items, shared)
         return document, f"{plan_text(document)}\n{head_text(document)}"

@@ -96,7 +96,7 @@ def _check_ignored(options: argparse.Namespace) -> None:
 def _on_run(options: argparse.Namespace, plan: Any) -> Result:
     """A finished run: its states, and how its heads were fitted."""
     from bertvision.core.config import override, recipe_of_run
-    from bertvision.workflows.conclude import run_states
+    from bertvision.runs.folder import run_states
     from bertvision.workflows.search.heads import search, states_space
 
     _check_ignored(options)
@@ -109,9 +109,9 @@ def _on_run(options: argparse.Namespace, plan: Any) -> Result:
 
 def _on_task(options: argparse.Namespace, plan: Any) -> Result:
     from bertvision.encoders.loading import load_encoder
-    from bertvision.workflows.run import load_recipe_task, prepare
+    from bertvision.runs.prepare import load_recipe_task, prepare
     from bertvision.workflows.search.heads import recipe_ground, search
-    from bertvision.workflows.search.spaces import named_heads, space_of
+    from bertvision.workflows.search.space import named_heads, space_of
     from bertvision.workflows.search.tunings import search_tuning
 
     words, folder = tuple(options.heads or HEADS), Path(options.out)

@@ -40,9 +40,9 @@ def add_commands(commands: Any) -> None:
 
 def _plan(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
+    from bertvision.runs.prepare import load_recipe_task
+    from bertvision.training.estimate import plan, plan_text
     from bertvision.training.inputs import check_heads
-    from bertvision.training.planning import plan, plan_text
-    from bertvision.workflows.run import load_recipe_task
 
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
@@ -76,8 +76,7 @@ def _info(place: str) -> Result:
 
 
 def _verify(place: str, options: argparse.Namespace) -> Result:
-    from bertvision.store.store import Store
-    from bertvision.store.verify import damages, recorded
+    from bertvision.store.store import Store, damages, recorded
 
     if options.repair:
         return _repair(place, options.encoder)
@@ -96,7 +95,7 @@ def _verify(place: str, options: argparse.Namespace) -> Result:
 def _repair(place: str, name: str | None) -> Result:
     from bertvision.encoders.loading import RECORD, load_encoder
     from bertvision.store.store import Store
-    from bertvision.training.repair import repair
+    from bertvision.training.extract import repair
 
     beside = Path(place).parent / "encoder"
     own = str(beside) if (beside / RECORD).exists() else str(Store(place).manifest["encoder"]["name"])
@@ -106,7 +105,7 @@ def _repair(place: str, name: str | None) -> Result:
 
 
 def _prune(options: argparse.Namespace) -> Result:
-    from bertvision.runs.reader import STORE_SOURCE
+    from bertvision.runs.folder import STORE_SOURCE
     from bertvision.store.prune import choose, delete, find_stores
 
     stores = find_stores([Path(place) for place in options.places], STORE_SOURCE)

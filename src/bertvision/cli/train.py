@@ -21,7 +21,7 @@ from bertvision.cli.options import (
     whole_numbers,
 )
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import say
+from bertvision.core.progress import say
 
 Result = tuple[Any, str]
 
@@ -141,12 +141,10 @@ def _run(options: argparse.Namespace) -> Result:
 
 def _tune(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
+    from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.distributed import leads, team_size
-    from bertvision.training.tune import tune
+    from bertvision.training.tune import SAVED, check_tuning, tune
     from bertvision.training.tune_from_store import tune_from_store
-    from bertvision.training.tune_loop import SAVED
-    from bertvision.training.tune_setup import check_tuning
-    from bertvision.workflows.run import load_recipe_task
 
     _check_ways(options, team_size())
     recipe = recipe_from(options)
@@ -178,7 +176,7 @@ def _check_ways(options: argparse.Namespace, processes: int) -> None:
 
 
 def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) -> Result:
-    from bertvision.core.board_text import aligned
+    from bertvision.core.records import aligned
     from bertvision.workflows.tuning_curve import tune_curve
 
     document = tune_curve(encoder, task, config, at, folder)
@@ -191,7 +189,7 @@ def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) 
 
 
 def _costs(options: argparse.Namespace) -> Result:
-    from bertvision.workflows.run import load_recipe_task
+    from bertvision.runs.prepare import load_recipe_task
     from bertvision.workflows.tuning_costs import cost_lines, cost_table
 
     document = cost_table([Path(folder) for folder in options.encoders], load_recipe_task(recipe_from(options)))
@@ -200,9 +198,9 @@ def _costs(options: argparse.Namespace) -> Result:
 
 def _extract(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
+    from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.extract import extract, extract_share, finalize
     from bertvision.training.extract_ray import ray_extract
-    from bertvision.workflows.run import load_recipe_task
 
     if not options.engine and (options.address or options.actors):
         raise BadInput("--address and --actors are for a Ray cluster; add --engine ray, or leave them out")
@@ -230,9 +228,9 @@ def _fit(options: argparse.Namespace) -> Result:
     from bertvision.core.config import Recipe, override
     from bertvision.core.records import CONTROL
     from bertvision.heads.summary import fits
+    from bertvision.runs.prepare import fit_into
     from bertvision.store.store import Store
     from bertvision.workflows.conclude import conclude
-    from bertvision.workflows.run import fit_into
 
     store = Store(options.store)
     if options.out is None and store.folder.name != "store":
@@ -248,7 +246,7 @@ def _fit(options: argparse.Namespace) -> Result:
 
 
 def _ensemble(options: argparse.Namespace) -> Result:
-    from bertvision.workflows.mixing import mix
+    from bertvision.workflows.compare import mix
 
     place = None if options.save is None else Path(options.save)
     board = mix(Path(options.folder), options.members, options.how, place)

@@ -1,15 +1,21 @@
-"""Weights and plain data as one number that changes when any of them does."""
+"""Whole files, JSON and hashes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from bertvision.core.errors import BadInput, shorten
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 T = TypeVar("T")
 
@@ -77,3 +83,59 @@ def hashed_fields(record: Any) -> dict[str, Any]:
     """A dataclass as plain data for :func:`hash_json`, under the keys that do not change."""
     values = {key: getattr(record, name) for name, key in hashed_keys(type(record)).items()}
     return {key: hashed_fields(value) if is_dataclass(value) else value for key, value in values.items()}
+
+
+def file_sha256(path: Path) -> str:
+    """Hash of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def renamed_when_whole(path: Path) -> Iterator[Path]:
+    """A temporary neighbour to write to, synced and renamed at the end: the file is there whole or not at all."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[IO[str]]:
+    """A text file that is there whole or not at all."""
+    with renamed_when_whole(path) as part, part.open("w", encoding="utf-8") as file:
+        yield file
+
+
+def write_json(path: Path, content: object) -> None:
+    """A JSON document, written whole."""
+    with written_whole(path) as file:
+        json.dump(content, file, indent=1)
+        file.write("\n")
+
+
+def known_json(path: Path) -> dict[str, Any]:
+    """A document that was written before, or nothing where there is none."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object whose keys all differ: of two values under one key readers would keep the last in silence."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        raise ValueError(f"the key {shorten(twice)} is given twice, expected it once")
+    return row

@@ -1,25 +1,23 @@
-"""What every step needs of the machine: seeds, device, threads, time, progress and whole files."""
+"""What every step needs of the machine: seeds, device, threads, memory, signals."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bertvision.core.errors import BadInput
 
 if TYPE_CHECKING:
     import torch
+
 
 T = TypeVar("T")
 
@@ -31,13 +29,6 @@ POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
 
 LOAD = Path("/proc/loadavg")
 """Linux tells there what runs."""
-
-CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-"""Control characters but tab and newline, marks that turn the direction of the text after them, halves of surrogate
-pairs: a label or a question may have them, but neither a terminal nor a page should be sent any."""
-
-LINE_SECONDS = 60.0
-"""How often progress is told where no terminal shows a bar."""
 
 
 def wait_kindly() -> None:
@@ -127,104 +118,12 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def progress(items: Iterable[T], what: str, total: int, unit: str = "batch") -> Iterator[T]:
-    """The items, with progress and time left on stderr; see :func:`progress_bar`."""
-    with progress_bar(what, total, unit) as advance:
-        for item in items:
-            yield item
-            advance(1)
-
-
-@contextmanager
-def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal, a line a minute in a log; ``with progress_bar(...) as advance: advance(3)``.
-
-    BERTVISION_PROGRESS=0 switches both off, 1 asks for the bar everywhere.
-    """
-    wanted = os.environ.get("BERTVISION_PROGRESS")
-    if wanted != "0" and not (wanted or sys.stderr.isatty()):
-        yield _Minutes(what, total, unit).advance
-        return
-    from tqdm.auto import tqdm
-
-    with tqdm(desc=what, total=total, unit=unit, disable=wanted == "0", leave=False, file=sys.stderr) as bar:
-        yield bar.update
-
-
-class _Minutes:
-    """Progress as plain lines, for logs: the first after a minute."""
-
-    def __init__(self, what: str, total: int, unit: str) -> None:
-        self.what, self.total, self.units = what, total, f"{unit}es" if unit.endswith("ch") else f"{unit}s"
-        self.done, self.start, self.told = 0, time.monotonic(), time.monotonic()
-
-    def advance(self, count: int) -> None:
-        self.done += count
-        now = time.monotonic()
-        if now - self.told < LINE_SECONDS:
-            return
-        self.told = now
-        left = (now - self.start) / self.done * (self.total - self.done) / 60
-        say(f"{self.what}: {self.done:,} of {self.total:,} {self.units}, about {left:.0f} min left")
-
-
 def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
     """Share of the peak rate: linear rise over the warm-up, then linear to zero, or constant."""
     rise = max(1, round(warmup * steps))
     if step < rise:
         return (step + 1) / rise
     return 1.0 if decay == "constant" else max(0.0, (steps - step) / max(1, steps - rise))
-
-
-class Timer:
-    """Seconds since it was made."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._start
-
-
-def say(text: str) -> None:
-    """A line for the person watching: stderr, never stdout."""
-    print(harmless(text), file=sys.stderr, flush=True)
-
-
-def harmless(text: str) -> str:
-    """A text for a terminal: what in it would steer the terminal or turn the text around is written out (``\\x1b``)."""
-    return re.sub(f"[{CONTROLS}]", lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def file_sha256(path: Path) -> str:
-    """Hash of a file's bytes, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def renamed_when_whole(path: Path) -> Iterator[Path]:
-    """A temporary neighbour to write to, synced and renamed at the end: the file is there whole or not at all."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[IO[str]]:
-    """A text file that is there whole or not at all."""
-    with renamed_when_whole(path) as part, part.open("w", encoding="utf-8") as file:
-        yield file
 
 
 @contextmanager
@@ -262,20 +161,3 @@ def peak_bytes(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def write_json(path: Path, content: object) -> None:
-    """A JSON document, written whole."""
-    with written_whole(path) as file:
-        json.dump(content, file, indent=1)
-        file.write("\n")
-
-
-def known_json(path: Path) -> dict[str, Any]:
-    """A document that was written before, or nothing where there is none."""
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-
-def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

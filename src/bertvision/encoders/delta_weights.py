@@ -19,11 +19,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import hash_json, hash_tensors
-from bertvision.core.runtime import renamed_when_whole
-from bertvision.encoders.layers import cut_layers
+from bertvision.core.files import hash_json, hash_tensors, renamed_when_whole
+from bertvision.encoders.architectures import cut_layers
+from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.methods import added_names, inside, put_in
-from bertvision.encoders.tokens import tokenizer_hash
 
 WEIGHTS = "small.safetensors"
 

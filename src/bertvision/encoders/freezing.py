@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.layers import is_norm, layer_list, one_for_all
+from bertvision.encoders.architectures import is_norm, layer_list, one_for_all
 
 
 def train_above(model: Any, k: int, what: str) -> None:

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 
 from bertvision.core.errors import BadInput
+from bertvision.core.files import hash_json
 from bertvision.core.records import Window
+
+PROBE = ("Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 [MASK]", "\tSECOND text \U0001f44d")
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,12 @@ def _autocast(device: torch.device, wanted: bool | None) -> torch.autocast:
     """bf16 on CUDA that has it; on a CPU without the instructions for it bf16 is several times slower than f32."""
     enabled = device.type == "cuda" and torch.cuda.is_bf16_supported() if wanted is None else wanted
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """The vocabulary, and what it makes of a line that shows case, accents, signs, blanks and the order of a pair.
+
+    A tokenizer's own description is no better: it changes when it is saved and loaded.
+    """
+    shown = tokenizer(*PROBE)
+    return hash_json([tokenizer.backend_tokenizer.get_vocab(), dict(shown)])

@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertvision.core.errors import BadInput, shorten
+from bertvision.core.files import file_sha256, known_json, write_json
 from bertvision.core.records import Shape
-from bertvision.core.runtime import file_sha256, known_json, write_json
 from bertvision.encoders.architectures import family_of
 from bertvision.encoders.delta_weights import WEIGHTS, Small, restored, save_small
 from bertvision.encoders.lora import PEFT_CONFIG, base_of, merged

@@ -11,17 +11,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+import transformers
+
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.registry import Spec, Value, parse_spec, unknown
-from bertvision.encoders.adapters import HOME, adapters_of, cut_adapters, insert_adapters
-from bertvision.encoders.architectures import FAMILIES
+from bertvision.encoders.adapters import HOME, adapters_of, cut_adapters, cut_share, insert_adapters
+from bertvision.encoders.architectures import FAMILIES, layer_list
 from bertvision.encoders.freezing import frozen_modules, train_above, train_biases, train_norms
-from bertvision.encoders.layers import layer_list
 from bertvision.encoders.lora import MARK, insert_lora
-from bertvision.encoders.sharing import cut_share
 
 KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
+
 EXAMPLE = "adapters:size=64"
+
+SMALL = ("adapters", "bitfit", "lora")
+"""Methods that train so little that only what they train is saved."""
+
+PUT_IN = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
+"""Methods that put something into the model, and the options that say what."""
+
+_NOTE = "bertvision_inside"
+"""Attribute of a model that something was put into: what it was."""
+
+HEAD_WIDTH = 64
+"""Of an attention head in every BERT."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +80,6 @@ METHODS: dict[str, dict[str, Choice]] = {
     },
 }
 """Ways to tune, and their options."""
-
-SMALL = ("adapters", "bitfit", "lora")
-"""Methods that train so little that only what they train is saved."""
-
-PUT_IN = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
-"""Methods that put something into the model, and the options that say what."""
-
-_NOTE = "bertvision_inside"
-"""Attribute of a model that something was put into: what it was."""
 
 
 def read_method(method: str) -> Spec:
@@ -238,3 +243,19 @@ def quiet_below(model: Any, method: str) -> None:
     """No dropout where nothing is trained: what cannot learn from noise only suffers from it."""
     for module in frozen_modules(model, still_below(method) - 1):
         module.eval()
+
+
+def count_method(method: str, layers: int, width: int) -> int:
+    """What is trained beside the last linear layer; the hidden layer of ``head=tanh`` (H^2 + H) is counted in."""
+    config = transformers.BertConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, width // HEAD_WIDTH),
+        intermediate_size=4 * width,
+    )
+    with torch.device("meta"):
+        model = transformers.BertModel(config)
+        prepare(model, method, needs_pooler=False)
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    tanh = read_method(method).options.get("head") == "tanh"
+    return int(trained) + (width * width + width if tanh else 0)

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from bertvision.core.records import Example
 from bertvision.evaluation.example_scores import label_marks
-from bertvision.evaluation.metrics.labels import classification_scores
-from bertvision.evaluation.metrics.multilabel import multilabel_scores
+from bertvision.evaluation.metrics.labels import classification_scores, multilabel_scores
 from bertvision.evaluation.metrics.squad import squad_scores
 from bertvision.evaluation.metrics.values import regression_scores
 from bertvision.tasks.task import Task

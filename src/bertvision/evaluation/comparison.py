@@ -23,14 +23,19 @@ from bertvision.evaluation.metrics.bootstrap import (
     LABEL_SCORES,
     Ranked,
     Score,
+    alike_share,
+    cluster_sums,
+    holm,
     label_score,
     mean_score,
+    number_clusters,
     pearson_score,
+    percentile_interval,
     resampled,
+    seed_summary,
+    sign_flip_p,
     swap_p,
 )
-from bertvision.evaluation.metrics.intervals import alike_share, holm, percentile_interval, seed_summary, sign_flip_p
-from bertvision.evaluation.metrics.resample import cluster_sums, number_clusters
 from bertvision.tasks.task import Task
 
 Floats = NDArray[np.float64]

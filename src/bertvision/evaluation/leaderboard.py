@@ -4,15 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Board, Compared, Predictions, Reliability, Row
+from bertvision.core.records import CONTROL, SURE, Board, Compared, Predictions, Reliability, Row, compared_with
 from bertvision.evaluation.calibration import calibration, reliability
 from bertvision.evaluation.comparison import Court, Ends, Witness
-from bertvision.evaluation.no_answer import thresholds
+from bertvision.evaluation.example_scores import SPAN_SCORES, SpanEvidence, golds_of
+from bertvision.evaluation.metrics.squad import best_by_sweep
 from bertvision.evaluation.scoring import Judged, judge_predictions
 from bertvision.tasks.task import Task
 
 Several = Predictions | Sequence[Predictions]
+
+
+def thresholds(task: Task, judged: Judged) -> dict[str, dict[str, float]]:
+    """``zero``, ``fitted`` (where there was an inner to fit it on) and ``oracle``; nothing for other tasks."""
+    verdict = judged.verdict
+    if verdict.threshold is None or verdict.evidence is None or verdict.evidence.spans is None:
+        return {}
+    spans = verdict.evidence.spans
+    found = {"zero": _scores_at(spans, 0.0)}
+    if judged.inner is not None:
+        found["fitted"] = _scores_at(spans, verdict.threshold)
+    return {**found, "oracle": _oracle(task, judged.predictions.split, spans)}
+
+
+def _scores_at(spans: SpanEvidence, threshold: float) -> dict[str, float]:
+    means = 100 * spans.at(threshold).mean(0)  # (2,)
+    return {**dict(zip(SPAN_SCORES, means.tolist(), strict=True)), "threshold": threshold}
+
+
+def _oracle(task: Task, split: str, spans: SpanEvidence) -> dict[str, float]:
+    """The official names. A question that there is nothing to answer with counts as left empty.
+
+    Where silence throughout is best, the official script names 0 as threshold, which is meant for
+    probabilities; a threshold below all scores says the same of scores.
+    """
+    golds, names = golds_of(task[split]), [example.id for example in task[split]]
+    silence = 100 * sum(not gold for gold in golds.values()) / len(golds)
+    said = {name: "a span" if there else "" for name, there in zip(names, np.isfinite(spans.spans[:, 0]), strict=True)}
+    scores = dict(zip(names, spans.no_answer.tolist(), strict=True))
+    found: dict[str, float] = {}
+    for column, name in enumerate(SPAN_SCORES):
+        single = dict(zip(names, spans.answered[:, column].tolist(), strict=True))
+        best, threshold = best_by_sweep(golds, said, single, scores)
+        below = float(spans.no_answer.min()) - 1
+        found |= {f"best_{name}": best, f"best_{name}_thresh": threshold if best > silence else below}
+    return found
 
 
 def evaluate(predictions: Several, task: Task) -> Board:
@@ -120,3 +159,47 @@ def _row(judged: Judged, task: Task, ends: Ends) -> Row:
         thresholds=thresholds(task, judged),
         calibration=calibration(judged),
     )
+
+
+def advise(board: Board) -> str:
+    """The head with the best mean inner score over its seeds, beside the encoder and the control."""
+    heads = [row for row in board.rows if row.kind == "head"]
+    specs = list(dict.fromkeys(row.spec for row in heads))
+    metric = board.metric
+
+    def mean(spec: str, where: str) -> float:
+        values = [getattr(row, where)[metric] for row in heads if row.spec == spec]
+        return float(sum(values) / len(values))
+
+    best = board.best_head
+    assert best is not None, "advice is about heads"
+    encoder = next((row for row in board.rows if row.kind == "encoder"), None)
+    told = [] if encoder is None else [("the encoder alone", encoder.name, encoder.scores[metric])]
+    told += [("the control", CONTROL, mean(CONTROL, "scores"))] if CONTROL in specs and best != CONTROL else []
+    beside = "".join(f", {title} {score:.2f} ({_verdict(board, best, name)})" for title, name, score in told)
+    return (
+        f"Use {best}: best of {len(specs)} heads on inner ({metric} {mean(best, 'inner'):.2f}, mean over seeds); "
+        f"on {board.split} it has {metric} {mean(best, 'scores'):.2f}{beside}."
+        f"{_caution(board, best)} Best row on inner: {board.rows[0].name}."
+    )
+
+
+def _verdict(board: Board, best: str, reference: str) -> str:
+    """Whether the examples can tell the two apart."""
+    found = compared_with(board, best, reference)
+    if found is None:
+        return "not tested"
+    chance = f"p {found.p_holm:.2g}" if found.p_holm >= 0.001 else "p < 0.001"
+    if found.p_holm >= SURE:
+        return f"not distinguishable, {chance}"
+    return f"{'ahead' if found.difference > 0 else 'behind'} beyond chance, {chance}"
+
+
+def _caution(board: Board, best: str) -> str:
+    """What a gain may be credited to; nothing where the board did not test it."""
+    found = compared_with(board, best, CONTROL)
+    if found is None or best == CONTROL:
+        return ""
+    if found.p_holm < SURE and found.difference > 0:
+        return " The layers below the last help here."
+    return " Nothing shows that more layers than the last help here."

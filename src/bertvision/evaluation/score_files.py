@@ -6,18 +6,273 @@ Matthews correlation of its three labels.
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
+from bertvision.core.files import distinct_keys
 from bertvision.core.registry import unknown
-from bertvision.evaluation.label_files import GOLD, PREDICTED, LabelFile, Row, read_labels
-from bertvision.evaluation.label_pairs import LabelPairs, pair_labels
 from bertvision.evaluation.metrics.labels import classification_scores
-from bertvision.evaluation.metrics.squad import read_gold
+from bertvision.evaluation.metrics.squad import read_by_id, read_gold
 from bertvision.evaluation.metrics.values import regression_scores
+
+GLUE = ("gold_label", "quality", "is_duplicate")  # MNLI, MRPC, QQP
+
+GOLD = ("label", "labels", "class", "target", "sentiment", "score", "category", "rating", "stars", *GLUE)
+
+PREDICTED = ("prediction",)
+
+IDS = ("id", "index", "idx", "guid")
+
+LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module takes on every platform
+
+Row = tuple[int, dict[str, object]]
+
+Records = Iterator[tuple[int, list[str]]]
+
+NLI = ("entailment", "neutral", "contradiction")
+
+
+@dataclass(frozen=True)
+class LabelFile:
+    """Rows with the line each begins on (of {id: label} JSON: its number), and which column is the label."""
+
+    path: Path
+    rows: tuple[Row, ...]
+    columns: tuple[str, ...]
+    label_column: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, row: int) -> str:
+        """File and line of a row, for messages."""
+        return f"{self.path}, {'entry' if self.path.suffix.lower() == '.json' else 'line'} {self.rows[row][0]}"
+
+    @property
+    def labels(self) -> list[str]:
+        return self.cells(self.label_column)
+
+    @property
+    def id_column(self) -> str | None:
+        """The first column that is called like an id."""
+        return next((name for name in self.columns if name.lower() in IDS and name != self.label_column), None)
+
+    def cells(self, column: str) -> list[str]:
+        """A column as text without outer blanks; in JSON it may be numbers, true and false. None may be blank."""
+        return [self._cell(row, values.get(column), column) for row, (_, values) in enumerate(self.rows)]
+
+    def _cell(self, row: int, value: object, column: str) -> str:
+        text = str(value).lower() if isinstance(value, bool) else str(value).strip()
+        if value is None or value != value or isinstance(value, dict | list) or not text:  # NaN is not itself
+            raise BadInput(f"{self.where(row)}: {column!r} is {shorten(value)}, expected text or a number")
+        return text
+
+
+def read_labels(
+    path: Path,
+    names: Sequence[str],
+    column: str | None = None,
+    encoding: str | None = None,
+    headless: Sequence[str] = (),
+) -> LabelFile:
+    """Read a file whose label column is ``column`` or, if that is None, the only one called like one of ``names``.
+
+    ``headless`` are the columns of a file that may come without a header, as GLUE's CoLA does.
+    """
+    rows = tuple(_rows(path, encoding, headless))
+    there = tuple(dict.fromkeys(name for _, row in rows for name in row))
+    by_id = path.suffix.lower() == ".json"
+    return LabelFile(path, rows, there, "label" if by_id else _label_column(path, there, names, column))
+
+
+def _label_column(path: Path, there: Sequence[str], names: Sequence[str], column: str | None) -> str:
+    found = [name for name in there if (name == column if column else name.lower() in names)]
+    if len(found) == 1:
+        return found[0]
+    has = f"the file has: {', '.join(shorten(name, 40) for name in there[:20])}"
+    if column:
+        raise BadInput(f"{path}: no column {column!r}; {has}; name another --label-column")
+    if not found and names == PREDICTED:
+        raise BadInput(f"{path}: no column 'prediction'; {has}; rename the column of predictions to that")
+    why = f"the label may be {' or '.join(map(repr, found))}" if found else "no column is called like a label"
+    raise BadInput(f"{path}: {why}; {has}; give --label-column")
+
+
+def _rows(path: Path, encoding: str | None, headless: Sequence[str]) -> list[Row]:
+    if path.suffix.lower() == ".json":
+        entries = read_by_id(path, '{"id": label, ...}')
+        return [(number, {"id": key, "label": value}) for number, (key, value) in enumerate(entries.items(), 1)]
+    reader = FORMATS.get(path.suffix.lower())
+    if reader is None:
+        raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: .json, {', '.join(FORMATS)}")
+    rows = list(reader(path, _text(path, encoding), headless))
+    if not rows:
+        raise BadInput(f"{path}: no rows; expected a header and at least one row")
+    return rows
+
+
+def _text(path: Path, encoding: str | None) -> str:
+    try:
+        text = path.read_bytes().decode(encoding or "utf-8-sig").removeprefix("\ufeff")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected a file of labels") from None
+    except LookupError:
+        raise BadInput(f"--encoding: got {shorten(encoding)}, expected one Python knows: utf-8, cp1252 ...") from None
+    except UnicodeError as error:
+        raise BadInput(f"{path}: not {encoding or 'utf-8'}: {error}; give the --encoding it was saved in") from None
+    if "\0" in text or not text.strip():
+        raise BadInput(f"{path}: {'holds a NUL' if text.strip() else 'the file is empty'}; expected rows of text")
+    return text
+
+
+def _csv_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
+    header = text.split("\n", 1)[0]
+    return _under_header(path, _csv_records(path, text, ";" if ";" in header and "," not in header else ","), headless)
+
+
+def _csv_records(path: Path, text: str, delimiter: str) -> Records:
+    csv.field_size_limit(LARGEST_CELL)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    start = 1
+    try:
+        for cells in reader:
+            yield start, cells
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {start}: broken quotes: {error}; write a quote in a quoted cell twice") from None
+
+
+def _tsv_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
+    lines = text.removesuffix("\n").split("\n")  # no splitlines: a form feed does not end a row
+    records = ((number, line.rstrip("\r").split("\t")) for number, line in enumerate(lines, 1))
+    return _under_header(path, records, headless)
+
+
+def _under_header(path: Path, records: Records, headless: Sequence[str]) -> Iterator[Row]:
+    number, first = next(records)
+    bare = len(first) == len(headless) and "label" not in [cell.strip().lower() for cell in first]
+    names = list(headless) if bare else _column_names(path, first)
+    if bare:
+        yield number, dict(zip(names, first, strict=True))
+    for number, cells in records:
+        if len(cells) != len(names):
+            raise BadInput(f"{path}, line {number}: got {len(cells)} cells, expected {len(names)} as in the first line")
+        yield number, {name: cell for name, cell in zip(names, cells, strict=True) if name}
+
+
+def _column_names(path: Path, cells: Sequence[str]) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"{path}, line 1: two columns are named {shorten(twice)}; rename one (is there a header?)")
+    return names
+
+
+def _json_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        try:
+            row = json.loads(line, object_pairs_hook=distinct_keys)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path}, line {number}: not JSON: {error}; expected one object per line") from None
+        if not isinstance(row, dict):
+            raise BadInput(f'{path}, line {number}: got {shorten(row)}, expected {{"column": value, ...}}')
+        yield number, row
+
+
+FORMATS: Mapping[str, Callable[[Path, str, Sequence[str]], Iterator[Row]]] = {
+    ".csv": _csv_rows,
+    ".tsv": _tsv_rows,
+    ".jsonl": _json_rows,
+    ".ndjson": _json_rows,
+}
+
+
+@dataclass(frozen=True)
+class LabelPairs:
+    """Labels as written, gold row by gold row, and where each comes from."""
+
+    gold: list[str]
+    predicted: list[str]
+    gold_places: list[str]
+    predicted_places: list[str]
+
+
+def pair_labels(gold: LabelFile, predicted: LabelFile) -> LabelPairs:
+    """Every gold row with its one prediction; a row too many or too few on either side is named."""
+    order = _by_position(gold, predicted) if predicted.id_column is None else _by_id(gold, predicted)
+    labels = predicted.labels
+    return LabelPairs(
+        gold.labels,
+        [labels[row] for row in order],
+        [gold.where(row) for row in range(len(gold))],
+        [predicted.where(row) for row in order],
+    )
+
+
+def _by_position(gold: LabelFile, predicted: LabelFile) -> Sequence[int]:
+    if len(gold) != len(predicted):
+        raise BadInput(
+            f"{predicted.path}: got {len(predicted)} predictions for the {len(gold)} rows of {gold.path}; "
+            "expected one per row, in order (or a column 'id' or 'index')"
+        )
+    return range(len(gold))
+
+
+def _by_id(gold: LabelFile, predicted: LabelFile) -> list[int]:
+    """The prediction's row for each gold row."""
+    what, gold_ids = _gold_ids(gold, predicted)
+    rows = _rows_by_id(predicted, predicted.cells(predicted.id_column or ""))
+    known = _rows_by_id(gold, gold_ids)
+    extra = [key for key in rows if key not in known]
+    missing = [key for key in known if key not in rows]
+    if missing:
+        raise BadInput(
+            f"{predicted.path}: {len(missing)} of {len(gold)} gold rows have no prediction, the first is "
+            f"{shorten(missing[0])} ({gold.where(known[missing[0]])}); ids are {what}"
+        )
+    if extra:
+        raise BadInput(
+            f"{predicted.where(rows[extra[0]])}: {shorten(extra[0])} is no gold row, nor are {len(extra) - 1} others; "
+            f"ids are {what}"
+        )
+    return [rows[key] for key in gold_ids]
+
+
+def _rows_by_id(file: LabelFile, ids: Sequence[str]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for row, key in enumerate(ids):
+        if key in rows:
+            raise BadInput(
+                f"{file.where(row)}: id {shorten(key)} is already at {file.where(rows[key])}; expected it once"
+            )
+        rows[key] = row
+    return rows
+
+
+def _gold_ids(gold: LabelFile, predicted: LabelFile) -> tuple[str, list[str]]:
+    """What the ids of the predictions are of the gold file, in words, and its rows by them.
+
+    A column of the same name, first of all. Else an ``index`` counts rows from 0, as in GLUE; a key
+    like ``dev:17`` (``dev-2:17`` for a second file of that name) is the file's stem and line, as runs
+    name their examples; anything else is the gold file's id column or, for want of one, again the row.
+    """
+    column = predicted.id_column or ""
+    by_key = predicted.path.suffix.lower() == ".json"
+    prefix = predicted.cells(column)[0].rpartition(":")[0]
+    if column in gold.columns and column != gold.label_column and not by_key:
+        return f"column {column!r} of {gold.path}", gold.cells(column)
+    if by_key and re.fullmatch(rf"{re.escape(gold.path.stem)}(-\d+)?", prefix):
+        return f"{prefix}:line of {gold.path}", [f"{prefix}:{line}" for line, _ in gold.rows]
+    if gold.id_column is not None and column.lower() != "index":
+        return f"column {gold.id_column!r} of {gold.path}", gold.cells(gold.id_column)
+    return f"the row numbers of {gold.path}, from 0", [str(row) for row in range(len(gold))]
 
 
 @dataclass(frozen=True)
@@ -28,8 +283,6 @@ class Official:
     metrics: tuple[str, ...] = ("accuracy",)
     headless: tuple[str, ...] = ()  # columns of a gold file that comes without a header
 
-
-NLI = ("entailment", "neutral", "contradiction")
 
 OFFICIAL: Mapping[str, Official] = {
     "cola": Official(

@@ -24,8 +24,7 @@ from bertvision.evaluation.example_scores import (
     span_evidence,
     value_evidence,
 )
-from bertvision.evaluation.metrics.labels import classification_scores
-from bertvision.evaluation.metrics.multilabel import best_micro_threshold, multilabel_scores
+from bertvision.evaluation.metrics.labels import best_micro_threshold, classification_scores, multilabel_scores
 from bertvision.evaluation.metrics.squad import summarise
 from bertvision.evaluation.metrics.thresholds import no_answer_threshold
 from bertvision.evaluation.metrics.values import regression_scores

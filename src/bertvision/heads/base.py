@@ -23,12 +23,13 @@ from torch.nn import functional as F
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import Kind, LayerBatch, Shape
 from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
-from bertvision.heads.layer_rows import LayerRows
+from bertvision.heads.layers import LayerRows
 
 COMMON: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
 """Options of pointwise heads: which states, which vector stands for a text, the pooled CLS in front."""
 
 BY_CLS: Mapping[str, Value] = {"layers": "all", "read": "cls"}
+
 BY_MEAN: Mapping[str, Value] = {"layers": "all", "read": "mean"}
 """Options of sequence heads: which states, and whether a label takes the CLS token's outputs or the mean of all."""
 
@@ -44,6 +45,10 @@ COMMON_CHOICES: Choices = {
 
 LAYERS_ONLY: Mapping[str, Value] = {"layers": "all"}
 """Options of sequence heads that make one answer of all tokens by themselves."""
+
+HEADS: Registry[type[Body]] = Registry("head", "bertvision.heads")
+
+WORDS = {"all": "every token", "cls": "the CLS token", "mean": "the mean over tokens"}
 
 
 class Solver(Protocol):
@@ -88,9 +93,6 @@ class Body(nn.Module):
         ``weights`` (labels,) are those of :func:`head_loss`.
         """
         return None
-
-
-HEADS: Registry[type[Body]] = Registry("head", "bertvision.heads")
 
 
 class Head(nn.Module):
@@ -327,3 +329,21 @@ def head_losses(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor, weigh
         values = logits.squeeze(-1)  # (heads, batch)
         each = F.mse_loss(values, targets.expand_as(values), reduction="none")
     return each.reshape(heads, -1).mean(1)
+
+
+def reads(head: Head) -> str:
+    """all, cls, mean, or none where it is the pooled CLS alone."""
+    if head.shape.kind == "span" or not head.body.pointwise:
+        return "all"
+    return "none" if head.read == "pooled" else head.read
+
+
+def check_served(head: Head, tokens: str) -> None:
+    """Refuse a head that states of these tokens cannot serve: CLS is not the mean, and neither is all tokens."""
+    needed = reads(head)
+    if tokens in ("all", "context") or needed in ("none", tokens):
+        return
+    raise BadInput(
+        f"head {head.spec} reads {WORDS[needed]}, and these states are {WORDS[tokens]} of each text "
+        f"(--tokens {tokens}); make others with: bertvision extract TASK ... --tokens {needed} --to STORE"
+    )

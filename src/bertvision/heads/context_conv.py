@@ -13,7 +13,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
 from bertvision.heads.layer_pool import LayerPool
-from bertvision.heads.over_tokens import OverTokens
+from bertvision.heads.layers import OverTokens
 
 KERNELS = (1, 3, 5)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, glorot
-from bertvision.heads.layer_rows import LayerRows
+from bertvision.heads.layers import LayerRows
 
 
 @HEADS.register("learned-pool")

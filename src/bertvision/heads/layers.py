@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -25,3 +28,65 @@ class SelfAttention(nn.Module):
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (batch, heads, tokens, size / heads)
         seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
         return cast(Tensor, self.outward(seen.transpose(1, 2).flatten(-2)))  # (batch, tokens, size)
+
+
+@dataclass(frozen=True)
+class LayerRows:
+    """sum_l mix_l (W h_l) + b.
+
+    The product with the states is bound by reading them and costs about as much with sixteen rows as
+    with two, so those of several heads are laid together and computed at once.
+    """
+
+    weight: Tensor  # (rows, width)
+    mix: Tensor  # (layers, rows)
+    bias: Tensor  # (rows,)
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def of(self, states: Tensor) -> Tensor:
+        """(..., layers, width) -> (..., rows)."""
+        scores = states @ self.weight.T  # (..., layers, rows)
+        return (scores * self.mix).sum(-2) + self.bias
+
+
+def laid_together(parts: Sequence[LayerRows], rows: int) -> LayerRows:
+    """One after the other, and zeros up to so many rows: the same product whoever is in it."""
+    first, missing = parts[0], rows - sum(len(part) for part in parts)
+    weight = torch.cat([*(part.weight for part in parts), first.weight.new_zeros(missing, first.weight.shape[1])])
+    mix = torch.cat([*(part.mix for part in parts), first.mix.new_zeros(len(first.mix), missing)], dim=1)
+    return LayerRows(weight, mix, torch.cat([*(part.bias for part in parts), first.bias.new_zeros(missing)]))
+
+
+class OverTokens(nn.Module):
+    """(batch, tokens, channels) -> (batch, tokens, out) with a kernel of ``taps`` tokens.
+
+    Padding is set to zero first, so that a padded text and one that ends there are the same. No bias
+    where a norm follows; ``groups=channels`` is the depthwise half of a separable convolution.
+    """
+
+    def __init__(self, channels: int, out: int, taps: int, groups: int = 1, bias: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels, out, taps, groups=groups, bias=bias)
+        self.around = ((taps - 1) // 2, taps // 2)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        inside = (x * mask[..., None]).transpose(1, 2)  # (batch, channels, tokens)
+        out: Tensor = self.conv(F.pad(inside, self.around))  # (batch, out, tokens)
+        return out.transpose(1, 2)
+
+
+class Normed(nn.Module):
+    """Layer norm over a token's channels, then ReLU.
+
+    In the place of the batch norm of image networks, with as many parameters: it looks at one token
+    alone, so neither padding nor the other texts of a batch can change a result.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(x))

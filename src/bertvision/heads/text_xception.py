@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
-from bertvision.heads.over_tokens import OverTokens
+from bertvision.heads.layers import OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 
 

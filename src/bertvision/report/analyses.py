@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bertvision.evaluation.analyses.gold import told
+from bertvision.evaluation.analyses.answers import told
+from bertvision.evaluation.analyses.catalogue import ANALYSES, ENCODER, FITS, STATES, has_second
 from bertvision.evaluation.analyses.result import Finding, Plot
+from bertvision.report.charts import draw
 from bertvision.report.highlight import Span, marked, place_of
 from bertvision.report.markup import NOTHING, Html, Section, cut, facts, join, number, scrolling, section, table, tag
-from bertvision.report.plots import draw
+from bertvision.runs.reader import Run
 
 ELSEWHERE = ("layer-weights", "calibration")
 """What the report has sections of its own for."""
+
 ORDER = (
     "answer-types",
     "second-best",
@@ -26,9 +31,30 @@ ORDER = (
     "learning-curve",
     "cost",
 )
+
 LONGEST_CELL, LONGEST_TEXT, LONGEST_ANSWER = 60, 400, 200
+
 MOST_ROWS = 40
+
 SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
+
+TAKES = {
+    STATES: "one pass over the states of dev",
+    FITS: "fits heads anew",
+    ENCODER: "runs the encoder over dev many times",
+}
+
+INSTEAD = {
+    "cost": "inference seconds, measured; without them cost against score is only half of it",
+    "depth": "the best head on the layers 0..k for every k",
+    "learning-curve": "the best head on shares of the training data",
+}
+"""Where the catalogue speaks of options, or of more than is lacking."""
+
+INTRO = (
+    "These apply to this run, too, but take time. Each command puts its analysis into the run and its report. Paths "
+    "are as they were given when this page was written."
+)
 
 
 def analyses_section(findings: Sequence[Finding], lacking: Sequence[Html] = ()) -> Section | None:
@@ -114,3 +140,77 @@ def _wrong_place(case: Mapping[str, Any], context: str) -> Span | None:
     side = "b" if case.get("sort") == "only_a" else "a"
     near = [start for start, _ in case["spans"]]
     return place_of(str(case.get(f"{side}_said") or ""), context, near, case.get(f"{side}_place"))
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """An analysis to be made."""
+
+    name: str
+    needs: str
+    about: str
+    command: str
+
+
+def unmade(run: Run) -> list[Unmade]:
+    """In the order of the catalogue."""
+    found = {name: ANALYSES[name] for name in ANALYSES if name in APPLIES and APPLIES[name](run)}
+    return [
+        Unmade(name, needs, INSTEAD.get(name, about), _command(run, name))
+        for name, (needs, about) in found.items()
+        if not _made(run, name)
+    ]
+
+
+def unmade_parts(run: Run) -> list[Html]:
+    """A list for the page; nothing where nothing is lacking."""
+    lacking = unmade(run)
+    if not lacking:
+        return []
+    pairs = [(join([tag("b", one.name), f": {one.about} ({TAKES[one.needs]})"]), _block(one)) for one in lacking]
+    return [tag("h3", "Not made yet"), tag("p", INTRO), facts(pairs, class_="unmade")]
+
+
+def _block(one: Unmade) -> Html:
+    return tag("pre", tag("code", one.command))
+
+
+def _command(run: Run, name: str) -> str:
+    return shlex.join(["bertvision", "analyse", str(run.folder), "--what", name])
+
+
+def _made(run: Run, name: str) -> bool:
+    known = {one.name: one for one in run.findings}
+    if name == "cost" and name in known:
+        encoders = {row.name for row in run.board.rows if row.kind == "encoder"}  # theirs are known without measuring
+        heads = [row for row in known[name].rows if row.get("name") not in encoders]
+        return any(row.get("inference_seconds") is not None for row in heads)
+    return name in known
+
+
+def _fitted(run: Run) -> bool:
+    """Whether there are heads, and states that others could be fitted on."""
+    return bool(run.manifest and run.heads)
+
+
+def _timed(run: Run) -> bool:
+    """Without the seconds of the extraction a head's own are no inference time."""
+    return _fitted(run) and bool(run.manifest.get("seconds"))
+
+
+def _with_best(run: Run) -> bool:
+    return _fitted(run) and run.board.best_head is not None
+
+
+APPLIES: Mapping[str, Callable[[Run], bool]] = {
+    "second-best": lambda run: _fitted(run) and has_second(run.task),
+    "cost": _timed,
+    "layers": _fitted,
+    "depth": _with_best,
+    "ablation": lambda run: run.adapted,
+    "learning-curve": _with_best,
+}
+"""Of every analysis that needs more than files whether it says anything of a run."""
+
+
+assert set(APPLIES) == {name for name, (needs, _) in ANALYSES.items() if needs in TAKES}

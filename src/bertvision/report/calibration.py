@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bertvision.core.records import Reliability, Row
 from bertvision.report.markup import Html, Section, number, section, table, tag
 from bertvision.report.svg import Frame, Scale, dot
-from bertvision.runs.lines import Line
-from bertvision.runs.reader import Run
+from bertvision.runs.reader import Line, Run
 
 WHATS: Mapping[str, tuple[str, str]] = {
     "label": ("label", "the stated probability of the label that is given (of each, where there may be several)"),

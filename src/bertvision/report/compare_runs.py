@@ -11,17 +11,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from bertvision.core.board_text import SURE
-from bertvision.core.records import Compared
+from bertvision.core.records import SURE, Compared
 from bertvision.evaluation.analyses.agreement import COLUMNS, side_by_side
 from bertvision.evaluation.analyses.answers import Said
 from bertvision.evaluation.analyses.result import number_of
 from bertvision.evaluation.comparison import Court, Side
+from bertvision.report.leaderboard import chance, signed
 from bertvision.report.markup import NOTHING, Html, join, number, table, tag
-from bertvision.report.trust import chance, signed
-from bertvision.runs.lines import Line, lines_of, row_title
-from bertvision.runs.reader import Run
-from bertvision.runs.witness import said_by, witness_of
+from bertvision.runs.reader import Line, Run, lines_of, row_title, said_by, witness_of
 
 BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]

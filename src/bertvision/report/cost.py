@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.report.markup import NOTHING, Html, Section, duration, facts, number, section, size, table, tag
-from bertvision.runs.lines import Line
-from bertvision.runs.reader import Run
+from bertvision.runs.reader import Line, Run
 
 Step = tuple[str, str, float | None, int]
 

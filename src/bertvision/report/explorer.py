@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.core.records import Example
-from bertvision.evaluation.analyses.gold import gold_names, gold_text
+from bertvision.evaluation.analyses.answers import gold_names, gold_text
 from bertvision.evaluation.metrics.squad import best_over_golds, exact
 from bertvision.report.explorer_script import SCRIPT
 from bertvision.report.highlight import GUESSED, place_of
 from bertvision.report.markup import Html, Section, cut, opened, printable, section, tag
-from bertvision.runs.lines import Line, best_head
-from bertvision.runs.reader import Run
-from bertvision.tasks.task import stable_hash
+from bertvision.runs.reader import Line, Run, best_head
+from bertvision.tasks.splits import stable_hash
 
 Answers = Mapping[str, Any]
 """By example's id what was said, or where it stands."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bertvision.core.runtime import CONTROLS
+from bertvision.core.progress import CONTROLS
 
 _UNPRINTABLE = re.compile(f"[{CONTROLS}\ufffe\uffff]")
 # Ends of lines other than the one that the page knows; tables from Windows are full of them.

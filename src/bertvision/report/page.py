@@ -7,22 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bertvision.core.runtime import written_whole
-from bertvision.report.analyses import analyses_section
+from bertvision.core.files import written_whole
+from bertvision.report.analyses import analyses_section, unmade_parts
 from bertvision.report.calibration import calibration_section, no_answer_section
 from bertvision.report.compare_runs import joint_parts
 from bertvision.report.cost import cost_section, tuning
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section, script_hash, script_tag
-from bertvision.report.leaderboard import board_section
+from bertvision.report.leaderboard import board_section, trust_section
 from bertvision.report.markup import NOTHING, Html, Section, facts, join, number, opened, table, tag
 from bertvision.report.reproducibility import repeat_section
 from bertvision.report.style import STYLE
 from bertvision.report.training_curves import curves_section, weights_section
-from bertvision.report.trust import trust_section
-from bertvision.report.unmade import unmade_parts
-from bertvision.runs.lines import Line, best_head, lines_of
-from bertvision.runs.reader import Run, gather
+from bertvision.runs.reader import Line, Run, best_head, gather, lines_of
 from bertvision.tasks.class_weights import counts_line
 from bertvision.tasks.task import Task
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.runtime import known_json, written_whole
+from bertvision.core.files import known_json, written_whole
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.analyses import analyses_section
 from bertvision.report.markup import Html, facts, number, tag
 from bertvision.report.page import document
-from bertvision.runs.reader import OF_TRIALS, SEARCHED, data_origin, findings_of, store_origin, store_place
+from bertvision.runs.folder import SEARCHED, store_place
+from bertvision.runs.reader import OF_TRIALS, data_origin, findings_of, store_origin
 from bertvision.store.store import MANIFEST
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from bertvision.core.records import Row
 from bertvision.evaluation.analyses.cost import Price
-from bertvision.runs.lines import Line, row_title
-from bertvision.runs.reader import Run
+from bertvision.runs.reader import Line, Run, row_title
 
 ENCODER = "encoder"
 LEARNED_FROM = ("train", "inner")

@@ -6,42 +6,95 @@ and no encoder, and its store lies elsewhere; what is missing stays empty and is
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import hash_json
-from bertvision.core.records import Board, Compared, Reliability, Row, Standing
+from bertvision.core.files import folder_bytes, hash_json
+from bertvision.core.records import CONTROL, Board, Compared, Predictions, Reliability, Row, Standing
 from bertvision.core.run_log import COMMAND, RunLog
-from bertvision.core.runtime import folder_bytes
+from bertvision.evaluation.analyses.answers import MEANS, Said, hear
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
-from bertvision.runs.lines import row_title
+from bertvision.evaluation.comparison import Witness
+from bertvision.evaluation.example_scores import evidence_of_answers
+from bertvision.runs.folder import ANSWERS, PLACES, _anew, _read, store_place
 from bertvision.tasks.task import Task
-
-STORE_SOURCE = "source.json"
-"""Names the store of a run whose store lies elsewhere."""
-
-ANSWERS, PLACES = "predictions", "predictions/places"
-"""Where answers are (id -> answer) and, of spans, where those stand in their contexts (id -> start, end)."""
 
 FINDINGS = "analysis"
 """Where a run's findings are."""
+
 OF_STORE = ("layers", "depth", "ablation", "learning-curve")
 """Findings that belong to a store, or to the encoder that made it."""
+
 OF_TRIALS = ("search-history", "search-importance")
 """How the names of findings begin that belong to a store and a study of heads on it."""
+
 OF_TUNINGS = "search-tunings"
 """The same of a study of tunings: of these each has a store of its own, and all have the data. All other findings
 belong to a leaderboard."""
-SEARCHED, TUNED = "search/result.json", "search/tuned"
-"""What the last search came to, and where the runs of tunings that were tried are."""
 
 ByRow = Mapping[tuple[str, int | None], Mapping[str, Any]]
 """By name and seed of a row."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One predictor: a head with all its seeds, the encoder, or an ensemble."""
+
+    name: str
+    kind: str  # head, control, encoder or ensemble
+    rows: tuple[Row, ...]  # best on inner first, as on the board
+    interval: tuple[float, float] | None = None  # of the mean over seeds of the metric
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(sorted(row.seed for row in self.rows if row.seed is not None))
+
+    def values(self, score: str, where: str = "scores") -> list[float]:
+        """A score of every seed; no number where it was not measured."""
+        told: Sequence[Mapping[str, float]] = [getattr(row, where) for row in self.rows]
+        return [float(scores.get(score, math.nan)) for scores in told]
+
+    def mean(self, score: str, where: str = "scores") -> float:
+        values = self.values(score, where)
+        return sum(values) / len(values)
+
+    @property
+    def seconds(self) -> float:
+        """Of one seed."""
+        return sum(row.seconds for row in self.rows) / len(self.rows)
+
+
+def row_title(row: Row | Predictions) -> str:
+    """A row's name; of several seeds also which. Files of what it said are called so, too."""
+    return row.name if row.seed is None else f"{row.name}@{row.seed}"
+
+
+def lines_of(board: Board) -> list[Line]:
+    """Best mean on inner first; what has no inner score comes last."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in board.rows:
+        groups.setdefault((row.kind, row.spec if row.kind == "head" else row.name), []).append(row)
+    ends = {line.name: line.interval for line in board.lines}
+    lines = [Line(name, _kind(kind, name), tuple(rows), ends.get(name)) for (kind, name), rows in groups.items()]
+    return sorted(lines, key=lambda line: _last_if_unknown(line.mean(board.metric, "inner")))
+
+
+def _kind(kind: str, name: str) -> str:
+    return "control" if (kind, name) == ("head", CONTROL) else kind
+
+
+def _last_if_unknown(score: float) -> float:
+    return math.inf if math.isnan(score) else -score
+
+
+def best_head(lines: Sequence[Line]) -> Line | None:
+    """The head that the advice names."""
+    return next((line for line in lines if line.kind in ("head", "control")), None)
 
 
 @dataclass(frozen=True)
@@ -152,12 +205,6 @@ def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ..
     )
 
 
-def best_tuning(folder: Path) -> Path | None:
-    """The best run of a search over tunings, in a folder that holds such a search and no run of its own."""
-    run = (_read(folder / SEARCHED, "delete it and search again") or {}).get("run")
-    return None if run is None or store_place(folder).exists() else folder / TUNED / Path(run).name
-
-
 def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
     try:
         plots = tuple(Plot(**{**plot, "names": tuple(plot["names"])}) for plot in document["plots"])
@@ -188,28 +235,8 @@ def _board(path: Path, document: Mapping[str, Any]) -> Board:
         raise BadInput(f"{path} is no leaderboard: {error}; {_anew(path.parent)}") from error
 
 
-def _anew(folder: Path) -> str:
-    return f"delete it and run: bertvision evaluate {folder}"
-
-
-def _read(path: Path, do: str = "") -> Any:
-    """A JSON document, or None where there is no such file (or no file could have that name)."""
-    try:
-        return json.loads(path.read_bytes())
-    except OSError:
-        return None
-    except ValueError as error:
-        raise BadInput(f"{path} cannot be read: {error}; {do or _anew(path.parent)}") from error
-
-
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
-def store_place(folder: Path) -> Path:
-    """Where the store of a run lies: in it, or where its source.json says."""
-    source = _read(folder / STORE_SOURCE, "write the store's folder there, or fit again")
-    return Path(source["store"]) if source else folder / "store"
 
 
 def _answers(folder: Path, board: Board, task: Task) -> ByRow:
@@ -275,3 +302,17 @@ def _day(folder: Path, board: Path) -> str:
     lines = [line for line in RunLog(folder).read() if line.get("step") != COMMAND]
     times = [str(line["time"]) for line in lines if "time" in line]
     return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()
+
+
+def witness_of(run: Run, row: Row, name: str) -> Witness:
+    """``name`` is what it is called in court, where rows of several runs may meet."""
+    evidence = evidence_of_answers(run.task, run.board.split, run.answers[row.name, row.seed])
+    return Witness(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
+
+
+def said_by(run: Run, row: Row, name: str) -> Said | None:
+    """What a row answered, right or wrong; None where answers are numbers, or were not written down."""
+    answers = run.answers.get((row.name, row.seed))
+    if run.task.kind not in MEANS or not answers:
+        return None
+    return hear(run.task, run.board.split, name, row.kind, answers, run.places.get((row.name, row.seed)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import folder_bytes
+from bertvision.core.files import folder_bytes
 from bertvision.store.lock import is_held
 
 OURS = (

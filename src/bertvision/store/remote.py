@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput, install_line, missing_extra
-from bertvision.core.runtime import file_sha256
+from bertvision.core.files import file_sha256
 
 CACHE_FOLDER, CACHE_GB = "BERTVISION_CACHE", "BERTVISION_CACHE_GB"
 DEFAULT_GB = 20.0

@@ -14,10 +14,13 @@ logits       (tokens, 2) or (windows, outputs)   the encoder's own head, where i
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -28,10 +31,50 @@ from torch import Tensor
 from bertvision.core.errors import BadInput
 from bertvision.core.records import ROW_KINDS, Window
 from bertvision.store.codec import decoded
-from bertvision.store.hashed_file import write_hashed
 from bertvision.store.lazy_batch import RaggedBatch, padded
 
+PIECE = 4 * 2**20
+
+NAMES = {
+    torch.int64: "I64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.float16: "F16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+}
+"""Types in the order their tensors lie in a file: none begins where its numbers would not be aligned."""
+
 Shard = Mapping[str, Tensor]
+
+
+def write_hashed(tensors: Mapping[str, Tensor], file: IO[bytes]) -> str:
+    """Write contiguous tensors of the CPU; the sha256 of all that was written."""
+    types, digest = list(NAMES), hashlib.sha256()
+    ordered = dict(sorted(tensors.items(), key=lambda item: (types.index(item[1].dtype), item[0])))
+    for piece in _pieces(ordered):
+        digest.update(piece)
+        file.write(piece)
+    return digest.hexdigest()
+
+
+def _header(tensors: Mapping[str, Tensor]) -> bytes:
+    entries, at = {}, 0
+    for name, tensor in tensors.items():
+        end = at + tensor.nbytes
+        entries[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _pieces(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
+    yield memoryview(_header(tensors))
+    for tensor in tensors.values():
+        whole = tensor.reshape(-1).view(torch.uint8).numpy().data
+        for at in range(0, len(whole), PIECE):
+            yield whole[at : at + PIECE]
 
 
 def window_tensors(windows: Sequence[Window], numbers: Sequence[int]) -> dict[str, Tensor]:

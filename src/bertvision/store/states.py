@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,3 +119,32 @@ class ShardedSplit(ABC):
         rows = shard["logits"].to(torch.float32, copy=True).split(shard["lengths"].tolist() if spans else 1)
         numbers = shard["windows"].tolist()
         return {number: (row if spans else row[0]).numpy() for number, row in zip(numbers, rows, strict=True)}
+
+
+class Portion(States):
+    """The same states with fewer examples in ``train``; inner and dev are whole."""
+
+    def __init__(self, states: States, examples: Collection[int]) -> None:
+        super().__init__(states.manifest)
+        self.states = states
+        self.train = PortionSplit(states["train"], examples)
+
+    def __getitem__(self, split: str) -> ShardedSplit:
+        return self.train if split == "train" else self.states[split]
+
+
+class PortionSplit(ShardedSplit):
+    """The windows of some examples of a split, dealt out like all of them."""
+
+    def __init__(self, whole: ShardedSplit, examples: Collection[int]) -> None:
+        chosen = np.array(sorted(examples), np.int64)
+        self.whole = whole
+        # Only the examples' numbers are touched, so that no state is read for this.
+        self.kept = [np.flatnonzero(np.isin(shard["examples"].numpy(), chosen)) for shard in whole.shards()]
+        super().__init__(whole.store, whole.name, [len(kept) for kept in self.kept])
+
+    def shard(self, number: int) -> Shard:
+        return self.whole.shard(number)
+
+    def shown(self, number: int) -> NDArray[np.int64]:
+        return self.kept[number]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import write_json
+from bertvision.core.files import file_sha256, write_json
 from bertvision.store.fingerprint import FORMAT
 from bertvision.store.remote import SOURCE, Remote, cache_place, fetch_shard, is_url
 from bertvision.store.shard_file import Shard, read_shard
@@ -96,3 +98,43 @@ def check_format(manifest: Any, path: str) -> None:
     if found != FORMAT:
         what = "no manifest of a store" if found is None else f"of format {found}"
         raise BadInput(f"{path} is {what}, expected format {FORMAT}; extract again, into another folder")
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file of a store that is not what it was."""
+
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.reason})"
+
+
+def recorded(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every file whose checksum a manifest holds."""
+    for split in manifest["splits"].values():
+        yield from split["shards"]
+    if "statistics" in manifest:
+        yield manifest["statistics"]
+
+
+def damages(store: Store) -> list[Damage]:
+    """All damaged files, found by reading everything once."""
+    found = ((entry["file"], _reason(store, entry)) for entry in recorded(store.manifest))
+    return [Damage(name, reason) for name, reason in found if reason]
+
+
+def _reason(store: Store, entry: dict[str, Any]) -> str:
+    name = entry["file"]
+    if store.remote:
+        if not store.remote.has(name):
+            return "missing"
+        return "" if store.remote.sha256(name) == entry["sha256"] else "changed"
+    path = store.folder / name
+    if not path.exists():
+        return "missing"
+    size = path.stat().st_size
+    if size != entry.get("bytes", size):
+        return f"{size:,} of {entry['bytes']:,} bytes"
+    return "" if file_sha256(path) == entry["sha256"] else "changed"

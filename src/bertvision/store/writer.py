@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.runtime import file_sha256, write_json
+from bertvision.core.files import file_sha256, write_json
 from bertvision.store.remote import SOURCE, Remote, cache_place, is_url
 from bertvision.store.shard_file import Shard, write_shard
 

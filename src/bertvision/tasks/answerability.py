@@ -17,9 +17,8 @@ from dataclasses import replace
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example
 from bertvision.core.registry import unknown
-from bertvision.tasks.options import PathsLike, check_whole
 from bertvision.tasks.squad import load_squad
-from bertvision.tasks.task import TASKS, Task
+from bertvision.tasks.task import TASKS, PathsLike, Task, check_whole
 from bertvision.tasks.windows import UNANSWERABLE
 
 LABELS = ("answerable", "unanswerable")

@@ -11,16 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.runtime import say, written_whole
-from bertvision.tasks.glue_files import (
-    check_folder,
-    choose_columns,
-    find_file,
-    looked_for,
-    note_rows,
-    read_rows,
-    read_texts,
-)
+from bertvision.core.files import written_whole
+from bertvision.core.progress import say
+from bertvision.tasks.glue import check_folder, choose_columns, find_file, looked_for, note_rows, read_rows, read_texts
 from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueTask
 from bertvision.tasks.task import BadRow, BadRows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bertvision.core.convert import merged
+from bertvision.core.config import merged
 from bertvision.core.registry import parse_spec
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.task import task_defaults

@@ -2,12 +2,83 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import SPLITS, Example
-from bertvision.tasks.options import check_whole
-from bertvision.tasks.task import cut_inner, stable_hash
+from bertvision.tasks.task import check_whole
+
+INNER_SHARE = 0.10
+
+ENOUGH_GROUPS = 5
+
+
+def cut_inner(
+    examples: Sequence[Example], stratify: bool, salt: str = "inner"
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Split training examples into (train, inner): 10 % of the groups, by hash, whatever the seed.
+
+    Groups are articles if there are at least five, else contexts; rows without a group are their
+    own text, so that equal texts stay together, and are drawn per label, or set of labels. Another
+    ``salt`` is another draw: dev, where the user has none, is cut off in the same way.
+    """
+    keys = [_group_key(example) for example in examples]
+    if any(example.group for example in examples) and len({e.group for e in examples}) >= ENOUGH_GROUPS:
+        keys = [example.group for example in examples]
+    strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
+    chosen = _choose_groups(keys, strata, salt)
+    train = tuple(e for e, key in zip(examples, keys, strict=True) if key not in chosen)
+    inner = tuple(e for e, key in zip(examples, keys, strict=True) if key in chosen)
+    return train, inner
+
+
+def _group_key(example: Example) -> str:
+    """Contexts group questions; texts group rows, so that a duplicate never straddles the cut."""
+    unlabelled = example.label is None and example.labels is None
+    if example.answers or (unlabelled and example.pair is not None):
+        return example.pair or ""
+    return f"{example.text}\x00{example.pair or ''}"
+
+
+def _choose_groups(keys: Sequence[str], strata: Sequence[str], salt: str) -> set[str]:
+    """Per stratum the groups that hash lowest, as long as each brings the total nearer to a tenth.
+
+    The rounding is carried from stratum to stratum, so that many rare labels still make a tenth
+    together. The last group of each stratum stays, so that training knows every label. If no group
+    is small enough, the smallest that is not alone is taken: an inner split too large beats none.
+    """
+    chosen: set[str] = set()
+    spare: Counter[str] = Counter()
+    wanted, taken = 0.0, 0
+    for _, groups in sorted(_sizes(keys, strata).items()):
+        wanted += INNER_SHARE * groups.total()
+        spare += groups if len(groups) > 1 else Counter()
+        for key in sorted(groups, key=lambda key: stable_hash(f"{salt}\x00{key}"))[:-1]:
+            if taken + groups[key] / 2 <= wanted:
+                chosen.add(key)
+                taken += groups[key]
+    if not chosen and len(set(keys)) > 1:
+        spare = spare or Counter(keys)
+        chosen = {min(spare, key=lambda key: (spare[key], stable_hash(f"{salt}\x00{key}")))}
+    return chosen
+
+
+def _sizes(keys: Sequence[str], strata: Sequence[str]) -> dict[str, Counter[str]]:
+    """Rows per group in each stratum; a group with rows of several strata belongs to the first by name."""
+    owner: dict[str, str] = {}
+    for key, stratum in zip(keys, strata, strict=True):
+        owner[key] = min(stratum, owner.get(key, stratum))
+    sizes: dict[str, Counter[str]] = defaultdict(Counter)
+    for key in keys:
+        sizes[owner[key]][key] += 1
+    return sizes
+
+
+def stable_hash(text: str) -> str:
+    """The same on every machine and in every run; half a surrogate pair is text too."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def make_splits(

@@ -7,25 +7,26 @@ only ever reported.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.errors import BadInput
+from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import hashed_as
 from bertvision.core.records import SPLITS, Answer, Example, Kind
 from bertvision.core.registry import Registry, unknown
 from bertvision.tasks.class_weights import weighed
 
-INNER_SHARE = 0.10
-ENOUGH_GROUPS = 5
+TASKS: Registry[Callable[..., Task]] = Registry("task", "bertvision.tasks")
+"""Loaders by name; a loader may have ``defaults``: recipe settings by section that suit its task."""
+
+PathsLike = str | Path | Sequence[str | Path]
 
 
 @hashed_as(
@@ -77,10 +78,6 @@ class Task:
 
     def __getitem__(self, split: str) -> tuple[Example, ...]:
         return self.splits[split]
-
-
-TASKS: Registry[Callable[..., Task]] = Registry("task", "bertvision.tasks")
-"""Loaders by name; a loader may have ``defaults``: recipe settings by section that suit its task."""
 
 
 def task_defaults(name: str) -> Mapping[str, Mapping[str, object]]:
@@ -159,72 +156,6 @@ class BadRows:
         return f"{self.counts.total()} bad rows were skipped: {counts}" if counts else "no bad rows"
 
 
-def cut_inner(
-    examples: Sequence[Example], stratify: bool, salt: str = "inner"
-) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Split training examples into (train, inner): 10 % of the groups, by hash, whatever the seed.
-
-    Groups are articles if there are at least five, else contexts; rows without a group are their
-    own text, so that equal texts stay together, and are drawn per label, or set of labels. Another
-    ``salt`` is another draw: dev, where the user has none, is cut off in the same way.
-    """
-    keys = [_group_key(example) for example in examples]
-    if any(example.group for example in examples) and len({e.group for e in examples}) >= ENOUGH_GROUPS:
-        keys = [example.group for example in examples]
-    strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
-    chosen = _choose_groups(keys, strata, salt)
-    train = tuple(e for e, key in zip(examples, keys, strict=True) if key not in chosen)
-    inner = tuple(e for e, key in zip(examples, keys, strict=True) if key in chosen)
-    return train, inner
-
-
-def _group_key(example: Example) -> str:
-    """Contexts group questions; texts group rows, so that a duplicate never straddles the cut."""
-    unlabelled = example.label is None and example.labels is None
-    if example.answers or (unlabelled and example.pair is not None):
-        return example.pair or ""
-    return f"{example.text}\x00{example.pair or ''}"
-
-
-def _choose_groups(keys: Sequence[str], strata: Sequence[str], salt: str) -> set[str]:
-    """Per stratum the groups that hash lowest, as long as each brings the total nearer to a tenth.
-
-    The rounding is carried from stratum to stratum, so that many rare labels still make a tenth
-    together. The last group of each stratum stays, so that training knows every label. If no group
-    is small enough, the smallest that is not alone is taken: an inner split too large beats none.
-    """
-    chosen: set[str] = set()
-    spare: Counter[str] = Counter()
-    wanted, taken = 0.0, 0
-    for _, groups in sorted(_sizes(keys, strata).items()):
-        wanted += INNER_SHARE * groups.total()
-        spare += groups if len(groups) > 1 else Counter()
-        for key in sorted(groups, key=lambda key: stable_hash(f"{salt}\x00{key}"))[:-1]:
-            if taken + groups[key] / 2 <= wanted:
-                chosen.add(key)
-                taken += groups[key]
-    if not chosen and len(set(keys)) > 1:
-        spare = spare or Counter(keys)
-        chosen = {min(spare, key=lambda key: (spare[key], stable_hash(f"{salt}\x00{key}")))}
-    return chosen
-
-
-def _sizes(keys: Sequence[str], strata: Sequence[str]) -> dict[str, Counter[str]]:
-    """Rows per group in each stratum; a group with rows of several strata belongs to the first by name."""
-    owner: dict[str, str] = {}
-    for key, stratum in zip(keys, strata, strict=True):
-        owner[key] = min(stratum, owner.get(key, stratum))
-    sizes: dict[str, Counter[str]] = defaultdict(Counter)
-    for key in keys:
-        sizes[owner[key]][key] += 1
-    return sizes
-
-
-def stable_hash(text: str) -> str:
-    """The same on every machine and in every run; half a surrogate pair is text too."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def save_task(task: Task, folder: Path) -> None:
     """Write a task as ``task.json`` and one JSON-lines file per split."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -265,3 +196,17 @@ def _example_dict(example: Example) -> dict[str, object]:
         "group": example.group,
         **several,
     }
+
+
+def as_paths(option: str, value: PathsLike) -> tuple[Path, ...]:
+    """One path or several, as a tuple."""
+    several = [value] if isinstance(value, str | Path) else value
+    if not isinstance(several, Sequence) or not several or not all(isinstance(p, str | Path) and p for p in several):
+        raise BadInput(f"--{option}: got {shorten(value)}, expected a file or several")
+    return tuple(Path(path) for path in several)
+
+
+def check_whole(option: str, value: object, least: int) -> None:
+    """Refuse what is not a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise BadInput(f"option {option}: got {shorten(value)}, expected a whole number of at least {least}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from bertvision.core.progress import Timer
 from bertvision.core.records import Window
-from bertvision.core.runtime import Timer
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
 

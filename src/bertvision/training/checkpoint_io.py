@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import renamed_when_whole
+from bertvision.core.files import renamed_when_whole
 
 NOTE = "bertvision"
 """The one key of the file's header: several would be written in any order."""

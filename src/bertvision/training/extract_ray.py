@@ -13,25 +13,34 @@ import logging
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bertvision.core.config import ExtractConfig, updated
 from bertvision.core.errors import BadInput, missing_extra, shorten
-from bertvision.core.runtime import ASLEEP, POLICY, progress_bar, say
-from bertvision.encoders.loading import Encoder
+from bertvision.core.progress import progress_bar, say
+from bertvision.core.runtime import ASLEEP, POLICY
+from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.remote import is_url
 from bertvision.store.store import Store
 from bertvision.store.writer import Entry, Site
 from bertvision.tasks.task import Task
-from bertvision.training.crew import Crew, make_crew
 from bertvision.training.extract import extract_by
-from bertvision.training.parcel import packed, unpacked
 from bertvision.training.shard_builder import STATISTICS, Work, make_shards
+
+GROUPS = 4
+"""Times that each worker comes back for more: many, so that none waits long for the last one."""
+
+LARGEST = 8
+"""Shards of a group: within one, a shard is written while the next is computed."""
+
+Parcel = dict[str, bytes]
 
 ROUNDS = 3
 """Rounds in a row that may bring no shard at all."""
@@ -43,6 +52,74 @@ Outcome = tuple[str, bool]
 """A problem, empty if there was none, and whether it is hopeless."""
 
 
+@dataclass(frozen=True)
+class Crew:
+    """Workers, and what one of them takes of its machine."""
+
+    actors: int
+    cpus: int  # reserved for each
+    gpus: int
+    threads: int  # that each computes with
+
+    def __str__(self) -> str:
+        return f"{_count(self.actors, 'actor')}, {'a GPU' if self.gpus else _count(self.threads, 'thread')} each"
+
+    def groups(self, shards: int) -> int:
+        """Into how many pieces of work shards are divided."""
+        size = min(LARGEST, max(1, shards // (GROUPS * self.actors)))
+        return -(-shards // size)
+
+
+def make_crew(nodes: Sequence[Mapping[str, float]], threads: int, device: str, most: int) -> Crew:
+    """One worker for each GPU, or where there is none one for every ``threads`` CPUs of a machine; at most ``most``.
+
+    One CPU of the cluster stays free: with workers on all of them, Ray Data's own tasks would wait for ever.
+    ``nodes`` are the resources of each machine as Ray names them.
+    """
+    cpus = [int(node.get("CPU", 0)) for node in nodes]
+    gpus = 0 if device == "cpu" else sum(int(node.get("GPU", 0)) for node in nodes)
+    if device.startswith("cuda") and not gpus:
+        raise BadInput(f"device {device!r} is not there: no machine of the Ray cluster has a GPU; leave it to auto")
+    if gpus:
+        crew = Crew(min(gpus, sum(cpus) - 1), 1, 1, threads)
+    else:
+        crew = _on_cpus([count for count in cpus if count], threads)
+    if crew.actors < 1:
+        raise BadInput(f"the Ray cluster has {sum(cpus)} CPUs, expected at least 2: one stays free for Ray's own tasks")
+    return replace(crew, actors=min(crew.actors, most))
+
+
+def _on_cpus(cpus: Sequence[int], threads: int) -> Crew:
+    """Where workers would fill every CPU, each reserves one less than it computes with, so that none stays at home."""
+    threads = min([threads, *cpus])
+    fitting = sum(count // threads for count in cpus)
+    free = sum(cpus) - 1
+    each = threads if fitting * threads <= free else max(1, threads - 1)
+    return Crew(min(fitting, free // each), each, 0, threads)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def packed(encoder: Encoder) -> Parcel:
+    """The files of a saved encoder. What was tuned by a small method names its base, which stays where it is."""
+    with TemporaryDirectory() as folder:
+        encoder.save_pretrained(folder)
+        files = (path for path in Path(folder).rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def unpacked(parcel: Parcel) -> Encoder:
+    """The inverse of :func:`packed`, anywhere."""
+    with TemporaryDirectory() as folder:
+        for name, content in parcel.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return load_encoder(folder)
+
+
 def ray_extract(
     encoder: Encoder,
     task: Task,
@@ -52,7 +129,7 @@ def ray_extract(
     actors: int | None = None,
     **settings: Any,
 ) -> Store:
-    """What :func:`~bertvision.training.extract.extract` makes, made by a Ray cluster, or a Ray of this machine's own."""
+    """What :func:`~bertvision.training.extract.extract` makes, made by a Ray cluster or by this machine's own Ray."""
     _import_ray(address)
     config = updated(config or ExtractConfig(), **settings)
     make = partial(_make, config=config, address=address, actors=actors)

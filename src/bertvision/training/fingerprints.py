@@ -9,8 +9,8 @@ from typing import Any
 from bertvision.core.config import ExtractConfig
 from bertvision.core.files import hash_json
 from bertvision.core.registry import choose_layers
+from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.tokens import tokenizer_hash
 from bertvision.store.codec import codec_dtype
 from bertvision.store.fingerprint import FORMAT
 from bertvision.store.token_subset import check_tokens

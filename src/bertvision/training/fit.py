@@ -18,17 +18,15 @@ from numpy.typing import NDArray
 from bertvision.core.config import FitConfig, updated
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields
+from bertvision.core.progress import Timer, progress_bar, say
 from bertvision.core.records import LayerBatch, Shape, WindowTable
-from bertvision.core.runtime import Timer, choose_device, give_back_memory, progress_bar, say
+from bertvision.core.runtime import choose_device, give_back_memory
 from bertvision.evaluation.scoring import judge_inner
-from bertvision.heads.base import build_head, canonical_spec
-from bertvision.heads.served import check_served
+from bertvision.heads.base import build_head, canonical_spec, check_served
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
-from bertvision.training.block import blocks_of
-from bertvision.training.fit_saved import restore_runners, save_runners
 from bertvision.training.fitted_head import FittedHead, place_outputs
-from bertvision.training.head_trainer import Runner
+from bertvision.training.head_trainer import Runner, blocks_of, restore_runners, save_runners
 from bertvision.training.inputs import label_weights
 from bertvision.training.live_states import states_task
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertvision.core.errors import BadInput, shorten
+from bertvision.core.files import write_json
 from bertvision.core.records import LayerBatch, Shape
-from bertvision.core.runtime import write_json
 from bertvision.heads.base import Head, build_head
 from bertvision.training.checkpoint_io import read_noted, write_noted
 

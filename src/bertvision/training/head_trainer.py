@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +15,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertvision.core.config import FitConfig
+from bertvision.core.progress import Timer
 from bertvision.core.records import LayerBatch, Shape
-from bertvision.core.runtime import Timer, rate_at, seeded
+from bertvision.core.runtime import rate_at, seeded
 from bertvision.evaluation.calibration import temperatures
 from bertvision.evaluation.scoring import Verdict
 from bertvision.heads.base import Solver, build_head, head_losses
-from bertvision.training.fitted_head import FittedHead
+from bertvision.heads.layers import LayerRows, laid_together
+from bertvision.training.checkpoint_io import read_noted, write_noted
+from bertvision.training.fitted_head import FittedHead, from_flat, to_flat
+
+ROWS = 16
+
+SAVED_FIT = "fitting.safetensors"
+"""In a run folder, the state of a fit that is not done; it goes when the heads are there."""
+
+FACTS = ("history", "best_epoch", "best_score", "threshold", "temperatures", "seconds", "failed", "stopped")
 
 
 @dataclass
@@ -138,3 +151,128 @@ class Runner:
             states=states,
             lr=self.lr or self.config.lr,
         )
+
+
+class Block:
+    """Runners whose heads see the same states in the same way."""
+
+    def __init__(self) -> None:
+        self.runners: list[Runner] = []
+        self.rows = 0
+
+    def add(self, runner: Runner) -> None:
+        self.runners.append(runner)
+        self.rows += len(_rows(runner))
+
+    def step(self, batch: LayerBatch) -> None:
+        """One optimiser step of every head that has not diverged."""
+        timer, live = Timer(), [runner for runner in self.runners if not runner.failed]
+        if not live:
+            return
+        for runner in live:
+            runner.head.train()
+            runner.optimizer.zero_grad(set_to_none=True)
+        losses = live[0].losses_of(_outputs(live, batch), batch)  # (heads,)
+        # Each loss knows its own head only, so the gradient of the sum is every head's own.
+        losses.sum().backward()
+        for runner in live:
+            runner.update()
+        for runner, loss in zip(live, losses.tolist(), strict=True):
+            runner.note(loss, timer.seconds / len(live))
+
+
+def _outputs(runners: Sequence[Runner], batch: LayerBatch) -> Tensor:
+    """Every head's logits: (heads, batch, tokens, 2) or (heads, batch, outputs)."""
+    rows = laid_together([_rows(runner) for runner in runners], ROWS)
+    head = runners[0].head
+    # Narrowed even where nothing is cut off: gradients then lie, and are summed, as they are for a head alone.
+    outputs = rows.of(head.seen(batch)).narrow(-1, 0, len(runners) * head.shape.outputs)  # (..., heads x outputs)
+    each: Tensor = head.placed(outputs, batch).unflatten(-1, (len(runners), -1))
+    return each.movedim(-2, 0)
+
+
+def blocks_of(runners: Sequence[Runner]) -> list[Block | Runner]:
+    """Every runner once: in a block with those that share its product, or by itself."""
+    found: list[Block | Runner] = []
+    open_blocks: dict[object, Block] = {}
+    for runner in runners:
+        rows = runner.head.body.layer_rows()
+        if runner.solver is not None or rows is None or len(rows) > ROWS:
+            found.append(runner)
+            continue
+        head = runner.head
+        seen = (head.layer_ids, head.read, head.with_pooled)
+        block = open_blocks.get(seen)
+        if block is None or block.rows + len(rows) > ROWS:
+            block = open_blocks[seen] = Block()
+            found.append(block)
+        block.add(runner)
+    return found
+
+
+def _rows(runner: Runner) -> LayerRows:
+    rows = runner.head.body.layer_rows()
+    assert rows is not None, "only such heads are put into a block"
+    return rows
+
+
+def save_runners(runners: Sequence[Runner], epoch: int, path: Path, made_from: str) -> None:
+    """All that the epochs up to this one made; there whole or not at all."""
+    tensors = {f"{i}.{key}": value for i, runner in enumerate(runners) for key, value in _tensors(runner).items()}
+    write_noted(path, tensors, made_from, epoch=epoch, runners=[_facts(runner) for runner in runners])
+
+
+def restore_runners(runners: Sequence[Runner], path: Path, made_from: str) -> int:
+    """The epoch after which they go on; 0 if there is nothing that was made from the same.
+
+    Heads that are computed sum up the texts once more, in another order: theirs may differ by rounding.
+    """
+    saved = read_noted(path, made_from)
+    if saved is None:
+        return 0
+    tensors, note = saved
+    found = _by_number(tensors)
+    for number, (runner, facts) in enumerate(zip(runners, note["runners"], strict=True)):
+        _put_back(runner, found[number], facts)
+    return int(note["epoch"])
+
+
+def _tensors(runner: Runner) -> dict[str, Tensor]:
+    moments = runner.optimizer.state_dict()["state"]
+    return {
+        **{f"now.{key}": value for key, value in runner.head.state_dict().items()},
+        **{f"best.{key}": value for key, value in runner.best.items()},
+        **{f"moments.{i}.{key}": value for i, state in moments.items() for key, value in state.items()},
+        **({f"outputs.{key}": value for key, value in to_flat(runner.best_outputs).items()} if runner.best else {}),
+    }
+
+
+def _facts(runner: Runner) -> dict[str, Any]:
+    return {"schedule": runner.schedule.state_dict(), **{name: getattr(runner, name) for name in FACTS}}
+
+
+def _put_back(runner: Runner, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    for name in FACTS:
+        setattr(runner, name, facts[name])
+    runner.head.load_state_dict(_below("now", tensors))
+    runner.best = _below("best", tensors)
+    runner.best_outputs = from_flat(_below("outputs", tensors)) if runner.best else []
+    runner.schedule.load_state_dict(facts["schedule"])
+    groups = runner.optimizer.state_dict()["param_groups"]
+    for group, rate in zip(groups, runner.schedule.get_last_lr(), strict=True):
+        group["lr"] = rate
+    moments = _by_number(_below("moments", tensors))
+    runner.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def _below(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(f"{part}."): value for key, value in tensors.items() if key.startswith(f"{part}.")}
+
+
+def _by_number(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """What is named NUMBER.NAME, by number and then by name."""
+    found: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        found.setdefault(int(number), {})[name] = value
+    return found

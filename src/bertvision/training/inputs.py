@@ -13,14 +13,13 @@ from torch import Tensor
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
+from bertvision.core.progress import say
 from bertvision.core.records import Example, Shape, Window
 from bertvision.core.registry import choose_layers
-from bertvision.core.runtime import say
 from bertvision.encoders.delta_weights import used_settings
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import inside
-from bertvision.heads.base import Head, build_head
-from bertvision.heads.served import check_served
+from bertvision.heads.base import Head, build_head, check_served
 from bertvision.heads.summary import fitting_heads
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows

@@ -15,20 +15,19 @@ import numpy as np
 
 from bertvision.core.config import ExtractConfig, updated
 from bertvision.core.errors import BadInput
+from bertvision.core.files import write_json
 from bertvision.core.records import SPLITS, Window, WindowTable
 from bertvision.core.registry import choose_layers
-from bertvision.core.runtime import write_json
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
-from bertvision.store.portion import Portion
 from bertvision.store.shard_file import Shard
-from bertvision.store.states import ShardedSplit, States
+from bertvision.store.states import Portion, ShardedSplit, States
 from bertvision.store.store import MANIFEST, Store, read_manifest
 from bertvision.store.token_subset import kept_lengths, reduced
 from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.fingerprints import store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import split_windows
-from bertvision.training.shard_maker import ShardMaker
+from bertvision.training.shard_builder import ShardMaker
 
 
 class LiveStates(States):

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from bertvision.core.errors import BadInput
+from bertvision.core.progress import progress
 from bertvision.core.records import Predictions
-from bertvision.core.runtime import progress
 from bertvision.heads.base import build_head
 from bertvision.store.states import ShardedSplit
 from bertvision.training.fitted_head import FittedHead, keep_said, place_outputs, said_before

@@ -6,30 +6,154 @@ shards, and all of them together are the same store, wherever and in whatever or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from bertvision.core.config import ExtractConfig
-from bertvision.core.records import SPLITS
+from bertvision.core.progress import Timer, progress_bar
+from bertvision.core.records import SPLITS, Kind, Window
 from bertvision.core.registry import choose_layers
-from bertvision.core.runtime import Timer, progress_bar
+from bertvision.core.runtime import choose_device, give_back_memory
+from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
-from bertvision.store.batching import Batch
-from bertvision.store.shard_file import read_shard, write_shard
-from bertvision.store.token_subset import kept_lengths
+from bertvision.heads.base import Head
+from bertvision.store.batching import Batch, plan_batches, plan_shards
+from bertvision.store.codec import Codec, Plain, channel_statistics, check_finite, make_codec, state_bytes
+from bertvision.store.shard_file import Shard, read_shard, window_tensors, write_shard
+from bertvision.store.token_subset import kept_lengths, kept_positions, reduced
 from bertvision.store.writer import Entry, Site
 from bertvision.tasks.task import Task
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.inputs import split_windows
-from bertvision.training.shard_maker import ShardMaker
+from bertvision.training.inputs import own_head, split_windows
+
+SAMPLE_TOKENS = 16_384
+"""Of the training split, over which int8's statistics are taken; its plan is shuffled, so they are a fair sample."""
 
 STATISTICS = "codec.safetensors"
 """What int8 was scaled by; shards have it too, so that each can be read alone."""
+
+
+class ShardMaker:
+    """An encoder with its own head, ready to turn planned batches into a shard."""
+
+    def __init__(self, encoder: Encoder, layers: Sequence[int], config: ExtractConfig, kind: Kind = "span") -> None:
+        self.layers, self.kind, self.config = tuple(layers), kind, config
+        self.tokens = config.tokens
+        self.width, self.token_bytes = encoder.width, len(self.layers) * state_bytes(config.dtype, encoder.width)
+        self.device = choose_device(config.device)
+        self.model = encoder.model.eval().to(self.device)
+        self.pad_id = encoder.tokenizer.pad_token_id
+        head = own_head(encoder)
+        self.own: Head | None = None if head is None else head.to(self.device)
+        # The own head may need layers that are not stored.
+        self.asked = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.needed_layers}))
+        self.codec: Codec = Plain("f32" if config.dtype == "int8" else config.dtype)
+
+    def plan(self, windows: Sequence[Window], config: ExtractConfig | None = None) -> list[list[Batch]]:
+        """The batches of every shard of a split: batches by what the encoder reads, shards by what is stored."""
+        config = config or self.config
+        batches = plan_batches([len(window) for window in windows], config.batch_tokens, config.seed)
+        stored = kept_lengths(windows, self.tokens)
+        return [
+            [batches[i] for i in shard] for shard in plan_shards(batches, stored, self.token_bytes, config.shard_mb)
+        ]
+
+    def learn(self, train: Sequence[Window]) -> dict[str, Tensor]:
+        """What the codec must know before the first state: nothing, or int8's statistics over a fixed sample."""
+        if self.config.dtype != "int8":
+            return {}
+        return channel_statistics(self._sample(train))
+
+    def use(self, statistics: Mapping[str, Tensor]) -> None:
+        """Store states by these statistics from now on."""
+        self.codec = make_codec(self.config.dtype, statistics)
+
+    def _sample(self, train: Sequence[Window]) -> Iterator[Tensor]:
+        exact, seen = Plain("f32"), 0
+        for batch in (batch for shard in self.plan(train) for batch in shard):
+            members = [train[int(number)] for number in batch]
+            rows = sum(kept_lengths(members, self.tokens))
+            room = exact.buffers(rows, len(self.layers), self.width)
+            self.run_batch(members, room, exact, {})
+            yield room["hidden"]
+            seen += sum(len(window) for window in members)
+            if seen >= SAMPLE_TOKENS:
+                return
+
+    def shard(self, windows: Sequence[Window], batches: Sequence[Batch], advance: Callable[[int], object]) -> Shard:
+        """Run the batches; states go layer by layer into one flat buffer of the store's type."""
+        numbers = [int(number) for batch in batches for number in batch]
+        members = [reduced(windows[number], self.tokens, self.kind) for number in numbers]
+        total, on_gpu = sum(len(window) for window in members), self.device.type == "cuda"
+        room = self.codec.buffers(total, len(self.layers), self.width, pin_memory=on_gpu)
+        extras: dict[str, list[Tensor]] = {"pooled": [], "logits": []}
+        at = 0
+        for batch in batches:
+            here = [windows[int(number)] for number in batch]
+            end = at + sum(kept_lengths(here, self.tokens))
+            self.run_batch(here, {name: buffer[at:end] for name, buffer in room.items()}, self.codec, extras)
+            at = end
+            advance(len(batch))
+        if on_gpu:
+            torch.cuda.synchronize(self.device)  # the copies did not wait for each other
+        check_finite(room, self.config.dtype)
+        more = {key: torch.cat(parts) for key, parts in extras.items() if parts}
+        give_back_memory()
+        return {**room, **self.codec.statistics(), **window_tensors(members, numbers), **more}
+
+    @torch.inference_mode()
+    def run_batch(
+        self, members: Sequence[Window], room: Mapping[str, Tensor], codec: Codec, extras: dict[str, list[Tensor]]
+    ) -> None:
+        """One forward pass; on a GPU states are put together there and leave it in one copy that nobody waits for."""
+        batch = collate(members, self.pad_id, self.device)
+        states = hidden_states(self.model, batch, self.asked)
+        near = self.device.type == "cpu"
+        count = len(next(iter(room.values())))
+        stage = room if near else codec.buffers(count, len(self.layers), self.width, device=self.device)
+        rows = self._rows(members, batch)
+        for place, layer in enumerate(self.layers):
+            codec.put(stage, place, self._flat(states.layers[self.asked.index(layer)], batch, rows, codec))
+        for name in () if near else room:
+            room[name].copy_(stage[name], non_blocking=True)
+        if "pooled" in extras and states.pooled is not None:
+            extras["pooled"].append(states.pooled.to("cpu", codec.small))
+        if "logits" in extras and self.own is not None:
+            extras["logits"].append(self._own_logits(states, batch, rows))
+
+    def _rows(self, members: Sequence[Window], batch: TokenBatch) -> Tensor | None:
+        """Where stored tokens lie among (batch x tokens); None where that is all of them."""
+        longest = batch.mask.shape[1]
+        if self.tokens == "all" and all(len(window) == longest for window in members):
+            return None
+        kept = [row * longest + kept_positions(window, self.tokens) for row, window in enumerate(members)]
+        return torch.from_numpy(np.concatenate(kept)).to(self.device)
+
+    def _flat(self, states: Tensor, batch: TokenBatch, rows: Tensor | None, codec: Codec) -> Tensor:
+        """(batch, tokens, width) -> (stored tokens, width)."""
+        if self.tokens == "mean":
+            share = batch.mask.float() / batch.mask.sum(1, keepdim=True)  # (batch, tokens)
+            return torch.einsum("bt,btw->bw", share, states)
+        flat = states.flatten(0, 1)  # (batch x tokens, width)
+        if rows is None:
+            return flat
+        return (codec.narrow(flat) if self.tokens == "all" else flat).index_select(0, rows)
+
+    def _own_logits(self, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
+        assert self.own is not None
+        chosen = torch.stack([states.layers[self.asked.index(i)] for i in self.own.needed_layers], dim=2)
+        logits = self.own.on_chosen(chosen, batch.mask, states.pooled)
+        if self.own.shape.kind != "span":
+            return logits.float().cpu()
+        flat = logits.flatten(0, 1)  # (batch x tokens, 2)
+        return (flat if rows is None else flat.index_select(0, rows)).float().cpu()
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.core.config import TuneConfig
+from bertvision.core.progress import Timer, say
 from bertvision.core.records import ROW_KINDS, Window
-from bertvision.core.runtime import Timer, rate_at, say
+from bertvision.core.runtime import rate_at
 from bertvision.encoders.fast_dropout import quick_dropout
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder

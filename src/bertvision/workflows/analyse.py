@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from bertvision.core.errors import BadInput
+from bertvision.core.progress import Timer, say
 from bertvision.core.records import Predictions
 from bertvision.core.registry import unknown
-from bertvision.core.runtime import Timer, say
 from bertvision.evaluation.analyses.adapter_ablation import by_span
 from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, has_second
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import second_best
 from bertvision.evaluation.scoring import example_outputs, judge_predictions
-from bertvision.runs.lines import lines_of, row_title
+from bertvision.report.analyses import unmade
+from bertvision.runs.folder import best_tuning, run_heads, run_place
+from bertvision.runs.reader import lines_of, row_title
 from bertvision.store.states import States
 from bertvision.tasks.span_decoding import decode, n_best
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead
+from bertvision.training.live_states import is_live
 from bertvision.training.predict import predict, predict_own
-from bertvision.workflows.ablation import ablate
-from bertvision.workflows.conclude import run_heads
 from bertvision.workflows.file_analyses import (
     FROM_FILES,
     agreement_between,
@@ -30,7 +32,7 @@ from bertvision.workflows.file_analyses import (
     keep,
     no_answers,
 )
-from bertvision.workflows.refit_analyses import Study, curve_over_shares, depth, layers, run_beside
+from bertvision.workflows.refit_analyses import Study, ablate, curve_over_shares, depth, layers, run_beside
 
 KEPT = 20
 """Candidates of spans among which the second is looked for."""
@@ -173,4 +175,27 @@ MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
     "ablation": _ablation,
     "learning-curve": curve_over_shares,
 }
+
+
 assert set(ANALYSES) == set(FROM_FILES) | set(MAKERS)
+
+
+def complete(folder: Path) -> None:
+    """Make those that this leaderboard lacks.
+
+    A live run has no stored states, and those of another may be damaged or gone; a report comes out nevertheless, and
+    lists what it lacks.
+    """
+    if best_tuning(folder) is not None:  # a search over tunings, which has no leaderboard to complete
+        return
+    work = Study(folder)
+    names = [one.name for one in unmade(work.run) if one.needs == STATES]
+    if not names:
+        return
+    told = ", ".join(names)
+    try:
+        if not is_live(run_place(folder)):
+            say(f"report: making {told} from the stored states")
+            study(work, names)
+    except (BadInput, OSError) as error:
+        say(f"report: not all of {told} could be made: {error}")

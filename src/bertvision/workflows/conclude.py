@@ -7,28 +7,33 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from bertvision.core.errors import BadInput
+from bertvision.core.files import write_json
+from bertvision.core.progress import say
 from bertvision.core.records import Board, Predictions, Row
 from bertvision.core.run_log import note_command
-from bertvision.core.runtime import say, write_json
-from bertvision.encoders.loading import RECORD, Encoder, load_encoder
-from bertvision.evaluation.advice import advise
+from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import How, ensemble
-from bertvision.evaluation.leaderboard import board_of
+from bertvision.evaluation.leaderboard import advise, board_of
 from bertvision.evaluation.scoring import Judged, judge_predictions
 from bertvision.model import Model
 from bertvision.report.page import write_page, write_report
 from bertvision.report.search import write_searched
-from bertvision.runs.lines import row_title
-from bertvision.runs.reader import ANSWERS, PLACES, Run, best_tuning, gather, store_place
+from bertvision.runs.folder import (
+    ANSWERS,
+    PLACES,
+    best_tuning,
+    run_encoder,
+    run_heads,
+    run_place,
+    run_states,
+)
+from bertvision.runs.reader import Run, gather, row_title
 from bertvision.store.states import States
-from bertvision.store.store import Store
 from bertvision.tasks.task import Task, read_task
-from bertvision.training.fitted_head import FittedHead, load_fitted
-from bertvision.training.inputs import encoder_hash
-from bertvision.training.live_states import is_live, reopened, states_task
+from bertvision.training.fitted_head import FittedHead
+from bertvision.training.live_states import states_task
 from bertvision.training.predict import predict, predict_own
 from bertvision.workflows.file_analyses import file_findings, keep
 
@@ -49,35 +54,6 @@ class RunResult:
         base, metric = self.document["baseline"], self.board.metric
         floor = f"baseline ({base['name']}): {metric} {base['scores'][metric]:.2f}"
         return f"{self.board}\n{floor}\n{self.advice}"
-
-
-def run_place(folder: Path) -> Path:
-    """Where a run's store is, or what a live run left in its place."""
-    place = store_place(folder)
-    best = best_tuning(folder)
-    if best is not None:
-        raise BadInput(f"{folder} holds a search over tunings, and no run of its own; take the best one's: {best}")
-    if not place.exists():
-        raise BadInput(f"{folder} is no run: it has no store; make one with bertvision run TASK ... --out {folder}")
-    return place
-
-
-def run_states(folder: Path) -> States:
-    """The states that a run's heads were fitted on: its store or, after a live run, its encoder at work."""
-    place = run_place(folder)
-    return reopened(place, folder / "encoder") if is_live(place) else Store(place)
-
-
-def run_heads(folder: Path, store: States) -> list[FittedHead]:
-    """All heads of a run that were fitted on this store; older ones, of another, are passed over."""
-    found = [load_fitted(path.parent) for path in sorted((folder / "heads").glob("*/seed*/head.json"))]
-    heads = [head for head, made_from in found if made_from.startswith(f"{store.id}:")]
-    if not heads:
-        raise BadInput(
-            f"{folder} has no heads fitted on its states; fit some: "
-            f"bertvision fit {store_place(folder)} --head SPEC --out {folder}"
-        )
-    return heads
 
 
 def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunResult:
@@ -130,19 +106,6 @@ def _renewed(folder: Path) -> Run:
     run = gather(folder, read_task(run_place(folder) / "task"))
     findings = {one.name: one for one in (*run.findings, *_fresh(run))}
     return replace(run, findings=tuple(findings.values()))
-
-
-def run_encoder(folder: Path, store: States) -> Encoder | None:
-    """The run's encoder, if it is the one whose states the heads were fitted on."""
-    place = folder / "encoder"
-    if not (place / RECORD).exists():
-        say(f"no model saved: there is no encoder in {place}")
-        return None
-    encoder = load_encoder(str(place))
-    if encoder_hash(encoder) == store.manifest["fingerprint"]["encoder"]:
-        return encoder
-    say(f"no model saved: {place} is not the encoder that {store_place(folder)} was made with; extract again")
-    return None
 
 
 def judge_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[Judged]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bertvision.asking import QuestionAnswerer
 from bertvision.core.config import built_in_recipe
-from bertvision.core.runtime import Timer, say
+from bertvision.core.progress import Timer, say
+from bertvision.model import QuestionAnswerer
 from bertvision.tasks.demo_data import DEMO_CONTEXT, DEMO_QUESTION, DEMO_UNANSWERABLE, write
 from bertvision.workflows.conclude import RunResult
 from bertvision.workflows.run import run

@@ -14,14 +14,17 @@ from typing import Any
 
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
+from bertvision.core.files import write_json
+from bertvision.core.progress import say
 from bertvision.core.registry import Spec, parse_spec
-from bertvision.core.runtime import say, write_json
 from bertvision.encoders.loading import RECORD, load_encoder
 from bertvision.encoders.partial import cut_encoder
 from bertvision.evaluation.scoring import Judged, judge_predictions
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.model import Model
-from bertvision.report.line_plot import line_picture, write_picture
+from bertvision.report.charts import line_picture, write_picture
+from bertvision.runs.folder import run_states
+from bertvision.runs.prepare import fit_into
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.benchmark import seconds_in_turns
@@ -29,8 +32,6 @@ from bertvision.training.fitted_head import FittedHead
 from bertvision.training.inputs import encoder_hash, split_windows
 from bertvision.training.live_states import states_task
 from bertvision.training.predict import predict
-from bertvision.workflows.conclude import run_states
-from bertvision.workflows.run import fit_into
 
 
 @dataclass(frozen=True)

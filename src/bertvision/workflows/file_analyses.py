@@ -12,27 +12,22 @@ from itertools import combinations
 from pathlib import Path
 
 from bertvision.core.errors import BadInput
+from bertvision.core.files import write_json
 from bertvision.core.records import Example, Row
 from bertvision.core.registry import unknown
-from bertvision.core.runtime import write_json
 from bertvision.evaluation.analyses.agreement import agreement, of_pair
-from bertvision.evaluation.analyses.answer_length import answer_length
 from bertvision.evaluation.analyses.answers import Said, context_words
-from bertvision.evaluation.analyses.breakdowns import answer_types
+from bertvision.evaluation.analyses.breakdowns import answer_length, answer_types, context_length, question_word
 from bertvision.evaluation.analyses.calibration import calibration_table
-from bertvision.evaluation.analyses.context_length import context_length
 from bertvision.evaluation.analyses.cost import Floor, cost_against_score
 from bertvision.evaluation.analyses.layer_weights import LayerWeights, layer_weights
-from bertvision.evaluation.analyses.question_word import question_word
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.baseline import baseline
-from bertvision.report.line_plot import write_picture
-from bertvision.report.plots import draw
+from bertvision.report.charts import draw, write_picture
 from bertvision.report.training_curves import by_spec
 from bertvision.runs.costs import prices_of
-from bertvision.runs.lines import Line, best_head, lines_of, row_title
-from bertvision.runs.reader import ANSWERS, FINDINGS, Run, finding_origin
-from bertvision.runs.witness import said_by
+from bertvision.runs.folder import ANSWERS
+from bertvision.runs.reader import FINDINGS, Line, Run, best_head, finding_origin, lines_of, row_title, said_by
 
 Maker = Callable[["Desk"], Finding | None]
 

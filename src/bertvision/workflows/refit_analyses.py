@@ -5,7 +5,8 @@ The heads are kept in ``RUN/analysis/``, so that the same call goes on where it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,27 +14,37 @@ from typing import Any
 
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
+from bertvision.core.files import write_json, written_whole
+from bertvision.core.progress import progress, say
 from bertvision.core.records import Example
 from bertvision.core.registry import Spec, parse_spec
-from bertvision.core.runtime import say
-from bertvision.evaluation.analyses.gold import gold_text
+from bertvision.encoders.adapters import adapters_of, switched_off
+from bertvision.encoders.loading import RECORD, Encoder, load_encoder
+from bertvision.encoders.methods import inside
+from bertvision.evaluation.analyses.adapter_ablation import by_span
+from bertvision.evaluation.analyses.answers import gold_text
 from bertvision.evaluation.analyses.learning_curves import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import Verdict, judge, judge_inner, judge_predictions
 from bertvision.heads.base import canonical_spec
-from bertvision.runs.lines import lines_of
-from bertvision.runs.reader import FINDINGS, Run, gather
-from bertvision.store.portion import Portion
-from bertvision.store.states import States
-from bertvision.tasks.task import Task, read_task, stable_hash
+from bertvision.model import Model, own_model
+from bertvision.report.charts import draw, write_picture
+from bertvision.runs.folder import run_place, run_states
+from bertvision.runs.prepare import fit_into
+from bertvision.runs.reader import FINDINGS, Run, gather, lines_of
+from bertvision.store.states import Portion, States
+from bertvision.tasks.splits import stable_hash
+from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.live_states import states_task
 from bertvision.training.predict import predict
-from bertvision.workflows.conclude import run_place, run_states
 from bertvision.workflows.depth import depth_frontier
-from bertvision.workflows.run import fit_into
 
 SHARES = (0.1, 0.3, 1.0)
+
+SPLIT = "dev"
+
+NONE = (0, 0)
 
 
 @dataclass
@@ -177,3 +188,63 @@ def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], exam
     judged = [judge_predictions(task, one) for one in predict(heads, work.states["dev"])]
     dev = tuple(one.verdict.scores[task.metric] for one in judged)
     return Step(series, at, dev, tuple(one.choice_score(task.metric) for one in judged), examples)
+
+
+def ablate(folder: Path) -> dict[str, Any] | None:
+    """Score of a run's encoder without the adapters of each span, in ``RUN/ablation``; None where it has none."""
+    task, encoder = read_task(run_place(folder) / "task"), _adapted(folder)
+    if encoder is None:
+        return None
+    verdicts = without_spans(encoder, task)
+    whole = verdicts.pop(NONE).scores[task.metric]
+    if whole <= 0:
+        what = f"the encoder of {folder} has {task.metric} {whole:g} on {SPLIT}, so that nothing can be lost"
+        raise BadInput(f"{what}; tune one that scores above 0, with more --epochs or another --lr")
+    rows = []
+    for (first, last), verdict in verdicts.items():
+        score = float(verdict.scores[task.metric])
+        rows.append({"first": first, "last": last, "score": score, "decrease": 100 * (whole - score) / whole})
+    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "layers": encoder.layers - 1}
+    facts["method"] = inside(encoder.model)  # an encoder may have been tuned in another way since
+    document: dict[str, Any] = {**facts, "score": whole, "rows": rows}
+    _write(document, folder / "ablation")
+    return document
+
+
+def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], Verdict]:
+    """The encoder's own head on dev without the adapters from one layer to another; NONE is with all of them."""
+    model, threshold = _with_threshold(encoder, task)
+    layers = encoder.layers - 1
+    found = {NONE: judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
+    for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
+        with switched_off(encoder.model, first, last):
+            found[first, last] = judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
+    return found
+
+
+def spans(layers: int) -> Iterator[tuple[int, int]]:
+    """Every first and last layer, counted from 1."""
+    return ((first, last) for first in range(1, layers + 1) for last in range(first, layers + 1))
+
+
+def _adapted(folder: Path) -> Encoder | None:
+    place = folder / "encoder"
+    encoder = load_encoder(str(place)) if (place / RECORD).exists() else None
+    return None if encoder is None or adapters_of(encoder.model) is None else encoder
+
+
+def _with_threshold(encoder: Encoder, task: Task) -> tuple[Model, float]:
+    """The encoder with its own head, and the threshold that inner gives it with all adapters at work."""
+    model = own_model(encoder, task)
+    if model.threshold is None:
+        return model, 0.0
+    return model, float(judge_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
+
+
+def _write(document: dict[str, Any], out: Path) -> None:
+    write_json(out / "ablation.json", document)
+    with written_whole(out / "ablation.csv") as file:
+        table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
+        table.writeheader()
+        table.writerows(document["rows"])
+    write_picture(draw(by_span(document).plots[0]), out / "ablation.svg")

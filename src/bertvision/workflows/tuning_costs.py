@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.board_text import aligned
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import folder_bytes
+from bertvision.core.files import folder_bytes
+from bertvision.core.records import aligned
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.baseline import baseline

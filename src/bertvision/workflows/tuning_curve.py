@@ -12,14 +12,15 @@ from typing import Any
 
 from bertvision.core.config import TuneConfig
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import choose_device, known_json, say, seeded, write_json
+from bertvision.core.files import known_json, write_json
+from bertvision.core.progress import say
+from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
-from bertvision.report.line_plot import line_picture, write_picture
+from bertvision.report.charts import line_picture, write_picture
 from bertvision.report.markup import Html
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import split_windows
-from bertvision.training.tune_loop import SAVED, resume, run_to, steps_of
-from bertvision.training.tune_setup import begin, finished, settled, tune_hash
+from bertvision.training.tune import SAVED, begin, finished, resume, run_to, settled, steps_of, tune_hash
 from bertvision.workflows.tuning_costs import judge_own
 
 

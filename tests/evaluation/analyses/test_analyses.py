@@ -13,20 +13,23 @@ from hypothesis import strategies as st
 
 from bertvision.core.records import Answer, Example, Reliability, Row
 from bertvision.evaluation.analyses.agreement import agreement, kappa, of_pair
-from bertvision.evaluation.analyses.answer_length import answer_length
 from bertvision.evaluation.analyses.answers import Said, context_words, hear
-from bertvision.evaluation.analyses.breakdowns import answer_types
+from bertvision.evaluation.analyses.breakdowns import (
+    answer_length,
+    answer_types,
+    context_length,
+    question_word,
+    word_of,
+)
 from bertvision.evaluation.analyses.calibration import calibration_table
-from bertvision.evaluation.analyses.context_length import context_length
 from bertvision.evaluation.analyses.cost import PAPER_FLOOR, Floor, Price, cost_against_score, efficiency, pareto
 from bertvision.evaluation.analyses.layer_weights import LayerWeights, layer_weights
 from bertvision.evaluation.analyses.learning_curves import Step, by_layer, learning_curve
-from bertvision.evaluation.analyses.question_word import question_word, word_of
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import Tried, explained, search_history, search_importance
 from bertvision.evaluation.analyses.second_best import second_best
 from bertvision.report.analyses import case_gold
-from bertvision.report.plots import draw
+from bertvision.report.charts import draw
 from bertvision.tasks.task import Task
 
 

@@ -13,20 +13,17 @@ from hypothesis import strategies as st
 from bertvision.evaluation.metrics.bootstrap import (
     Ranked,
     Score,
+    bootstrap_interval,
+    bootstrap_metric,
     label_score,
     mean_score,
+    paired_metric_test,
     pearson_score,
+    percentile_interval,
     resampled,
     swap_p,
 )
-from bertvision.evaluation.metrics.intervals import (
-    bootstrap_interval,
-    bootstrap_metric,
-    paired_metric_test,
-    percentile_interval,
-)
-from bertvision.evaluation.metrics.labels import accuracy, f1, macro_f1, matthews_correlation
-from bertvision.evaluation.metrics.multilabel import f1_macro, f1_micro
+from bertvision.evaluation.metrics.labels import accuracy, f1, f1_macro, f1_micro, macro_f1, matthews_correlation
 from bertvision.evaluation.metrics.values import pearson, spearmanr
 
 RANDOM = np.random.default_rng(0)

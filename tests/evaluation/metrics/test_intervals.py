@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.intervals import (
+from bertvision.evaluation.metrics.bootstrap import (
     Interval,
     bootstrap_interval,
     bootstrap_metric,
@@ -93,7 +93,7 @@ def test_uneven_clusters_are_weighed_by_their_size() -> None:
 
 def test_draws_in_portions_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_interval(VALUES, draws=300)
-    monkeypatch.setattr("bertvision.evaluation.metrics.resample.AT_ONCE", 7 * len(VALUES))
+    monkeypatch.setattr("bertvision.evaluation.metrics.bootstrap.AT_ONCE", 7 * len(VALUES))
     assert bootstrap_interval(VALUES, draws=300) == whole
 
 

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from sklearn.metrics import accuracy_score, f1_score
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.multilabel import best_micro_threshold, f1_micro, multilabel_scores
+from bertvision.evaluation.metrics.labels import best_micro_threshold, f1_micro, multilabel_scores
 
 SHAPES = st.tuples(st.integers(1, 8), st.integers(2, 4))
 PAIRS = SHAPES.flatmap(lambda shape: st.tuples(arrays.arrays(bool, shape), arrays.arrays(bool, shape)))

@@ -11,8 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.squad import f1, score_examples, squad_scores
-from bertvision.evaluation.metrics.squad_no_answer import best_by_sweep, no_answer_scores, read_na_probs
+from bertvision.evaluation.metrics.squad import (
+    best_by_sweep,
+    f1,
+    no_answer_scores,
+    read_na_probs,
+    score_examples,
+    squad_scores,
+)
 
 GOLDS = {"q1": ["big cat", "cat"], "q2": ["dog"], "q3": [], "q4": []}
 PREDICTIONS = {"q1": "a cat", "q2": "dog house", "q3": "", "q4": "dog"}

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.registry import parse_spec
+from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN, Found, mean_of, stretched, together, verdict
 from bertvision.workflows.reproduce.experiments import scaled_method
 from bertvision.workflows.reproduce.published import RULES
-from bertvision.workflows.reproduce.verdicts import FAILS, HOLDS, OPEN, Found, mean_of, stretched, together, verdict
 
 numbers = st.floats(-50, 50, allow_nan=False)
 margins = st.floats(0, 10, allow_nan=False)

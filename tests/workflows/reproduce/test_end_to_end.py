@@ -16,7 +16,7 @@ from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
 from bertvision.tasks.task import Task
 from bertvision.workflows.reproduce.analysis_rows import early_rise, rising_from
-from bertvision.workflows.reproduce.claims import NOTHING, weigh
+from bertvision.workflows.reproduce.claims import FAILS, HOLDS, NOTHING, OPEN, verdict, weigh
 from bertvision.workflows.reproduce.documents import (
     NO_DATA,
     claim_verdicts,
@@ -31,7 +31,6 @@ from bertvision.workflows.reproduce.published import Check, published_of
 from bertvision.workflows.reproduce.row_sources import Entry
 from bertvision.workflows.reproduce.specs import all_items, find_items, shared_at
 from bertvision.workflows.reproduce.text import item_text
-from bertvision.workflows.reproduce.verdicts import FAILS, HOLDS, OPEN, verdict
 
 Named = Callable[[str], dict[str, Any]]
 

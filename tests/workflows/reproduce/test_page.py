@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bertvision.workflows.reproduce.claims import Found, verdict
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current, read_documents, reproduce
 from bertvision.workflows.reproduce.experiments import Workshop
 from bertvision.workflows.reproduce.figures import write_pictures
@@ -15,7 +16,6 @@ from bertvision.workflows.reproduce.page import TIMED, page, tally
 from bertvision.workflows.reproduce.published import claims_of, published_of
 from bertvision.workflows.reproduce.specs import all_items, find_items, shared_at
 from bertvision.workflows.reproduce.text import corrections, item_cells, markdown_table, number, signed
-from bertvision.workflows.reproduce.verdicts import Found, verdict
 
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "results" / "reproduce"

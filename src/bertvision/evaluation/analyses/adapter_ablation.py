@@ -11,7 +11,7 @@ COLUMNS = {"first": "first layer without", "last": "last layer without", "score"
 
 
 def by_span(document: Mapping[str, Any]) -> Finding:
-    """Out of what :func:`bertvision.workflows.ablation.ablate` gives: rows of first, last, score, decrease."""
+    """Out of what :func:`bertvision.workflows.refit_analyses.ablate` gives: rows of first, last, score, decrease."""
     metric, whole, rows = document["metric"], document["score"], document["rows"]
     names = tuple(str(layer + 1) for layer in range(document["layers"]))
     series: dict[str, list[Point]] = {name: [] for name in names}

@@ -11,10 +11,10 @@ import numpy as np
 
 from bertvision.core.files import hash_json
 from bertvision.core.records import Example
-from bertvision.evaluation.analyses.answers import Said
-from bertvision.evaluation.analyses.gold import gold_text
+from bertvision.evaluation.analyses.answers import Said, gold_text
 from bertvision.evaluation.analyses.result import Cell, Finding, bars, number_of, share
-from bertvision.tasks.task import Task, stable_hash
+from bertvision.tasks.splits import stable_hash
+from bertvision.tasks.task import Task
 
 ABOUT = (
     "How often two predictors are right together, alone or not at all, and how often they say the same. Kappa is the "

@@ -52,3 +52,25 @@ def context_words(examples: Sequence[Example]) -> list[int]:
 def _read(example: Example) -> str:
     asked = example.label is None and example.labels is None
     return (example.pair or "") if asked else f"{example.text} {example.pair or ''}"
+
+
+def gold_names(task: Task, example: Example) -> list[str]:
+    """The gold answers that read differently, the labels, the one label, or the number; none is an empty list."""
+    if task.kind == "span":
+        return list(dict.fromkeys(answer.text for answer in example.answers))
+    if task.kind == "multilabel":
+        return [task.labels[place] for place in example.labels or ()]
+    label = float(example.label or 0.0)
+    return [task.labels[int(label)] if task.kind == "classify" else f"{label:g}"]
+
+
+def gold_text(task: Task, example: Example) -> str:
+    """Answers of which any will do, or labels that all belong; nothing where there is none."""
+    return (" / " if task.kind == "span" else ", ").join(gold_names(task, example))
+
+
+def told(said: object) -> str:
+    """An answer as one reads it; none is said in words."""
+    if isinstance(said, list | tuple):
+        return ", ".join(map(str, said)) or "no label"
+    return str(said) or "no answer"

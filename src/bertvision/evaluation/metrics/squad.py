@@ -7,6 +7,8 @@ Several gold answers: the best counts. No gold answer: only the empty answer is 
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import string
 from collections import Counter, defaultdict
@@ -17,15 +19,54 @@ from pathlib import Path
 from typing import TypeVar
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.evaluation.metrics.json_files import read_by_id, read_json
+from bertvision.core.files import distinct_keys
 
 T = TypeVar("T")
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+
 _LARGEST = 1e300  # beyond it, no finite threshold is safely on the far side of a score
+
 _DECIMALS = 9  # sums of F1 that agree to so many decimals differ by rounding only
+
 _KINDS: Mapping[type, str] = {list: "a list", str: "a string"}
+
+Golds = Mapping[str, Sequence[str]]
+
+Pairs = Mapping[str, tuple[float, float]]
+
+
+def read_json(path: Path, expected: str, unique: bool = False) -> object:
+    """The document of a file; ``expected`` is what the messages say it should be.
+
+    With ``unique``, no object may name a key twice: of two values JSON would silently keep the last.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    if not text.strip():
+        raise BadInput(f"{path}: the file is empty; expected {expected}")
+    try:
+        return json.loads(text, object_pairs_hook=distinct_keys if unique else None)
+    except RecursionError as error:
+        raise BadInput(f"{path}: nested too deeply; expected {expected}") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: not valid JSON: {error}") from error
+
+
+def read_by_id(path: Path, expected: str) -> dict[str, object]:
+    """The entries of one object, at least one; ``expected`` shows such an object."""
+    document = read_json(path, f"one object {expected}", unique=True)
+    if not isinstance(document, dict):
+        raise BadInput(f"{path}: $: got {shorten(document)}, expected one object {expected}")
+    if not document:
+        raise BadInput(f"{path}: $: got no predictions, expected {expected}")
+    return document
 
 
 @lru_cache(maxsize=1 << 16)  # one gold text meets the predictions of every head
@@ -196,3 +237,63 @@ def _get(where: str, parent: object, key: str, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise BadInput(f"{where}.{key}: got {shorten(value)}, expected {_KINDS[kind]}")
     return value
+
+
+def no_answer_scores(
+    golds: Golds, predictions: Mapping[str, str], na_probs: Mapping[str, float], threshold: float = 1.0
+) -> dict[str, float]:
+    """Scores at ``threshold`` under the official names, then both oracles, each with its threshold."""
+    scores = score_examples(golds, predictions)
+    require_all(golds, na_probs, "no-answer probability", "one for every question")
+    result = summarise(golds, overruled(golds, scores, na_probs, threshold))
+    for name, part in (("exact", 0), ("f1", 1)):
+        single = {qid: pair[part] for qid, pair in scores.items()}
+        result[f"best_{name}"], result[f"best_{name}_thresh"] = best_by_sweep(golds, predictions, single, na_probs)
+    return result
+
+
+def overruled(golds: Golds, scores: Pairs, na_probs: Mapping[str, float], threshold: float) -> Pairs:
+    """(exact, f1) by question; above the threshold 1 where no gold answer is listed, else 0."""
+    silent = {True: (0.0, 0.0), False: (1.0, 1.0)}  # by: is there an answer?
+    return {qid: silent[bool(golds[qid])] if na_probs[qid] > threshold else pair for qid, pair in scores.items()}
+
+
+def best_by_sweep(
+    golds: Golds, predictions: Mapping[str, str], scores: Mapping[str, float], na_probs: Mapping[str, float]
+) -> tuple[float, float]:
+    """(best score in percent, threshold): start with everything unanswered, answer one question after the other.
+
+    Questions go by rising probability, equal ones in the order of ``na_probs``. Answering adds the
+    score of a question that has an answer, and takes 1 from one that has none if the prediction is
+    not empty. A total counts as soon as it is reached, even between questions that no threshold can
+    tell apart, so with ties the best score may be more than its threshold gives. That is the official
+    definition; :func:`bertvision.evaluation.metrics.squad.best_threshold` keeps ties together.
+    """
+    total: float = sum(not golds[qid] for qid in scores)
+    best, threshold = total, 0.0
+    for qid in sorted((qid for qid in na_probs if qid in scores), key=na_probs.__getitem__):
+        total += scores[qid] if golds[qid] else -bool(predictions[qid])
+        if total > best:
+            best, threshold = total, na_probs[qid]
+    return 100 * best / len(scores), threshold
+
+
+def read_na_probs(path: Path) -> dict[str, float]:
+    """No-answer probabilities by question id: one object {"id": 0.3, ...}, in the order of the file."""
+    found: dict[str, float] = {}
+    for qid, value in read_by_id(path, '{"question id": no-answer probability, ...}').items():
+        number = _finite_number(value)
+        if number is None:
+            raise BadInput(f"{path}: $[{shorten(qid)}]: got {shorten(value)}, expected a finite number")
+        found[qid] = number
+    return found
+
+
+def _finite_number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.runtime import say
+from bertvision.core.progress import say
 
 CHUNK = 1 << 20
 MARKS = {

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.runtime import say
-from bertvision.tasks.options import PathsLike, as_paths
-from bertvision.tasks.readers.files import Row, read_table
+from bertvision.core.progress import say
+from bertvision.tasks.readers.files import SUFFIX, Row, read_table
 from bertvision.tasks.readers.hub import class_names, load_hub, with_names
-from bertvision.tasks.readers.parquet import SUFFIX
-from bertvision.tasks.task import BadRows
+from bertvision.tasks.task import BadRows, PathsLike, as_paths
 
 HELD_OUT = ("validation", "valid", "dev", "test")
 """What the Hub's data sets call the rows to report on, best first."""

@@ -13,35 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.config import read_recipe
-from bertvision.core.files import hash_json, hashed_fields
+from bertvision.core.files import hash_json, hashed_fields, known_json
 from bertvision.core.records import Predictions
-from bertvision.core.runtime import known_json
 from bertvision.encoders.loading import RECORD, load_encoder
 from bertvision.evaluation.analyses.answers import Said, context_words, hear
-from bertvision.evaluation.analyses.breakdowns import answer_types
-from bertvision.evaluation.analyses.context_length import context_length
+from bertvision.evaluation.analyses.breakdowns import answer_types, context_length
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import rescue_row, rescues
 from bertvision.evaluation.comparison import Court
 from bertvision.evaluation.scoring import judge_predictions
 from bertvision.heads.base import canonical_spec
-from bertvision.runs.lines import row_title
-from bertvision.runs.reader import FINDINGS, Run
-from bertvision.store.portion import Portion
-from bertvision.store.states import States
+from bertvision.runs.prepare import fit_into
+from bertvision.runs.reader import FINDINGS, Run, row_title
+from bertvision.store.states import Portion, States
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.predict import predict, predict_own
-from bertvision.training.tune import tune
-from bertvision.training.tune_loop import SAVED
-from bertvision.workflows.ablation import NONE, without_spans
+from bertvision.training.tune import SAVED, tune
 from bertvision.workflows.analyse import ranked_answers
-from bertvision.workflows.refit_analyses import drawn
+from bertvision.workflows.refit_analyses import NONE, drawn, without_spans
 from bertvision.workflows.reproduce.experiments import Workshop, kept
 from bertvision.workflows.reproduce.resampling import drawn_ends, point, side_of
 from bertvision.workflows.reproduce.row_sources import Entry, board_entry, head_of, predicted, told, tune_entry
 from bertvision.workflows.reproduce.specs import Line
-from bertvision.workflows.run import fit_into
 
 ALL = "all"
 SURE = 0.95

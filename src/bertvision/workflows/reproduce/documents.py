@@ -9,23 +9,52 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import say, write_json
+from bertvision.core.files import hash_json, hashed_fields, write_json
+from bertvision.core.progress import say
 from bertvision.evaluation.metrics.values import spearmanr
-from bertvision.workflows.reproduce.claims import STAR, metric_of, weigh
+from bertvision.workflows.reproduce.claims import OPEN, STAR, Found, metric_of, together, verdict, weigh
+from bertvision.workflows.reproduce.estimate import chain_below, sources_of
 from bertvision.workflows.reproduce.experiments import Failed, NoData, NotHere, Workshop
 from bertvision.workflows.reproduce.figures import write_pictures
-from bertvision.workflows.reproduce.origin import origin
 from bertvision.workflows.reproduce.published import Check, Claim, claims, claims_of, published_of
 from bertvision.workflows.reproduce.row_sources import Entry, heads_by_run, run_label
 from bertvision.workflows.reproduce.rows import entries_of
-from bertvision.workflows.reproduce.specs import Item, Shared, all_items, shared_at
+from bertvision.workflows.reproduce.specs import DataSet, Item, Line, Shared, all_items, shared_at
 from bertvision.workflows.reproduce.text import corrections
-from bertvision.workflows.reproduce.verdicts import OPEN, Found, together, verdict
+
+WORDS = ("about", "url", "windows", "learned", "tokens")
+"""Of a data set: what is told of it, and sizes for plans. They change nothing that is made."""
 
 ENOUGH = 5
 """Rows from which on the order of ours and the published ones is compared."""
+
 DONE, PART, NO_DATA, FAILED = "done", "some data missing", NoData.word, "some rows failed"
+
 PUBLISHED = "published only: of a model or a data set that is not part of this"
+
+
+def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()) -> str:
+    """Of everything that decides the rows: the recipe's lines, what lies below them, data, seeds, encoders."""
+    facts = [_line_facts(line, shared) for line in shared.lines_of(item)]
+    fits = {"seeds": shared.seeds, "once": shared.once, "often": shared.often}
+    return hash_json([item.kind, list(item.metrics), facts, fits, encoder, list(settings)])
+
+
+def _line_facts(line: Line, shared: Shared) -> dict[str, Any]:
+    below = [one for source in sources_of(line, shared) for one in chain_below(shared, source)]
+    names = [line.data, *(source.data for source in below)]
+    data = {name: _data_facts(shared.data[name]) for name in names if name is not None}
+    encoders = {source.encoder: shared.encoders.get(source.encoder) for source in below}
+    return {
+        "line": hashed_fields(line),
+        "below": [hashed_fields(one) for one in below],
+        "data": data,
+        "encoders": encoders,
+    }
+
+
+def _data_facts(data: DataSet) -> Mapping[str, Any]:
+    return {key: value for key, value in hashed_fields(data).items() if key not in WORDS}
 
 
 def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:

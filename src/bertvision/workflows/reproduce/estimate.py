@@ -12,16 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertvision.core.board_text import aligned
+from bertvision.core.config import FitConfig
+from bertvision.core.records import CONTROL, aligned
+from bertvision.heads.base import canonical_spec
 from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.workflows.reproduce.row_sources import heads_by_run
 from bertvision.workflows.reproduce.specs import DataSet, Item, Line, Shared, Source, file_names
 
 PASS = 1 / 3.2
 """Of a tuned token's time: reading it only."""
+
 F16, F32 = 2, 4
+
 VOCABULARY = 30_522
+
 ONE = ("cls", "mean")
 """Kinds of store that keep one vector a text."""
+
+READ = 500e6
+"""Bytes a second: a plain solid-state disk."""
 
 
 @dataclass(frozen=True)
@@ -158,3 +167,50 @@ def plan_text(document: Mapping[str, Any]) -> str:
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
     assumed = f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16"
     return "\n".join([*aligned(cells), *needs, assumed])
+
+
+@dataclass(frozen=True)
+class HeadJob:
+    """The heads of one run."""
+
+    run: str
+    fits: int  # heads x seeds
+    epochs: int
+    bytes: int  # read an epoch
+    hours: float
+
+
+def with_heads(document: Mapping[str, Any], items: Sequence[Item], shared: Shared) -> dict[str, Any]:
+    """A plan with what its heads take."""
+    jobs = head_jobs(items, shared)
+    assumed = {**document["assumed"], "bytes_read_per_second": READ}
+    told = {"heads": [asdict(job) for job in jobs], "reading_hours": sum(job.hours for job in jobs)}
+    return {**document, "assumed": assumed, **told}
+
+
+def head_text(document: Mapping[str, Any]) -> str:
+    """The heads of a plan in one line."""
+    fits, hours = sum(job["fits"] for job in document["heads"]), document["reading_hours"]
+    reading = f"reading their states once an epoch, all heads of a run together, {hours:.1f} hours more"
+    return f"heads: {fits:,} fits; {reading} at {READ / 1e6:.0f} MB a second; what they compute is not counted"
+
+
+def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
+    """A job a run that is there at this scale, the control among its heads."""
+    wanted = heads_by_run([line for item in items for line in shared.lines_of(item)])
+    return [_job(label, specs, shared) for label, specs in wanted.items() if _source(label, shared).there]
+
+
+def _source(label: str, shared: Shared) -> Source:
+    return shared.sources[f"run:{label.partition('/')[0]}"]
+
+
+def _job(label: str, specs: Sequence[str], shared: Shared) -> HeadJob:
+    source, data = _source(label, shared), label.partition("/")[2]
+    chosen = shared.data[data or str(source.data)]
+    brought = recipe_defaults(chosen.task).get("fit", {}).get("epochs", FitConfig().epochs)
+    epochs = int(str(source.fit.get("epochs", brought)))
+    size = state_bytes(chosen.learned, chosen.tokens, source, shared.shapes[base_of(shared, source)])
+    heads = dict.fromkeys([canonical_spec(CONTROL), *specs])
+    fits = sum(len(shared.seeds_of(spec)) for spec in heads)
+    return HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / READ / 3600)

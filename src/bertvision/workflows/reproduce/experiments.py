@@ -9,15 +9,15 @@ from typing import Any
 
 from bertvision.core.config import Recipe, built_in_recipe, override, read_recipe
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields
+from bertvision.core.files import hash_json, hashed_fields, known_json, write_json
 from bertvision.core.records import CONTROL
 from bertvision.core.registry import Spec, parse_spec, unknown
-from bertvision.core.runtime import known_json, write_json
 from bertvision.encoders.loading import load_encoder
 from bertvision.evaluation.analyses.result import Finding
+from bertvision.runs.prepare import difference, fit_into, load_recipe_task, prepare
 from bertvision.runs.reader import Run, gather
 from bertvision.store.states import States
-from bertvision.tasks.glue_files import find_file
+from bertvision.tasks.glue import find_file
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
@@ -26,7 +26,6 @@ from bertvision.workflows.analyse import study
 from bertvision.workflows.conclude import conclude
 from bertvision.workflows.refit_analyses import Study
 from bertvision.workflows.reproduce.specs import DataSet, Shared, Source, file_names
-from bertvision.workflows.run import difference, fit_into, load_recipe_task, prepare
 from bertvision.workflows.tuning_costs import judge_own
 from bertvision.workflows.tuning_curve import place_of, tune_curve
 

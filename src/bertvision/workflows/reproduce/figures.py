@@ -10,8 +10,7 @@ from typing import Any
 from bertvision.evaluation.analyses.adapter_ablation import by_span
 from bertvision.evaluation.analyses.cost import BEHIND, FRONT, pareto
 from bertvision.evaluation.analyses.result import Plot, Point, bars
-from bertvision.report.line_plot import write_picture
-from bertvision.report.plots import draw
+from bertvision.report.charts import draw, write_picture
 from bertvision.workflows.reproduce.specs import Item, Line, Picture
 from bertvision.workflows.reproduce.text import title
 

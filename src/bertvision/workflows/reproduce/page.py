@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current
 from bertvision.workflows.reproduce.estimate import plan
 from bertvision.workflows.reproduce.published import published
 from bertvision.workflows.reproduce.specs import Item, all_items, shared_at
 from bertvision.workflows.reproduce.text import check_words, item_cells, markdown_table, missing_lines, order_words
-from bertvision.workflows.reproduce.verdicts import FAILS, HOLDS, OPEN
 
 LONGEST = 3
 TIMED = ("shared", "item")

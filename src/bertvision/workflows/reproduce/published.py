@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from bertvision.core.convert import from_mapping
+from bertvision.core.config import from_mapping
 from bertvision.core.errors import BadInput
 from bertvision.core.registry import unknown
 from bertvision.workflows.reproduce.specs import recipes_folder

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from bertvision.evaluation.comparison import Court, Side, Witness
 from bertvision.evaluation.example_scores import evidence_of_answers
-from bertvision.evaluation.metrics.intervals import percentile_interval
-from bertvision.evaluation.metrics.resample import draw_rows
+from bertvision.evaluation.metrics.bootstrap import draw_rows, percentile_interval
 from bertvision.tasks.task import Task
 
 Answers = Mapping[str, Any]

@@ -8,12 +8,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bertvision.core.files import known_json
 from bertvision.core.records import Kind, Predictions, Shape
 from bertvision.core.registry import parse_spec
-from bertvision.core.runtime import known_json
-from bertvision.encoders.count import count_method
 from bertvision.encoders.loading import load_encoder
-from bertvision.encoders.methods import METHODS
+from bertvision.encoders.methods import METHODS, count_method
 from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.comparison import Court
 from bertvision.evaluation.ensemble import ensemble

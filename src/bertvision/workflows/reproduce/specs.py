@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.convert import from_mapping, merged
+from bertvision.core.config import from_mapping, merged
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hashed_as
 from bertvision.core.registry import unknown

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.core.board_text import aligned
+from bertvision.core.records import aligned
+from bertvision.workflows.reproduce.claims import is_too_wide
 from bertvision.workflows.reproduce.published import published
-from bertvision.workflows.reproduce.verdicts import is_too_wide
 
 TITLES = {
     "percent": "percent of the paper's encoder",

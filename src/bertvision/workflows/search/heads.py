@@ -10,15 +10,17 @@ from typing import Any
 
 from bertvision.core.config import FitConfig, Recipe
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields
+from bertvision.core.files import hash_json, hashed_fields, known_json, write_json
+from bertvision.core.progress import say
 from bertvision.core.registry import choose_layers, write_value
-from bertvision.core.runtime import gentle_stop, known_json, say, write_json
+from bertvision.core.runtime import gentle_stop
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import of_study, search_history, search_importance
 from bertvision.evaluation.leaderboard import compare
 from bertvision.heads.base import canonical_spec
-from bertvision.runs.reader import SEARCHED, gather, store_origin, store_place
+from bertvision.runs.folder import SEARCHED, store_place
+from bertvision.runs.reader import gather, store_origin
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import task_shape
@@ -26,7 +28,7 @@ from bertvision.training.live_states import LiveStates, states_task
 from bertvision.workflows.conclude import renew_report
 from bertvision.workflows.file_analyses import write_finding
 from bertvision.workflows.search.finalists import Final, Look, Standings, fit_finals, look_at_dev
-from bertvision.workflows.search.spaces import Ground, Space, named_heads, space_of
+from bertvision.workflows.search.space import Ground, Space, named_heads, space_of
 from bertvision.workflows.search.trials import PLACE, Attempt, Trials, only_search, study_path, study_tag
 
 FINALISTS = 3

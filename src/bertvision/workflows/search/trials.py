@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput, missing_extra
 from bertvision.core.files import hash_json, hashed_fields
+from bertvision.core.progress import say
 from bertvision.core.registry import Spec, parse_spec
-from bertvision.core.runtime import say
 from bertvision.evaluation.analyses.search_history import Tried
 from bertvision.heads.base import canonical_spec, head_options
 from bertvision.store.lock import Purpose, writing
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fit import begin_fit, fit_epochs
-from bertvision.workflows.search.space import Choice, Domain
-from bertvision.workflows.search.spaces import Space
+from bertvision.workflows.search.space import Choice, Domain, Space
 
 if TYPE_CHECKING:
     from bertvision.training.head_trainer import Runner

@@ -9,21 +9,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.config import Recipe, TuneConfig
-from bertvision.core.convert import from_mapping, to_mapping
+from bertvision.core.config import Recipe, TuneConfig, from_mapping, to_mapping
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields
-from bertvision.core.runtime import known_json, say
+from bertvision.core.files import hash_json, hashed_fields, known_json
+from bertvision.core.progress import say
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import Tried, search_history, search_importance
-from bertvision.runs.reader import OF_TUNINGS, TUNED, data_origin, store_place
+from bertvision.runs.folder import TUNED, store_place
+from bertvision.runs.prepare import load_recipe_task, prepare, run_facts
+from bertvision.runs.reader import OF_TUNINGS, data_origin
 from bertvision.store.states import States
 from bertvision.store.store import MANIFEST
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import data_hash, encoder_hash
-from bertvision.training.tune_setup import check_tuning
-from bertvision.workflows.run import load_recipe_task, prepare, run_facts
+from bertvision.training.tune import check_tuning
 from bertvision.workflows.search.heads import (
     Plan,
     dev_looks,
@@ -35,8 +35,7 @@ from bertvision.workflows.search.heads import (
     show,
     states_space,
 )
-from bertvision.workflows.search.space import read_asked
-from bertvision.workflows.search.spaces import Space, named_heads, space_of, tune_space
+from bertvision.workflows.search.space import Space, named_heads, read_asked, space_of, tune_space
 from bertvision.workflows.search.trials import (
     PLACE,
     draw,

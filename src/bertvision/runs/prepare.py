@@ -1,0 +1,208 @@
+"""A run folder filled step by step: tune, extract, fit; what is done already is not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from os.path import abspath
+from pathlib import Path
+from typing import Any
+
+from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, read_recipe, to_mapping, write_recipe
+from bertvision.core.errors import BadInput
+from bertvision.core.files import folder_bytes, hash_json, hashed_fields, hashed_keys, write_json
+from bertvision.core.progress import Timer, say
+from bertvision.core.run_log import RunLog
+from bertvision.encoders.loading import RECORD, Encoder, load_encoder
+from bertvision.heads.base import canonical_spec
+from bertvision.runs.folder import STORE_SOURCE
+from bertvision.store.states import States
+from bertvision.store.store import MANIFEST, Store
+from bertvision.store.writer import Site
+from bertvision.tasks.class_weights import imbalance
+from bertvision.tasks.task import TASKS, Task, load_task
+from bertvision.training.distributed import team_size
+from bertvision.training.estimate import check_room
+from bertvision.training.extract import extract
+from bertvision.training.fit import fit
+from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
+from bertvision.training.head_trainer import SAVED_FIT
+from bertvision.training.inputs import check_heads, data_hash, encoder_hash
+from bertvision.training.live_states import LiveStates, note_live
+from bertvision.training.shard_builder import Work
+from bertvision.training.tune import SAVED, check_tuning, tune
+
+PARTS = ("task", "encoder", "data", "tune", "extract")
+"""What of a recipe makes a run; heads may be fitted anew at any time."""
+
+
+def prepare(
+    recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
+) -> tuple[States, list[str]]:
+    """Tune and extract, if not done yet: the states that heads are fitted on, and the heads in canonical form.
+
+    ``opened`` are the recipe's task and encoder, where they are loaded already.
+    """
+    if team_size() > 1:
+        raise BadInput("run is for one process; tune with several (torchrun -m bertvision tune), then run --encoder")
+    # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
+    task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
+    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
+    check_tuning(base, task, recipe.tune, folder / "encoder")
+    if not (recipe.extract.live or (folder / "encoder" / RECORD).exists()):
+        check_room(Work(base, task, recipe.extract), Site(folder / "store"))
+    _claim(recipe, folder)
+    log = RunLog(folder)
+    encoder = _tuned(recipe, task, base, folder, log)
+    return _extracted(recipe, encoder, task, folder, log), specs
+
+
+def load_recipe_task(recipe: Recipe) -> Task:
+    """The task that a recipe names, with its data options; what it holds and what was left out is told."""
+    if recipe.task in TASKS and not (recipe.data.train or recipe.data.data or recipe.data.hub):
+        raise BadInput(
+            f"task {recipe.task} needs --train FILE (and, to report on, --dev FILE); a task of GLUE takes --data FOLDER"
+        )
+    options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
+    task = load_task(recipe.task, **options)
+    say(_task_line(task))
+    uneven = imbalance(task)
+    if uneven:
+        say(uneven)
+    return task
+
+
+def _task_line(task: Task) -> str:
+    sizes = ", ".join(f"{split} {len(task[split]):,}" for split in task.splits)
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in task.skipped.items())
+    skipped = f"; {sum(task.skipped.values()):,} bad rows left out: {reasons}" if reasons else ""
+    labels = f"; labels {', '.join(task.labels[:8])}{'...' if len(task.labels) > 8 else ''}" if task.labels else ""
+    return f"task {task.name}: {sizes}{labels}{skipped}"
+
+
+def _claim(recipe: Recipe, folder: Path) -> None:
+    """Write the recipe into the run; heads, seeds and fit settings may change, what lies below may not."""
+    path = folder / "recipe.toml"
+    if path.exists():
+        old = read_recipe(path)
+        other = difference(old, recipe)
+        if other:
+            raise BadInput(f"{folder} holds another run: {other}; choose another --out")
+        recipe = replace(recipe, data=old.data)  # paths stay as they were written, for whoever reads the recipe
+    elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
+        raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
+    write_recipe(recipe, path)
+
+
+def run_facts(recipe: Recipe) -> dict[str, Any]:
+    """Plain data that is equal where :func:`difference` finds none."""
+    keys = hashed_keys(Recipe)
+    kept = {keys[part]: _kept(getattr(recipe, part)) for part in PARTS}
+    return {key: value if isinstance(value, str) else hashed_fields(value) for key, value in kept.items()}
+
+
+def difference(old: Recipe, new: Recipe) -> str:
+    """The first thing that makes two recipes two runs, in words; nothing if they are the same one."""
+    for part in PARTS:
+        before, now = (_kept(getattr(one, part)) for one in (old, new))
+        if before != now:
+            return _told_apart(part, before, now)
+    return ""
+
+
+def _kept(part: Any) -> Any:
+    """What of a section decides what comes out; how much room it may take, or how a path is written, does not."""
+    if isinstance(part, ExtractConfig):
+        return replace(part, max_gb=None)
+    if isinstance(part, DataConfig):
+        train, dev, extra = (tuple(map(abspath, some)) for some in (part.train, part.dev, part.extra))
+        return replace(part, train=train, dev=dev, extra=extra, data=part.data and abspath(part.data))
+    return part
+
+
+def _told_apart(part: str, before: Any, now: Any) -> str:
+    if isinstance(before, str):
+        return f"{part} is {before} there and {now} here"
+    old, new = to_mapping(before), to_mapping(now)
+    key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
+    return f"{part}.{key} is {old.get(key, 'not set')} there and {new.get(key, 'not set')} here"
+
+
+def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog) -> Encoder:
+    target = folder / "encoder"
+    made_from = hash_json(
+        [encoder_hash(base), data_hash(task), hashed_fields(recipe.tune), task.max_length, task.overlap]
+    )
+    if (target / RECORD).exists():
+        tuned = load_encoder(str(target))
+        if tuned.record.get("made_from") == made_from:
+            say(f"tune: done before ({target})")
+            return tuned
+    say(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
+    tuned = tune(base, task, recipe.tune, folder / SAVED)
+    tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
+    tuned.save_pretrained(target)
+    cost = tuned.record["cost"]
+    log.write("tune", **cost, parameters=tuned.parameters, bytes=folder_bytes(target))
+    say(f"tune: {cost['seconds']:.0f} s" + ("" if cost["loss"] is None else f", last loss {cost['loss']:.3f}"))
+    return tuned
+
+
+def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: RunLog) -> States:
+    target, timer = folder / "store", Timer()
+    if recipe.extract.live:
+        say("extract: nothing is stored, the encoder runs once an epoch (live)")
+        live = LiveStates(encoder, task, recipe.extract)
+        note_live(live, target)
+        return live
+    there = (target / MANIFEST).exists()
+    store = extract(encoder, task, target, recipe.extract)
+    if there:
+        say(f"extract: done before ({target})")
+        return store
+    splits = store.manifest["splits"].values()
+    facts = {key: sum(split[key] for split in splits) for key in ("windows", "tokens", "bytes")}
+    log.write("extract", seconds=timer.seconds, **facts)
+    say(f"extract: {timer.seconds:.0f} s, {facts['windows']:,} windows, {facts['bytes'] / 1e9:.2f} GB")
+    return store
+
+
+def fit_into(
+    folder: Path, store: States, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
+) -> list[FittedHead]:
+    """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
+    made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
+    specs = list(dict.fromkeys(canonical_spec(spec) for spec in heads))
+    places = {(spec, seed): folder / "heads" / spec / f"seed{seed}" for spec in specs for seed in seeds}
+    done = {pair: head for pair, place in places.items() if (head := _loaded(place, made_from)) is not None}
+    missing = [spec for spec in specs if any((spec, seed) not in done for seed in seeds)]
+    if not missing:
+        say("fit: done before")
+    else:
+        done.update(_fit_missing(folder, store, missing, seeds, config, made_from))
+    if isinstance(store, Store) and store.folder.resolve() != (folder / "store").resolve():
+        write_json(folder / STORE_SOURCE, {"store": str(store.folder.resolve())})
+    return [done[pair] for pair in places if pair in done]
+
+
+def _fit_missing(
+    folder: Path, store: States, specs: Sequence[str], seeds: Sequence[int], config: FitConfig, made_from: str
+) -> dict[tuple[str, int], FittedHead]:
+    timer = Timer()
+    say(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
+    saved = folder / SAVED_FIT
+    fitted = [
+        save_fitted(head, folder / "heads" / head.spec / f"seed{head.seed}", made_from)
+        for head in fit(specs, store, seeds, config, saved=saved)
+    ]
+    saved.unlink(missing_ok=True)
+    RunLog(folder).write("fit", seconds=timer.seconds, heads=list(specs), seeds=list(seeds))
+    say(f"fit: {timer.seconds:.0f} s")
+    return {(head.spec, head.seed): head for head in fitted}
+
+
+def _loaded(place: Path, made_from: str) -> FittedHead | None:
+    if not (place / "head.json").exists():
+        return None
+    head, origin = load_fitted(place)
+    return head if origin == made_from else None
