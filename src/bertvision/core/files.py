@@ -122,9 +122,18 @@ def write_json(path: Path, content: object) -> None:
         file.write("\n")
 
 
-def known_json(path: Path) -> dict[str, Any]:
+def read_json_or_empty(path: Path) -> dict[str, Any]:
     """A document that was written before, or nothing where there is none."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def reuse(path: Path, fingerprint: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The JSON document at ``path`` if it was made from what has this fingerprint; else it is made and written."""
+    document = read_json_or_empty(path)
+    if document.get("made_from") != fingerprint:
+        document = {"made_from": fingerprint, **make()}
+        write_json(path, document)
+    return document
 
 
 def folder_bytes(folder: Path) -> int:

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import file_sha256, known_json, write_json
+from bertvision.core.files import file_sha256, read_json_or_empty, write_json
 from bertvision.core.records import Shape
 from bertvision.encoders.architectures import family_of
 from bertvision.encoders.delta_weights import WEIGHTS, Small, restored, save_small
@@ -111,7 +111,7 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     local = folder.is_dir()
     if not local and (name.startswith((".", "/", "~")) or "\\" in name):
         raise BadInput(f"no encoder folder at {name}; give a folder with config.json, a Hub name, or minilm")
-    saved = known_json(folder / RECORD) if local else {}
+    saved = read_json_or_empty(folder / RECORD) if local else {}
     source = str(folder.resolve()) if local and name != "minilm" else name
     if "small" in saved:
         return _load_small(folder, saved, base)

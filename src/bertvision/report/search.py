@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.files import known_json, written_whole
+from bertvision.core.files import read_json_or_empty, written_whole
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.analyses import analyses_section
 from bertvision.report.markup import Html, facts, number, tag
@@ -18,7 +18,7 @@ from bertvision.store.store import MANIFEST
 
 def write_searched(folder: Path, best: Path) -> Path:
     """Write ``report.html`` into the folder of a search over tunings, of which ``best`` is the best one's run."""
-    found, path = known_json(folder / SEARCHED), folder / "report.html"
+    found, path = read_json_or_empty(folder / SEARCHED), folder / "report.html"
     shown = analyses_section(_findings(folder, best))
     page = document(f"{found['task']}: tunings", [_header(found, best)], [] if shown is None else [shown])
     with written_whole(path) as file:
@@ -28,7 +28,7 @@ def write_searched(folder: Path, best: Path) -> Path:
 
 def _findings(folder: Path, best: Path) -> list[Finding]:
     """How the tunings went, and how the trials on the best one did."""
-    manifest = known_json(store_place(best) / MANIFEST)
+    manifest = read_json_or_empty(store_place(best) / MANIFEST)
     inner = [one for one in findings_of(best, lambda _: store_origin(manifest)) if one.name.startswith(OF_TRIALS)]
     return [*findings_of(folder, lambda _: data_origin(manifest)), *inner]
 

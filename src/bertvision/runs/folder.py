@@ -27,27 +27,27 @@ SEARCHED, TUNED = "search/result.json", "search/tuned"
 
 def best_tuning(folder: Path) -> Path | None:
     """The best run of a search over tunings, in a folder that holds such a search and no run of its own."""
-    run = (_read(folder / SEARCHED, "delete it and search again") or {}).get("run")
+    run = (read_document(folder / SEARCHED, "delete it and search again") or {}).get("run")
     return None if run is None or store_place(folder).exists() else folder / TUNED / Path(run).name
 
 
-def _anew(folder: Path) -> str:
+def remake_hint(folder: Path) -> str:
     return f"delete it and run: bertvision evaluate {folder}"
 
 
-def _read(path: Path, do: str = "") -> Any:
+def read_document(path: Path, do: str = "") -> Any:
     """A JSON document, or None where there is no such file (or no file could have that name)."""
     try:
         return json.loads(path.read_bytes())
     except OSError:
         return None
     except ValueError as error:
-        raise BadInput(f"{path} cannot be read: {error}; {do or _anew(path.parent)}") from error
+        raise BadInput(f"{path} cannot be read: {error}; {do or remake_hint(path.parent)}") from error
 
 
 def store_place(folder: Path) -> Path:
     """Where the store of a run lies: in it, or where its source.json says."""
-    source = _read(folder / STORE_SOURCE, "write the store's folder there, or fit again")
+    source = read_document(folder / STORE_SOURCE, "write the store's folder there, or fit again")
     return Path(source["store"]) if source else folder / "store"
 
 

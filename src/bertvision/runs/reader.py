@@ -21,7 +21,7 @@ from bertvision.evaluation.analyses.answers import MEANS, Said, hear
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
 from bertvision.evaluation.comparison import Witness
 from bertvision.evaluation.example_scores import evidence_of_answers
-from bertvision.runs.folder import ANSWERS, PLACES, _anew, _read, store_place
+from bertvision.runs.folder import ANSWERS, PLACES, read_document, remake_hint, store_place
 from bertvision.tasks.task import Task
 
 FINDINGS = "analysis"
@@ -135,14 +135,14 @@ class Run:
 def gather(folder: Path, task: Task) -> Run:
     """Read a run folder."""
     path = folder / "leaderboard.json"
-    document = _read(path)
+    document = read_document(path)
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
     board = _board(path, document)
     rows = board.rows
-    manifest = _read(store_place(folder) / "manifest.json", "delete the store and extract again") or {}
+    manifest = read_document(store_place(folder) / "manifest.json", "delete the store and extract again") or {}
     baseline = document.get("baseline")
-    own = _read(folder / "encoder" / "bertvision.json", "tune again") or {}
+    own = read_document(folder / "encoder" / "bertvision.json", "tune again") or {}
     return Run(
         folder=folder,
         task=task,
@@ -197,7 +197,7 @@ def _findings(folder: Path, board: Board, manifest: Mapping[str, Any]) -> tuple[
 def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
     """The findings of a folder that were made from what those of their name are to be made from."""
     again = f"delete it and run: bertvision analyse {folder}"
-    found = [(path, _read(path, again)) for path in sorted((folder / FINDINGS).glob("*.json"))]
+    found = [(path, read_document(path, again)) for path in sorted((folder / FINDINGS).glob("*.json"))]
     return tuple(
         _finding(path, document)
         for path, document in found
@@ -232,7 +232,7 @@ def _board(path: Path, document: Mapping[str, Any]) -> Board:
             basis=document.get("basis", {}),
         )
     except (KeyError, TypeError) as error:
-        raise BadInput(f"{path} is no leaderboard: {error}; {_anew(path.parent)}") from error
+        raise BadInput(f"{path} is no leaderboard: {error}; {remake_hint(path.parent)}") from error
 
 
 def _text(path: Path) -> str:
@@ -247,7 +247,7 @@ def _answers(folder: Path, board: Board, task: Task) -> ByRow:
         lacking = [] if answers is None else [example.id for example in examples if example.id not in answers]
         if lacking:
             what = f"has no answer to {len(lacking):,} of {len(examples):,} examples, the first {lacking[0]!r}"
-            raise BadInput(f"{_row_file(folder, ANSWERS, row)} {what}; {_anew(folder)}")
+            raise BadInput(f"{_row_file(folder, ANSWERS, row)} {what}; {remake_hint(folder)}")
     return found
 
 
@@ -256,11 +256,11 @@ def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
     found = {}
     for row in rows:
         path = _row_file(folder, part, row)
-        said = _read(path, _anew(folder))
+        said = read_document(path, remake_hint(folder))
         if said is None:
             continue
         if not isinstance(said, dict):
-            raise BadInput(f"{path} holds a {type(said).__name__}, expected a mapping of ids; {_anew(folder)}")
+            raise BadInput(f"{path} holds a {type(said).__name__}, expected a mapping of ids; {remake_hint(folder)}")
         found[row.name, row.seed] = said
     return found
 
@@ -272,7 +272,7 @@ def _row_file(folder: Path, part: str, row: Row) -> Path:
 def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:
     """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
     again = "delete its folder and fit that head again"
-    found = [_read(path, again) for path in sorted(folder.glob("heads/**/head.json"))]
+    found = [read_document(path, again) for path in sorted(folder.glob("heads/**/head.json"))]
     by_name = {(facts["spec"], facts["seed"]): facts for facts in found if facts}
     chosen = [by_name[row.spec, row.seed] for row in rows if row.kind == "head" and (row.spec, row.seed) in by_name]
     return tuple(_head(facts, manifest.get("layers", [])) for facts in chosen)

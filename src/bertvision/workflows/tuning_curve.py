@@ -12,7 +12,7 @@ from typing import Any
 
 from bertvision.core.config import TuneConfig
 from bertvision.core.errors import BadInput
-from bertvision.core.files import known_json, write_json
+from bertvision.core.files import read_json_or_empty, write_json
 from bertvision.core.progress import say
 from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
@@ -49,7 +49,7 @@ def place_of(folder: Path, epochs: float) -> Path:
 
 def _known(folder: Path, made_from: str) -> list[dict[str, Any]]:
     """Points of an earlier call with the same settings whose encoders are still there."""
-    document = known_json(folder / "curve.json")
+    document = read_json_or_empty(folder / "curve.json")
     if document.get("made_from") != made_from:
         return []
     return [row for row in document["rows"] if (place_of(folder, row["epochs"]) / RECORD).exists()]

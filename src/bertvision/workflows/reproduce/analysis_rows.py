@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.config import read_recipe
-from bertvision.core.files import hash_json, hashed_fields, known_json
+from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, reuse
 from bertvision.core.records import Predictions
 from bertvision.encoders.loading import RECORD, load_encoder
 from bertvision.evaluation.analyses.answers import Said, context_words, hear
@@ -32,7 +32,7 @@ from bertvision.training.predict import predict, predict_own
 from bertvision.training.tune import SAVED, tune
 from bertvision.workflows.analyse import ranked_answers
 from bertvision.workflows.refit_analyses import NONE, drawn, without_spans
-from bertvision.workflows.reproduce.experiments import Workshop, kept
+from bertvision.workflows.reproduce.experiments import Workshop
 from bertvision.workflows.reproduce.resampling import drawn_ends, point, side_of
 from bertvision.workflows.reproduce.row_sources import Entry, board_entry, head_of, predicted, told, tune_entry
 from bertvision.workflows.reproduce.specs import Line
@@ -231,8 +231,8 @@ def ablated(shop: Workshop, line: Line) -> Entry:
     whole = tune_entry(shop, line)
     place, task = Path(whole.made), whole.task
     assert task is not None
-    made_from = hash_json(known_json(place / "own.json"))
-    known = kept(place / "ablated.json", made_from, lambda: _switched(place, task))["spans"]
+    made_from = hash_json(read_json_or_empty(place / "own.json"))
+    known = reuse(place / "ablated.json", made_from, lambda: _switched(place, task))["spans"]
     score = whole.values[task.metric]
     lost = {key: 100 * (score - one["scores"][task.metric]) / score for key, one in known.items()} if score > 0 else {}
     singles = [key for key in known if len(set(key.split("-"))) == 1]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bertvision.core.config import Recipe, built_in_recipe, override, read_recipe
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields, known_json, write_json
+from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, write_json
 from bertvision.core.records import CONTROL
 from bertvision.core.registry import Spec, parse_spec, unknown
 from bertvision.encoders.loading import load_encoder
@@ -184,7 +184,7 @@ class Workshop:
         for seeds in dict.fromkeys(map(seeds_of, specs)):
             fit_into(place, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
         made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), place / CONCLUDED
-        before = known_json(path)
+        before = read_json_or_empty(path)
         known = before["heads"] if before.get("made_from") == made_from else []
         if not set(specs) <= set(known):
             conclude(place)
@@ -209,15 +209,6 @@ def _check_glue(data: DataSet, folder: Path) -> None:
         if find_file(folder, file) is None:
             names = " and no ".join(f"{stem}.tsv" for stem in file.stems)
             raise NoData(f"{data.about}: {data.files['data']} has no {names}; from {data.url}")
-
-
-def kept(path: Path, made_from: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A document that is made once, and again when what it was made from has changed."""
-    known = known_json(path)
-    if known.get("made_from") != made_from:
-        known = {"made_from": made_from, **make()}
-        write_json(path, known)
-    return known
 
 
 def scaled_method(method: str, layers: int, width: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bertvision.core.files import known_json
+from bertvision.core.files import read_json_or_empty, reuse
 from bertvision.core.records import Kind, Predictions, Shape
 from bertvision.core.registry import parse_spec
 from bertvision.encoders.loading import load_encoder
@@ -24,7 +24,7 @@ from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import load_fitted
 from bertvision.training.predict import predict, predict_own
-from bertvision.workflows.reproduce.experiments import Failed, Missing, NotHere, Workshop, kept, scaled_method
+from bertvision.workflows.reproduce.experiments import Failed, Missing, NotHere, Workshop, scaled_method
 from bertvision.workflows.reproduce.resampling import floor_of
 from bertvision.workflows.reproduce.specs import MIX, Line
 
@@ -112,7 +112,7 @@ def _mixed_seed(place: Path, spec: str, seed: int, states: States, task: Task) -
         both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
         return told(judge_predictions(task, both).verdict)
 
-    return kept(place / "mixed" / spec / f"{seed}.json", origin, mixed)
+    return reuse(place / "mixed" / spec / f"{seed}.json", origin, mixed)
 
 
 def predicted(who: str, run: Run, place: Path, states: States) -> list[Predictions]:
@@ -141,7 +141,7 @@ def curve_entry(shop: Workshop, line: Line) -> Entry:
 def tune_entry(shop: Workshop, line: Line) -> Entry:
     """An encoder tuned by a method, with its own head."""
     place = tuned_place(shop, line)
-    own = known_json(place / "own.json")
+    own = read_json_or_empty(place / "own.json")
     task = read_task(place / "store" / "task")
     values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
     worth = efficiency(own["scores"][task.metric], own["trained"], floor_of(Court(task, "dev"))[0])

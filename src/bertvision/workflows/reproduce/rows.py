@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import fmean, median
 
-from bertvision.core.files import hash_json, known_json, write_json
+from bertvision.core.files import hash_json, read_json_or_empty, write_json
 from bertvision.core.progress import Timer
 from bertvision.encoders.loading import load_encoder
 from bertvision.model import own_model
@@ -56,9 +56,9 @@ def _timed(one: Entry, seconds: dict[str, list[float]], first: str) -> Entry:
 
 def _seconds(shop: Workshop, places: Sequence[str], entries: Sequence[Entry]) -> dict[str, list[float]]:
     """Measured once for the same encoders, as they were tuned."""
-    made_from = hash_json([known_json(Path(place) / "own.json") for place in places])
+    made_from = hash_json([read_json_or_empty(Path(place) / "own.json") for place in places])
     path = shop.out / "times" / f"{made_from}.json"
-    known = known_json(path)
+    known = read_json_or_empty(path)
     if known:
         return {place: list(map(float, known[place])) for place in places}
     task = next(one.task for one in entries if one.made == places[0])

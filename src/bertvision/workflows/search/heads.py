@@ -10,7 +10,7 @@ from typing import Any
 
 from bertvision.core.config import FitConfig, Recipe
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields, known_json, write_json
+from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, write_json
 from bertvision.core.progress import say
 from bertvision.core.registry import choose_layers, write_value
 from bertvision.core.runtime import gentle_stop
@@ -75,7 +75,7 @@ def _own_outcome(folder: Path, study: str) -> Path:
 
 def dev_looks(folder: Path) -> int:
     """How often dev was looked at, over all searches in a run."""
-    return int(known_json(folder / SEARCHED).get("dev_looks", 0))
+    return int(read_json_or_empty(folder / SEARCHED).get("dev_looks", 0))
 
 
 def show(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> None:
@@ -105,7 +105,7 @@ def run_trials(folder: Path, states: States, space: Space, config: FitConfig, pl
 
 def _known(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] | None:
     """The outcome of the same trials and seeds: dev is not looked at again."""
-    before = known_json(_own_outcome(folder, trials.name))
+    before = read_json_or_empty(_own_outcome(folder, trials.name))
     same = (before.get("study"), before.get("trials"), before.get("seeds"))
     if same != (trials.name, trials.done, list(plan.seeds)):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from bertvision.core.config import Recipe, TuneConfig, from_mapping, to_mapping
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields, known_json
+from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty
 from bertvision.core.progress import say
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.result import Finding
@@ -100,7 +100,7 @@ class Tunings:
 
     def _check_folder(self) -> None:
         """How tunings went is shown in the report of a run on the same data, and of no other."""
-        manifest = known_json(store_place(self.folder) / MANIFEST)
+        manifest = read_json_or_empty(store_place(self.folder) / MANIFEST)
         if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
             raise BadInput(f"{self.folder} holds a run on other data than these; choose another --out")
 
