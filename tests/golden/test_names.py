@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import bertvision as bv
 from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig
-from bertvision.core.files import hash_json, hashed_as, hashed_fields, hashed_keys
+from bertvision.core.files import hashed_as, hashed_fields, hashed_keys
 from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, build_head
 from bertvision.training.fitted_head import load_fitted, save_fitted
@@ -28,13 +28,8 @@ HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, Cho
 
 @pytest.mark.parametrize("cls", HASHED)
 def test_every_field_has_its_key(cls: type) -> None:
-    assert list(hashed_keys(cls)) == list(cls.__dataclass_fields__)
+    assert set(hashed_keys(cls)) == set(cls.__dataclass_fields__)
     assert all(type(key) is str and key for key in hashed_keys(cls).values())
-
-
-@pytest.mark.parametrize("record", [FitConfig(rates=(1e-3,)), TuneConfig(), Recipe("text"), Range(0.0, 1.0)])
-def test_hashed_fields_are_the_fields_as_long_as_none_is_renamed(record: object) -> None:
-    assert hash_json(hashed_fields(record)) == hash_json(asdict(record))  # type: ignore[call-overload]
 
 
 def test_a_renamed_field_keeps_its_key() -> None:
