@@ -23,7 +23,7 @@ import bertvision as bv
 from bertvision.core.runtime import seeded
 from bertvision.encoders.delta_weights import with_same_weights
 from bertvision.encoders.hidden_states import TokenBatch, collate, hidden_states
-from bertvision.encoders.methods import put_in
+from bertvision.encoders.methods import inject
 from ratio import time_ratio
 from rows import Rows
 from windows import random_windows
@@ -40,7 +40,7 @@ def main() -> None:
         for what in _inside():
             with_them = with_same_weights(model)
             with seeded(0):
-                put_in(with_them, what)
+                inject(with_them, what)
             for size in BATCHES:
                 windows = random_windows([options.tokens] * size, np.random.default_rng(0))
                 batch = collate(windows, 0, torch.device("cpu"))

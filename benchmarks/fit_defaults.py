@@ -16,7 +16,7 @@ from pathlib import Path
 
 import bertvision as bv
 from bertvision.core.config import QUICK_HEADS
-from bertvision.evaluation.scoring import judge_inner
+from bertvision.evaluation.scoring import score_inner
 from bertvision.heads.base import canonical_spec
 from bertvision.tasks.task import read_task
 from rows import Rows
@@ -33,7 +33,7 @@ def main() -> None:
         store = bv.Store(folder / "store")
         task, table = read_task(store.folder / "task"), store["inner"].table()
         for head in bv.fit(heads, store, options.seeds, lr=lr, batch=batch, epochs=epochs):
-            score = judge_inner(task, head.inner, table).scores[task.metric]
+            score = score_inner(task, head.inner, table).scores[task.metric]
             facts = {"head": head.spec, "seed": head.seed, "metric": task.metric, "inner": round(score, 3)}
             rows.add({**settings, **facts, "best_epoch": head.best_epoch, "seconds": round(head.seconds, 2)})
         print(settings, flush=True)

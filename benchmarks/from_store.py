@@ -17,7 +17,7 @@ import bertvision as bv
 from bertvision.core.config import ExtractConfig
 from bertvision.core.progress import Timer
 from bertvision.training.tune_from_store import tune_from_store
-from bertvision.workflows.tuning_costs import judge_own
+from bertvision.workflows.tuning_costs import score_encoder
 from rows import Rows
 
 
@@ -50,9 +50,9 @@ def _tuned(
         tuned = bv.tune(encoder, task, seed=seed, **settings)
     else:
         tuned = tune_from_store(encoder, task, place, seed=seed, **settings)
-    judged = judge_own(tuned, task)
+    judged = score_encoder(tuned, task)
     assert judged.inner is not None
-    inner, dev = (round(verdict.scores[task.metric], 3) for verdict in (judged.inner, judged.verdict))
+    inner, dev = (round(verdict.scores[task.metric], 3) for verdict in (judged.inner, judged.result))
     return {"seconds": round(tuned.record["cost"]["seconds"], 1), "metric": task.metric, "inner": inner, "dev": dev}
 
 

@@ -20,7 +20,7 @@ from statistics import mean
 
 import bertvision as bv
 from bertvision.core.config import ExtractConfig, FitConfig, read_recipe
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.heads.base import canonical_spec
 from bertvision.runs.prepare import load_recipe_task
 from bertvision.training.fitted_head import FittedHead
@@ -115,7 +115,7 @@ def _same_answers(reference: Fitted, store: bv.Store, spec: str, task: bv.Task) 
     shares = []
     now_said = bv.predict(reference.heads[spec], store["dev"])
     for before, now in zip(reference.predictions[spec], now_said, strict=True):
-        old, new = (judge_predictions(task, one).verdict.answers for one in (before, now))
+        old, new = (score_predictions(task, one).result.answers for one in (before, now))
         shares.append(100 * mean(old[key] == new[key] for key in old))
     return round(mean(shares), 2)
 
@@ -123,7 +123,7 @@ def _same_answers(reference: Fitted, store: bv.Store, spec: str, task: bv.Task) 
 def _scored(fitted: Fitted, reference: Fitted, spec: str, task: bv.Task) -> dict[str, object]:
     """The mean score over seeds on dev, and its difference from f32's with the paired 95 % interval."""
     now, before = fitted.predictions[spec], reference.predictions[spec]
-    score = mean(judge_predictions(task, one).verdict.scores[task.metric] for one in now)
+    score = mean(score_predictions(task, one).result.scores[task.metric] for one in now)
     row: dict[str, object] = {"metric": task.metric, "seeds": len(now), "score": round(score, 3)}
     if fitted is reference:
         return {**row, "minus_f32": 0.0, "low": None, "high": None}

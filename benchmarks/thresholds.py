@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import bertvision as bv
 from bertvision.evaluation.metrics.thresholds import luckiest_threshold, no_answer_threshold
-from bertvision.evaluation.scoring import judge_inner
+from bertvision.evaluation.scoring import score_inner
 from bertvision.tasks.task import read_task
 from bertvision.training.fitted_head import load_fitted
 from collect import write_rows
@@ -50,7 +50,7 @@ def _rows(run: Path) -> list[dict[str, object]]:
     rows = []
     for place in sorted(path.parent for path in run.glob("heads/*/*/head.json")):
         head, _ = load_fitted(place)
-        spans = judge_inner(task, head.inner, table).evidence.spans
+        spans = score_inner(task, head.inner, table).example_scores.spans
         known = (spans.no_answer, spans.answered[:, 1], has)
         for name, rule in RULES.items():
             threshold = rule(*known)

@@ -27,7 +27,7 @@ from bertvision.core.records import Shape, Window
 from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.partial import started_at
+from bertvision.encoders.partial import upper_layers
 from bertvision.heads.base import build_head
 from bertvision.training.shard_builder import ShardMaker
 from bertvision.training.tune_from_store import Begun, PrefixTuning
@@ -115,7 +115,7 @@ def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
     with torch.inference_mode():
         states = hidden_states(copy.model.eval(), collate(windows, 0, choose_device("cpu")), (k,)).layers[0].half()
     batch = [Begun(window, state) for window, state in zip(windows, states.clone(), strict=True)]
-    with started_at(copy.model, k) as feed:
+    with upper_layers(copy.model, k) as feed:
         tuning = PrefixTuning(copy, _head(encoder), config, 1000, choose_device("cpu"), below=k, feed=feed)
         yield (lambda: tuning.advance(batch)), tuning.trained
 

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 import bertvision as bv
-from bertvision.evaluation.scoring import judge, judge_inner
+from bertvision.evaluation.scoring import score_inner, score_split
 from data import load_named, sampled
 from rows import Rows
 
@@ -58,8 +58,8 @@ def _measure(task: bv.Task, lr: float, options: argparse.Namespace) -> dict[str,
     tuned = bv.tune(bv.load_encoder("minilm"), task, lr=lr, **settings)
     model = bv.Model(tuned, "encoder", task, threshold=0.0 if task.no_answer else None)
     logits, table = model.outputs(task["inner"])
-    verdict = judge_inner(task, logits, table)
-    at_zero = judge(task, "inner", logits, table)
+    verdict = score_inner(task, logits, table)
+    at_zero = score_split(task, "inner", logits, table)
     return {
         "train": len(task["train"]),
         "inner": len(task["inner"]),

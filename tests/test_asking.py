@@ -13,7 +13,7 @@ from bertvision import model as asking_module
 from bertvision import model as model_module
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.model import QuestionAnswerer, TextClassifier
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
@@ -156,7 +156,7 @@ def test_labels_come_with_all_their_scores(classifier: TextClassifier, label_tas
 def test_labels_are_those_of_the_board(
     classifier: TextClassifier, label_heads: list[FittedHead], label_store: Store, label_task: Task
 ) -> None:
-    said = judge_predictions(label_task, predict(label_heads[1], label_store["dev"])[0]).verdict.answers
+    said = score_predictions(label_task, predict(label_heads[1], label_store["dev"])[0]).result.answers
     assert [answer["label"] for answer in classifier([e.text for e in label_task["dev"]])] == list(said.values())
 
 
@@ -164,7 +164,7 @@ def test_values_are_on_the_scale_of_the_data(
     value_encoder: Encoder, value_heads: list[FittedHead], value_store: Store, value_task: Task
 ) -> None:
     model = TextClassifier(value_encoder, value_heads[2], value_task)
-    said = judge_predictions(value_task, predict(value_heads[2], value_store["dev"])[0]).verdict.answers
+    said = score_predictions(value_task, predict(value_heads[2], value_store["dev"])[0]).result.answers
     answers = model([e.text for e in value_task["dev"]], [e.pair or "" for e in value_task["dev"]])
     assert all(list(answer) == ["value"] for answer in answers)
     assert [answer["value"] for answer in answers] == pytest.approx(list(said.values()), abs=1e-3)

@@ -15,7 +15,7 @@ from bertvision.core.records import Predictions
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.leaderboard import evaluate
-from bertvision.evaluation.scoring import judge, judge_predictions
+from bertvision.evaluation.scoring import score_predictions, score_split
 from bertvision.model import Model, QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
@@ -141,9 +141,9 @@ def test_a_model_answers_as_the_board_says(
     asked = [e.text for e in span_task["dev"]], [e.pair or "" for e in span_task["dev"]]
     for head, one in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
         model = QuestionAnswerer(span_encoder, head, span_task)
-        assert model.threshold == judge_predictions(span_task, one).verdict.threshold
+        assert model.threshold == score_predictions(span_task, one).result.threshold
         for threshold in (head.threshold, 0.0, 1e6):
-            said = judge(span_task, "dev", one.logits, one.table, threshold).answers
+            said = score_split(span_task, "dev", one.logits, one.table, threshold).answers
             model = QuestionAnswerer(span_encoder, head, span_task, threshold=threshold)
             assert [answer["answer"] for answer in model(*asked)] == list(said.values())
         assert all(said.values())  # at the last threshold everything is answered

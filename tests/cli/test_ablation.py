@@ -42,9 +42,9 @@ def test_a_run_on_adapters_is_like_any_other_and_small(adapted_run: Path, tiny_e
     board = json.loads((adapted_run / "leaderboard.json").read_text(encoding="utf-8"))
     assert {"encoder", "head", "ensemble"} <= {row["kind"] for row in board["rows"]}
     encoder = load_encoder(str(adapted_run / "encoder"))
-    assert encoder.small is not None
-    assert encoder.small.base.source == str(tiny_encoder_folder.resolve())
-    assert load_model(adapted_run / "model").encoder.small == encoder.small
+    assert encoder.delta is not None
+    assert encoder.delta.base.source == str(tiny_encoder_folder.resolve())
+    assert load_model(adapted_run / "model").encoder.delta == encoder.delta
     assert not (adapted_run / "encoder" / "model.safetensors").exists()
 
 

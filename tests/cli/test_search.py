@@ -20,7 +20,7 @@ import pytest
 from bertvision.cli.search import told_search
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.runs.folder import run_states
 from bertvision.store.store import Store
 from bertvision.training.fit import fit
@@ -123,7 +123,7 @@ def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pyte
     alone = [fit([row["spec"]], states, plan.seeds, FitConfig(epochs=1, batch=8)) for row in document["defaults"]]
     task = states_task(states)
     for heads_of, found in zip(alone, scores[1:], strict=True):
-        told = [judge_predictions(task, one).verdict.scores[task.metric] for one in predict(heads_of, states["dev"])]
+        told = [score_predictions(task, one).result.scores[task.metric] for one in predict(heads_of, states["dev"])]
         assert told == found
     assert all(one.grad is None for head in alone[0] for one in head.head.parameters())
 

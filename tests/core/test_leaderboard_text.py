@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bertvision.core.records import CONTROL, Board, Compared, Row, Standing, aligned, board_words, compared_with
+from bertvision.core.records import CONTROL, Board, PairedTest, Row, SeedSummary, aligned, board_words, compared_with
 from bertvision.evaluation.leaderboard import advise
 
 
@@ -22,12 +22,12 @@ ROWS = (
 )
 
 
-def versus(a: str, b: str, difference: float, p: float) -> Compared:
-    return Compared(a, b, difference, difference - 1, difference + 1, p / 3, p)
+def versus(a: str, b: str, difference: float, p: float) -> PairedTest:
+    return PairedTest(a, b, difference, difference - 1, difference + 1, p / 3, p)
 
 
-def board(*comparisons: Compared) -> Board:
-    lines = tuple(Standing(name, "head", (0, 1), 70.0, 1.0, 69.0, 71.0, (65.0, 75.0)) for name in ("pool", CONTROL))
+def board(*comparisons: PairedTest) -> Board:
+    lines = tuple(SeedSummary(name, "head", (0, 1), 70.0, 1.0, 69.0, 71.0, (65.0, 75.0)) for name in ("pool", CONTROL))
     basis = {"level": 0.95, "draws": 2000, "clusters": 56, "of": "contexts", "seeds_vary": "head"}
     return Board("t", "dev", "f1", ROWS, lines, "pool", comparisons, (), basis)
 
@@ -100,7 +100,7 @@ def test_intervals_stand_in_a_column_of_their_own() -> None:
         ((), "the control 70.00 (not tested). Best row"),
     ],
 )
-def test_the_advice_is_sober(comparisons: tuple[Compared, ...], told: str) -> None:
+def test_the_advice_is_sober(comparisons: tuple[PairedTest, ...], told: str) -> None:
     said = advise(board(*comparisons))
     assert said.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
     assert told in said

@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 
 from bertvision.core import runtime
 from bertvision.core.errors import BadInput
-from bertvision.core.files import file_sha256, folder_bytes, write_json, written_whole
-from bertvision.core.progress import Timer, progress, progress_bar, say
-from bertvision.core.runtime import choose_device, gentle_stop, rate_at, seeded, wait_kindly, wanted_by_others
+from bertvision.core.files import atomic_open, file_sha256, folder_bytes, write_json
+from bertvision.core.progress import Timer, log_line, progress, progress_bar
+from bertvision.core.runtime import (
+    choose_device,
+    cpus_contended,
+    graceful_interrupt,
+    lr_factor,
+    seeded,
+    set_omp_wait_policy,
+)
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 
@@ -28,7 +35,7 @@ class Stop(Exception):
 
 
 def fail_within(path: Path) -> None:
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write("half of it")
         file.flush()
         raise Stop
@@ -39,7 +46,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(Stop):
         fail_within(path)
     assert list(path.parent.iterdir()) == []
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write("é\n")
         assert not path.exists()
     assert path.read_bytes() == b"\xc3\xa9\n"
@@ -117,7 +124,7 @@ def test_a_device_that_is_not_there_is_refused_before_it_is_used() -> None:
 @QUICK
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from(["linear", "constant"]))
 def test_the_rate_rises_to_its_peak_and_falls_to_nothing(steps: int, warmup: float, decay: str) -> None:
-    rates = [rate_at(step, steps, warmup, decay) for step in range(steps)]
+    rates = [lr_factor(step, steps, warmup, decay) for step in range(steps)]
     rise = max(1, round(warmup * steps))
     assert all(0 < rate <= 1 for rate in rates)
     assert max(rates) == 1.0
@@ -127,14 +134,14 @@ def test_the_rate_rises_to_its_peak_and_falls_to_nothing(steps: int, warmup: flo
         assert set(rates[rise:]) <= {1.0}
     elif rise < steps:
         assert rates[-1] == pytest.approx(1 / (steps - rise))
-    assert rate_at(steps, steps, warmup, "linear") == 0.0
+    assert lr_factor(steps, steps, warmup, "linear") == 0.0
 
 
 def test_messages_and_progress_stay_off_stdout(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTVISION_PROGRESS", "1")
-    say("hello")
+    log_line("hello")
     assert list(progress(range(3), "count", 3)) == [0, 1, 2]
     with progress_bar("bar", 3, "step") as advance:
         advance(3)
@@ -147,20 +154,20 @@ def test_messages_and_progress_stay_off_stdout(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_is_gentle_the_first_time_or_at_once_and_never_forgotten(number: signal.Signals) -> None:
-    with gentle_stop() as asked:
+    with graceful_interrupt() as asked:
         assert not asked()
         signal.raise_signal(number)
         assert asked()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
-    with gentle_stop(at_once=True) as asked:
+    with graceful_interrupt(at_once=True) as asked:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
         assert asked(), "though a callback swallowed it"
 
 
 def test_no_text_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    say("label \x1b]0;title\x07 \u202eturned\u202c\r\x9b31m\x00 \ud800 kept: \t\n\u05d0 \U0001f600")
+    log_line("label \x1b]0;title\x07 \u202eturned\u202c\r\x9b31m\x00 \ud800 kept: \t\n\u05d0 \U0001f600")
     told = capsys.readouterr().err
     assert told == "label \\x1b]0;title\\x07 \\u202eturned\\u202c\\r\\x9b31m\\x00 \\ud800 kept: \t\n\u05d0 \U0001f600\n"
 
@@ -226,7 +233,7 @@ def test_threads_wait_asleep_where_others_compute_unless_told_otherwise(
     monkeypatch.setattr(os, "cpu_count", lambda: len(os.sched_getaffinity(0)))
     if load is not None:
         (tmp_path / "loadavg").write_text(load)
-    wait_kindly()
+    set_omp_wait_policy()
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
@@ -236,4 +243,4 @@ def test_processors_that_our_threads_leave_may_be_wanted(monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     for threads, wanted in {"6": False, "7": True}.items():
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        assert wanted_by_others() == wanted
+        assert cpus_contended() == wanted

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bertvision.core.errors import BadInput
 from bertvision.encoders.adapters import SITES, adapters_of, cut_share, sharing, written
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.methods import put_in
+from bertvision.encoders.methods import inject
 from bertvision.training.inputs import encoder_hash
 
 States = Callable[[Encoder], torch.Tensor]
@@ -80,7 +80,7 @@ def test_maps_that_make_no_sense_are_named(share: Any, reason: str) -> None:
 def test_shared_places_hold_one_module_and_fingerprints_tell_maps_apart(tiny_encoder: Encoder, share: str) -> None:
     encoder = tiny_encoder.copy()
     torch.manual_seed(0)
-    put_in(encoder.model, f"adapters:size=3,share={share}")
+    inject(encoder.model, f"adapters:size=3,share={share}")
     home = adapters_of(encoder.model)
     assert home is not None
     groups = sharing(int(share) if share.isdigit() else share, 2)

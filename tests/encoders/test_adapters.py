@@ -15,7 +15,7 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.adapters import adapters_of, switched_off
 from bertvision.encoders.architectures import FAMILIES
 from bertvision.encoders.loading import Encoder, load_encoder
-from bertvision.encoders.methods import prepare, put_in
+from bertvision.encoders.methods import inject, prepare
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import encoder_hash
@@ -91,7 +91,7 @@ def test_adapters_that_add_nothing_leave_every_state_as_it_was(family: str, fami
     """Both sites of every layer are reached, and the base is found again when all are switched off."""
     base = load_encoder(str(families[family][0]))
     encoder = base.copy()
-    put_in(encoder.model, "adapters:size=2,share=all")
+    inject(encoder.model, "adapters:size=2,share=all")
     home = adapters_of(encoder.model)
     assert home is not None
     calls: list[int] = []
@@ -107,9 +107,9 @@ def test_what_an_adapter_method_trains_moves_and_nothing_else(tiny_encoder: Enco
     before, after = weights(tiny_encoder), weights(tuned)
     moved = {key for key in before if not torch.equal(before[key], after[key])}
     assert moved == {key for key in before if "LayerNorm" in key}
-    assert tuned.small is not None
+    assert tuned.delta is not None
     added = {key for key in after if key.startswith("bottlenecks.")}
-    assert set(tuned.small.names) == moved | added
+    assert set(tuned.delta.names) == moved | added
     assert len(added) == 2 * 2 * 4
 
 
@@ -161,16 +161,16 @@ def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label
     tune(tiny_encoder, label_task, method=method, **SETTINGS).save_pretrained(tmp_path / "one")
     one = load_encoder(str(tmp_path / "one"))
     two = tune(one, label_task, method=method, **SETTINGS)
-    assert two.small == one.small
+    assert two.delta == one.delta
     same = tune(one, label_task, epochs=0)
-    assert same.small == one.small
+    assert same.delta == one.delta
     assert all(torch.equal(a, b) for a, b in zip(weights(same).values(), weights(one).values(), strict=True))
     biases = tune(one, label_task, method="bitfit", **SETTINGS)
-    assert biases.small is not None
-    assert one.small is not None
-    assert set(biases.small.names) > set(one.small.names)
+    assert biases.delta is not None
+    assert one.delta is not None
+    assert set(biases.delta.names) > set(one.delta.names)
     layered = tune(tiny_encoder, label_task, method="adapters:size=4,share=layer", **SETTINGS)
-    assert tune(layered, label_task, method="adapters:size=4,share=1", **SETTINGS).small == layered.small, "the same"
+    assert tune(layered, label_task, method="adapters:size=4,share=1", **SETTINGS).delta == layered.delta, "the same"
     with pytest.raises(BadInput, match="has adapters:size=4,share=none inside and cannot take adapters:size=8"):
         tune(one, label_task, method="adapters:size=8", **SETTINGS)
 

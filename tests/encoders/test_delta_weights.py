@@ -94,8 +94,8 @@ def test_a_folder_holds_one_encoder(
     small = tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS)
     for one in (label_encoder, small, label_encoder):
         one.save_pretrained(tmp_path / "one")
-        assert (tmp_path / "one" / "model.safetensors").exists() == (one.small is None)
-        assert (tmp_path / "one" / "small.safetensors").exists() == (one.small is not None)
+        assert (tmp_path / "one" / "model.safetensors").exists() == (one.delta is None)
+        assert (tmp_path / "one" / "small.safetensors").exists() == (one.delta is not None)
         assert torch.equal(states(load_encoder(str(tmp_path / "one"))), states(one))
 
 

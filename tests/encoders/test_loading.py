@@ -17,7 +17,7 @@ from bertvision.core.records import Window
 from bertvision.encoders.architectures import FAMILIES, family_of, layer_list
 from bertvision.encoders.hidden_states import TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder, load_encoder
-from bertvision.encoders.partial import cut_encoder, started_at
+from bertvision.encoders.partial import cut_encoder, upper_layers
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 from bertvision.training.tune import tune
@@ -236,7 +236,7 @@ def test_the_upper_layers_alone_give_the_same_states_and_gradients(
     batch = tokens()
     whole = hidden_states(model, batch, range(4)).layers
     gradient = _top_gradient(model, whole[-1][batch.mask].pow(3).sum())
-    with started_at(model, k) as feed:
+    with upper_layers(model, k) as feed:
         feed.states = whole[k].detach()
         upper = hidden_states(model, batch, range(4 - k)).layers
         again = _top_gradient(model, upper[-1][batch.mask].pow(3).sum())
@@ -260,6 +260,6 @@ def _top_gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
 def test_starting_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
     with (
         pytest.raises(BadInput, match="cannot start at state 2: this encoder has layers 1 to 2"),
-        started_at(tiny_encoder.copy().model, 2),
+        upper_layers(tiny_encoder.copy().model, 2),
     ):
         pass

@@ -11,7 +11,7 @@ import pytest
 
 from bertvision.core.records import Example, Predictions, WindowTable
 from bertvision.evaluation.calibration import calibration, reliability, stated, temperatures
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead
@@ -43,31 +43,31 @@ def judged_labels(factor: float) -> Any:
     splits = {"inner": labelled(inner_gold, "i"), "dev": labelled(dev_gold, "d")}
     task = Task("tones", "classify", splits, "accuracy", labels=("bad", "so", "good"))
     on_inner = Predictions("x", "x", "head", "inner", inner, table(COUNT), 3)
-    return judge_predictions(task, replace(on_inner, split="dev", logits=dev, inner=on_inner))
+    return score_predictions(task, replace(on_inner, split="dev", logits=dev, inner=on_inner))
 
 
 @pytest.mark.parametrize("factor", [0.4, 3.0])
 def test_the_temperature_of_labels_is_found_on_inner_and_mends_dev(factor: float) -> None:
-    judged = judged_labels(factor)
-    found = calibration(judged)
+    scored = judged_labels(factor)
+    found = calibration(scored)
     assert list(found) == ["label"]
     assert found["label"]["temperature"] == pytest.approx(factor, rel=0.3)
     assert found["label"]["ece"] < found["label"]["ece_raw"] / 2
 
 
 def test_dev_has_no_say_in_a_temperature() -> None:
-    judged = judged_labels(2.0)
-    before = calibration(judged)["label"]["temperature"]
-    gold = judged.verdict.evidence.gold
-    turned = replace(judged.verdict, evidence=replace(judged.verdict.evidence, gold=(gold + 1) % 3))
-    after = calibration(replace(judged, verdict=turned))["label"]
+    scored = judged_labels(2.0)
+    before = calibration(scored)["label"]["temperature"]
+    gold = scored.result.example_scores.gold
+    turned = replace(scored.result, example_scores=replace(scored.result.example_scores, gold=(gold + 1) % 3))
+    after = calibration(replace(scored, result=turned))["label"]
     assert after["temperature"] == before
     assert after["ece"] > 0.2
 
 
 def test_bins_hold_every_example_before_and_after() -> None:
-    judged = judged_labels(3.0)
-    (picture,) = reliability(judged, calibration(judged))
+    scored = judged_labels(3.0)
+    (picture,) = reliability(scored, calibration(scored))
     assert (picture.name, picture.seed, picture.what) == ("x", 3, "label")
     for bins in (picture.raw, picture.calibrated):
         assert sum(count for *_, count in bins) == COUNT
@@ -76,9 +76,9 @@ def test_bins_hold_every_example_before_and_after() -> None:
 
 
 def test_where_inner_holds_no_mistake_nothing_is_sharpened() -> None:
-    judged = judged_labels(1.0)
-    inner = judged.inner.evidence
-    flawless = replace(judged.inner, evidence=replace(inner, gold=inner.outputs.argmax(1)))
+    scored = judged_labels(1.0)
+    inner = scored.inner.example_scores
+    flawless = replace(scored.inner, example_scores=replace(inner, gold=inner.outputs.argmax(1)))
     assert temperatures(flawless) == {"label": 1.0}
 
 
@@ -92,35 +92,35 @@ def test_several_labels_are_a_yes_or_no_each() -> None:
     task = Task("sets", "multilabel", {"inner": examples[0], "dev": examples[1]}, "f1_micro", labels=("a", "b", "c"))
     rows = [list((2.5 * one).astype(np.float32)) for one in logits]
     inner = Predictions("x", "x", "head", "inner", rows[0], table(COUNT, 3))
-    judged = judge_predictions(task, replace(inner, split="dev", logits=rows[1], inner=inner))
-    found = calibration(judged)["label"]
+    scored = score_predictions(task, replace(inner, split="dev", logits=rows[1], inner=inner))
+    found = calibration(scored)["label"]
     assert found["temperature"] == pytest.approx(2.5, rel=0.15)
     assert found["ece"] < found["ece_raw"] / 2
-    assert len(stated(judged.verdict, "label", 1.0)[0]) == 3 * COUNT
+    assert len(stated(scored.result, "label", 1.0)[0]) == 3 * COUNT
 
 
 def test_spans_have_two_sorts_of_probability(span_heads: list[FittedHead], span_store: Store, span_task: Task) -> None:
     for head, one in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
-        judged = judge_predictions(span_task, one)
-        found = calibration(judged)
+        scored = score_predictions(span_task, one)
+        found = calibration(scored)
         assert set(found) == {"answer", "no_answer"}
         assert head.temperatures == {what: told["temperature"] for what, told in found.items()}
-        chance, missing = stated(judged.verdict, "no_answer", found["no_answer"]["temperature"])
-        empty = [answer == "" for answer in judged.verdict.answers.values()]
+        chance, missing = stated(scored.result, "no_answer", found["no_answer"]["temperature"])
+        empty = [answer == "" for answer in scored.result.answers.values()]
         assert (chance > 0.5).tolist() == empty  # no temperature changes a decision
         assert missing.tolist() == [not example.answers for example in span_task["dev"]]
-        sure, right = stated(judged.verdict, "answer", found["answer"]["temperature"])
-        assert 100 * right.mean() == pytest.approx(judged.verdict.scores["exact"])
+        sure, right = stated(scored.result, "answer", found["answer"]["temperature"])
+        assert 100 * right.mean() == pytest.approx(scored.result.scores["exact"])
         assert ((sure > 0) & (sure <= 1)).all()
 
 
 def test_a_task_that_always_has_an_answer_has_no_probability_of_none(
     span_heads: list[FittedHead], span_store: Store, span_task: Task
 ) -> None:
-    judged = judge_predictions(replace(span_task, no_answer=False), predict(span_heads[0], span_store["dev"])[0])
-    assert list(calibration(judged)) == ["answer"]
+    scored = score_predictions(replace(span_task, no_answer=False), predict(span_heads[0], span_store["dev"])[0])
+    assert list(calibration(scored)) == ["answer"]
 
 
 def test_without_inner_there_is_no_temperature() -> None:
-    judged = judged_labels(2.0)
-    assert calibration(replace(judged, inner=None)) == {}
+    scored = judged_labels(2.0)
+    assert calibration(replace(scored, inner=None)) == {}

@@ -10,7 +10,7 @@ import pytest
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable
-from bertvision.evaluation.comparison import Court
+from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.leaderboard import compare, evaluate
 from bertvision.evaluation.metrics.bootstrap import bootstrap_interval, holm, paired_test
 from bertvision.tasks.task import Task
@@ -95,7 +95,7 @@ def test_intervals_of_rows_and_of_means_over_seeds() -> None:
     for row in board.rows:
         assert row.interval is not None
         assert row.interval[0] <= row.scores["accuracy"] <= row.interval[1]
-    lines = {line.name: line for line in board.lines}
+    lines = {line.name: line for line in board.summary}
     wanted = bootstrap_interval(right("good"))
     assert wanted is not None
     assert lines["good"].interval == pytest.approx((100 * wanted.low, 100 * wanted.high))
@@ -104,14 +104,20 @@ def test_intervals_of_rows_and_of_means_over_seeds() -> None:
     scores = [row.scores["accuracy"] for row in board.rows if row.name == "good"]
     assert lines["good"].std == pytest.approx(np.std(scores, ddof=1))
     assert lines["encoder"].std is None
-    assert board.basis == {"level": 0.95, "draws": 2000, "clusters": COUNT, "of": "rows", "seeds_vary": "head"}
+    assert board.resampling_info == {
+        "level": 0.95,
+        "draws": 2000,
+        "clusters": COUNT,
+        "of": "rows",
+        "seeds_vary": "head",
+    }
 
 
 def test_everything_right_is_not_sure() -> None:
     """Of 120 that are right, one in 33 may be wrong elsewhere: 0.97 ** 120 = 0.025."""
     board = evaluate([predictor("perfect", 0), predictor("encoder", 40, None, "encoder")], TASK)
     perfect = next(row for row in board.rows if row.name == "perfect")
-    line = next(line for line in board.lines if line.name == "perfect")
+    line = next(line for line in board.summary if line.name == "perfect")
     assert perfect.interval == line.interval
     assert perfect.interval is not None
     assert perfect.interval == pytest.approx((96.97, 100.0), abs=0.01)
@@ -121,7 +127,7 @@ def test_questions_on_one_context_are_drawn_together() -> None:
     grouped = tuple(replace(e, pair=f"context {i // 10}", group="article") for i, e in enumerate(EXAMPLES))
     task = replace(TASK, splits={**TASK.splits, "dev": grouped})
     board = evaluate(BOARD, task)
-    assert (board.basis["clusters"], board.basis["of"]) == (12, "contexts")
+    assert (board.resampling_info["clusters"], board.resampling_info["of"]) == (12, "contexts")
     one, other = (versus(evaluate(BOARD, t))["good", "poor"] for t in (task, TASK))
     assert one.difference == other.difference
     assert (one.low, one.high) != (other.low, other.high)
@@ -141,7 +147,7 @@ def test_a_metric_that_is_no_mean_is_tested_by_the_best_seed_on_inner(metric: st
     assert one.difference == pytest.approx(scores["good", 1] - scores[CONTROL, 0])
     assert one.low is not None
     assert one.low <= one.difference <= one.high
-    line = next(line for line in board.lines if line.name == "good")
+    line = next(line for line in board.summary if line.name == "good")
     assert line.mean == pytest.approx((scores["good", 0] + scores["good", 1]) / 2)
     assert line.interval is not None
     assert line.interval[0] <= line.mean <= line.interval[1]
@@ -167,8 +173,8 @@ def test_values_are_compared_by_their_correlation(metric: str) -> None:
 
 
 def test_a_metric_that_cannot_be_resampled_is_left_alone() -> None:
-    court = Court(replace(TASK, metric="beauty"), "dev")
-    assert court.sides([]) == []
+    comparison = Comparison(replace(TASK, metric="beauty"), "dev")
+    assert comparison.seed_groups([]) == []
 
 
 def test_comparing_two_predictors() -> None:

@@ -13,7 +13,7 @@ from bertvision.core.records import Example, Predictions, Row, WindowTable
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.leaderboard import evaluate
 from bertvision.evaluation.metrics.squad import squad_scores
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.fit import fit
@@ -87,10 +87,10 @@ def test_spans_are_scored_as_the_official_script_scores_their_answers(span_store
     assert len(rows) == len(found) == 5
     golds = {example.id: [answer.text for answer in example.answers] for example in span_task["dev"]}
     for one in found:
-        judged = judge_predictions(span_task, one)
-        answers = {key: str(answer) for key, answer in judged.verdict.answers.items()}
+        scored = score_predictions(span_task, one)
+        answers = {key: str(answer) for key, answer in scored.result.answers.items()}
         assert rows[one.name].scores == squad_scores(golds, answers)
-        assert rows[one.name].threshold == judged.inner.threshold if judged.inner else False
+        assert rows[one.name].threshold == scored.inner.threshold if scored.inner else False
         assert {"exact", "f1", "HasAns_f1", "NoAns_f1"} <= set(rows[one.name].scores)
 
 

@@ -11,7 +11,7 @@ import pytest
 from bertvision.core.records import NO_OFFSET, Answer, Example, Predictions, WindowTable
 from bertvision.evaluation.leaderboard import thresholds
 from bertvision.evaluation.metrics.squad import no_answer_scores
-from bertvision.evaluation.scoring import judge, judge_predictions
+from bertvision.evaluation.scoring import score_predictions, score_split
 from bertvision.store.store import Store
 from bertvision.tasks.span_decoding import answer_texts, decode
 from bertvision.tasks.task import Task
@@ -25,7 +25,7 @@ def test_all_three_are_what_the_official_definitions_give(
     examples = span_task["dev"]
     golds = {example.id: [answer.text for answer in example.answers] for example in examples}
     for one in predict(span_heads, span_store["dev"]):
-        found = thresholds(span_task, judge_predictions(span_task, one))
+        found = thresholds(span_task, score_predictions(span_task, one))
         decoded = decode(one.logits, one.table, len(examples))
         scores = {e.id: d.no_answer_score for e, d in zip(examples, decoded, strict=True)}
         always = answer_texts(decoded, examples, None)
@@ -38,7 +38,7 @@ def test_all_three_are_what_the_official_definitions_give(
             if wanted[f"{name}_thresh"] != 0:  # else silence is best
                 assert found["oracle"][f"{name}_thresh"] == pytest.approx(wanted[f"{name}_thresh"])
         assert found["oracle"]["best_f1"] >= found["fitted"]["f1"] - 1e-9
-        at_best = judge(span_task, "dev", one.logits, one.table, found["oracle"]["best_f1_thresh"])
+        at_best = score_split(span_task, "dev", one.logits, one.table, found["oracle"]["best_f1_thresh"])
         assert at_best.scores["f1"] == pytest.approx(found["oracle"]["best_f1"])
 
 
@@ -56,15 +56,15 @@ def one_question(answer: str | None, no_answer: bool = True) -> tuple[Task, Pred
 
 def test_where_silence_is_best_the_oracles_threshold_silences() -> None:
     task, predictions = one_question(None)
-    found = thresholds(task, judge_predictions(task, predictions))
+    found = thresholds(task, score_predictions(task, predictions))
     assert "fitted" not in found  # there was no inner
     assert (found["zero"]["f1"], found["oracle"]["best_f1"]) == (0.0, 100.0)
-    verdict = judge(task, "dev", predictions.logits, predictions.table, found["oracle"]["best_f1_thresh"])
-    assert verdict.answers == {"a": ""}
+    result = score_split(task, "dev", predictions.logits, predictions.table, found["oracle"]["best_f1_thresh"])
+    assert result.answers == {"a": ""}
 
 
 def test_other_tasks_have_no_such_threshold() -> None:
     task, predictions = one_question("red", no_answer=False)
-    assert thresholds(task, judge_predictions(task, predictions)) == {}
-    judged = judge_predictions(*one_question("red"))
-    assert thresholds(task, replace(judged, verdict=replace(judged.verdict, evidence=None))) == {}
+    assert thresholds(task, score_predictions(task, predictions)) == {}
+    scored = score_predictions(*one_question("red"))
+    assert thresholds(task, replace(scored, result=replace(scored.result, example_scores=None))) == {}

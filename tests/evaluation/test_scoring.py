@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from bertvision.core.records import NO_OFFSET, Answer, Example, Predictions, WindowTable
-from bertvision.evaluation.scoring import Judged, Verdict, example_outputs, judge, judge_inner, judge_predictions
+from bertvision.evaluation.scoring import (
+    ScoredPredictions,
+    SplitScores,
+    example_outputs,
+    score_inner,
+    score_predictions,
+    score_split,
+)
 from bertvision.tasks.task import Task
 
 CONTEXT = "red blue green"
@@ -45,19 +52,19 @@ INNER_LOGITS = [says(0, null=1.0), says(1, null=3.0), says(2, null=5.0), says(2,
 
 
 def test_the_threshold_is_fitted_on_inner() -> None:
-    verdict = judge_inner(span_task(inner=INNER), INNER_LOGITS, span_table(range(4)))
-    assert verdict.threshold == pytest.approx(4.0, abs=0.01)
-    assert verdict.answers == {"a": "red", "b": "blue", "c": "", "d": ""}
-    assert verdict.scores["f1"] == verdict.scores["exact"] == 100.0
+    result = score_inner(span_task(inner=INNER), INNER_LOGITS, span_table(range(4)))
+    assert result.threshold == pytest.approx(4.0, abs=0.01)
+    assert result.answers == {"a": "red", "b": "blue", "c": "", "d": ""}
+    assert result.scores["f1"] == result.scores["exact"] == 100.0
 
 
 def test_a_threshold_that_is_given_is_not_fitted() -> None:
     task = replace(span_task(inner=INNER, dev=INNER), threshold=2.0)
-    verdict = judge_inner(task, INNER_LOGITS, span_table(range(4)))
-    assert (verdict.threshold, verdict.answers) == (2.0, {"a": "red", "b": "", "c": "", "d": ""})
+    result = score_inner(task, INNER_LOGITS, span_table(range(4)))
+    assert (result.threshold, result.answers) == (2.0, {"a": "red", "b": "", "c": "", "d": ""})
     alone = Predictions("x", "x", "head", "dev", INNER_LOGITS, span_table(range(4)))
     for predictions in (alone, replace(alone, inner=inner_predictions())):
-        assert judge_predictions(task, predictions).verdict.threshold == 2.0
+        assert score_predictions(task, predictions).result.threshold == 2.0
 
 
 def inner_predictions() -> Predictions:
@@ -69,45 +76,45 @@ def test_dev_is_judged_at_inners_threshold() -> None:
     # Best for dev would be any cut above 6; at 4 the first goes unanswered.
     logits = [says(2, null=6.0), says(0, null=9.0)]
     predictions = Predictions("x", "x", "head", "dev", logits, span_table(range(2)), inner=inner_predictions())
-    judged = judge_predictions(span_task(inner=INNER, dev=dev), predictions)
-    assert judged.verdict.threshold == pytest.approx(4.0, abs=0.01)
-    assert judged.verdict.answers == {"e": "", "f": ""}
-    assert judged.verdict.scores["f1"] == 50.0
-    assert judged.choice_score("f1") == 100.0  # inner's
+    scored = score_predictions(span_task(inner=INNER, dev=dev), predictions)
+    assert scored.result.threshold == pytest.approx(4.0, abs=0.01)
+    assert scored.result.answers == {"e": "", "f": ""}
+    assert scored.result.scores["f1"] == 50.0
+    assert scored.choice_score("f1") == 100.0  # inner's
 
 
 def test_without_inner_the_threshold_is_zero_and_the_choice_is_by_the_split_itself() -> None:
     dev = (question("e", "green"), question("f", None))
     predictions = Predictions("x", "x", "head", "dev", [says(2, null=-0.5), says(0, null=0.5)], span_table(range(2)))
-    judged = judge_predictions(span_task(dev=dev), predictions)
-    assert (judged.inner, judged.verdict.threshold) == (None, 0.0)
-    assert judged.verdict.answers == {"e": "green", "f": ""}
-    assert judged.choice_score("f1") == 100.0
+    scored = score_predictions(span_task(dev=dev), predictions)
+    assert (scored.inner, scored.result.threshold) == (None, 0.0)
+    assert scored.result.answers == {"e": "green", "f": ""}
+    assert scored.choice_score("f1") == 100.0
 
 
 def test_a_task_that_always_has_an_answer_has_no_threshold() -> None:
     task = replace(span_task(inner=INNER[:2]), no_answer=False)
-    verdict = judge_inner(task, [says(0, null=50.0), says(1, null=50.0)], span_table(range(2)))
-    assert verdict.threshold is None
-    assert verdict.answers == {"a": "red", "b": "blue"}
+    result = score_inner(task, [says(0, null=50.0), says(1, null=50.0)], span_table(range(2)))
+    assert result.threshold is None
+    assert result.answers == {"a": "red", "b": "blue"}
 
 
 def test_windows_of_one_question_are_merged() -> None:
     """Best span over all windows; null score the smallest of them."""
     logits = [says(0, null=9.0, span=1.0), says(1, null=2.0, span=3.0)]
-    verdict = judge(span_task(dev=(question("b", "blue"),)), "dev", logits, span_table([0, 0]), threshold=-0.5)
-    assert verdict.answers == {"b": "blue"}  # 2 - 3 = -1 <= -0.5
-    verdict = judge(span_task(dev=(question("b", "blue"),)), "dev", logits, span_table([0, 0]), threshold=-1.5)
-    assert verdict.answers == {"b": ""}
+    result = score_split(span_task(dev=(question("b", "blue"),)), "dev", logits, span_table([0, 0]), threshold=-0.5)
+    assert result.answers == {"b": "blue"}  # 2 - 3 = -1 <= -0.5
+    result = score_split(span_task(dev=(question("b", "blue"),)), "dev", logits, span_table([0, 0]), threshold=-1.5)
+    assert result.answers == {"b": ""}
 
 
 def test_a_question_that_no_window_could_be_made_for_is_not_answered() -> None:
     examples = (*INNER, question("long", "red"))
-    verdict = judge_inner(span_task(inner=examples), INNER_LOGITS, span_table(range(4)))
-    assert verdict.answers["long"] == ""
-    assert verdict.threshold is not None
-    assert np.isfinite(verdict.threshold)
-    assert verdict.scores["f1"] == 80.0
+    result = score_inner(span_task(inner=examples), INNER_LOGITS, span_table(range(4)))
+    assert result.answers["long"] == ""
+    assert result.threshold is not None
+    assert np.isfinite(result.threshold)
+    assert result.scores["f1"] == 80.0
 
 
 LABELS = Task("tones", "classify", {"train": (), "inner": (), "dev": ()}, "accuracy", labels=("bad", "so", "good"))
@@ -129,19 +136,19 @@ def rows(values: Sequence[Sequence[float]]) -> list[Any]:
 
 def test_labels_are_picked_by_the_largest_output() -> None:
     task = replace(LABELS, splits={"dev": labelled([2, 0, 1])})
-    verdict = judge(task, "dev", rows([[0, 1, 5], [1, 0, -1], [3, 2, 1]]), text_table(range(3)))
-    assert verdict.answers == {"0": "good", "1": "bad", "2": "bad"}
-    assert verdict.scores["accuracy"] == pytest.approx(200 / 3)
-    assert verdict.threshold is None
+    result = score_split(task, "dev", rows([[0, 1, 5], [1, 0, -1], [3, 2, 1]]), text_table(range(3)))
+    assert result.answers == {"0": "good", "1": "bad", "2": "bad"}
+    assert result.scores["accuracy"] == pytest.approx(200 / 3)
+    assert result.threshold is None
 
 
 def test_values_are_brought_back_to_their_own_scale() -> None:
     splits = {"inner": labelled([10.0, 30.0, 20.0])}
     task = Task("numbers", "regress", splits, "pearson", center=20.0, spread=10.0)
-    verdict = judge_inner(task, rows([[-1.0], [1.0], [0.5]]), text_table(range(3)))
-    assert verdict.answers == {"0": 10.0, "1": 30.0, "2": 25.0}
-    assert verdict.scores["rmse"] == pytest.approx((25 / 3) ** 0.5)
-    assert verdict.threshold is None
+    result = score_inner(task, rows([[-1.0], [1.0], [0.5]]), text_table(range(3)))
+    assert result.answers == {"0": 10.0, "1": 30.0, "2": 25.0}
+    assert result.scores["rmse"] == pytest.approx((25 / 3) ** 0.5)
+    assert result.threshold is None
 
 
 def test_an_examples_output_is_the_mean_over_its_windows() -> None:
@@ -151,6 +158,6 @@ def test_an_examples_output_is_the_mean_over_its_windows() -> None:
 
 
 def test_what_a_predictor_is_chosen_by() -> None:
-    shown, inner = Verdict({"f1": 90.0}, None, {}), Verdict({"f1": 10.0}, None, {})
-    assert Judged(inner_predictions(), shown, inner).choice_score("f1") == 10.0
-    assert Judged(inner_predictions(), shown, None).choice_score("f1") == 90.0
+    shown, inner = SplitScores({"f1": 90.0}, None, {}), SplitScores({"f1": 10.0}, None, {})
+    assert ScoredPredictions(inner_predictions(), shown, inner).choice_score("f1") == 10.0
+    assert ScoredPredictions(inner_predictions(), shown, None).choice_score("f1") == 90.0

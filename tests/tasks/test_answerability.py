@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Answer, Example, WindowTable
 from bertvision.encoders.loading import Encoder
-from bertvision.evaluation.scoring import example_outputs, judge
+from bertvision.evaluation.scoring import example_outputs, score_split
 from bertvision.model import TextClassifier
 from bertvision.tasks.answerability import LABELS, MERGES, load_answerability
 from bertvision.tasks.task import BadRows, Task, load_task, read_task, save_task
@@ -99,9 +99,9 @@ def test_the_splits_are_those_of_squad2(tmp_path: Path, articles: int) -> None:
 
 def test_f1_is_that_of_the_unanswerable(squad_file: Path) -> None:
     task = replace(load_task("answerability", train=squad_file), splits={"dev": examples_of(0, 0, 1, 1)})
-    verdict = judge(task, "dev", rows(NO, YES, NO, YES), windows_of(0, 1, 2, 3))
+    verdict = score_split(task, "dev", rows(NO, YES, NO, YES), windows_of(0, 1, 2, 3))
     assert verdict.scores["f1"] == pytest.approx(50)
-    everything = judge(task, "dev", rows(NO, NO, NO, NO), windows_of(0, 1, 2, 3))
+    everything = score_split(task, "dev", rows(NO, NO, NO, NO), windows_of(0, 1, 2, 3))
     assert everything.scores["f1"] == pytest.approx(200 / 3)
     assert everything.scores["accuracy"] == 50
     assert verdict.answers == {"0": "unanswerable", "1": "answerable", "2": "unanswerable", "3": "answerable"}
@@ -192,7 +192,7 @@ def test_one_window_is_enough(squad_file: Path, merge: str, said: list[str]) -> 
     """The first question has a window that says yes and one that says no, the second only such that say no."""
     task = load_task("answerability", train=squad_file, merge=merge)
     task = replace(task, splits={"dev": examples_of(0, 1)})
-    verdict = judge(task, "dev", rows(YES, NO, NO, NO), windows_of(0, 0, 1, 1))
+    verdict = score_split(task, "dev", rows(YES, NO, NO, NO), windows_of(0, 0, 1, 1))
     assert list(verdict.answers.values()) == said
 
 
@@ -236,7 +236,7 @@ def test_with_one_window_each_every_merge_is_that_window(outputs: list[tuple[flo
 
 def test_a_question_without_a_window_is_not_said_to_be_answerable(squad_file: Path) -> None:
     task = replace(load_task("answerability", train=squad_file), splits={"dev": examples_of(0, 1)})
-    verdict = judge(task, "dev", rows(YES), windows_of(0))
+    verdict = score_split(task, "dev", rows(YES), windows_of(0))
     assert verdict.answers == {"0": "answerable", "1": "unanswerable"}
     assert all(np.isfinite(list(verdict.scores.values())))
 
@@ -266,7 +266,7 @@ def test_from_questions_to_a_saved_model(tiny_encoder: Encoder, span_task: Task,
         model = TextClassifier.from_pretrained(tmp_path / merge)
         assert model.task.merge == merge
         said = model([e.text for e in task["dev"]], [e.pair or "" for e in task["dev"]])
-        verdict = judge(replace(task, merge=merge), "dev", found.logits, found.table)
+        verdict = score_split(replace(task, merge=merge), "dev", found.logits, found.table)
         assert [one["label"] for one in said] == list(verdict.answers.values())
         outputs = example_outputs(found.logits, found.table, len(task["dev"]), label) / head.temperatures["label"]
         merged.append([one["scores"]["unanswerable"] for one in said])

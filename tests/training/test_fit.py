@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.records import LayerBatch, Shape, WindowTable
-from bertvision.evaluation.scoring import Verdict, judge_inner
+from bertvision.evaluation.scoring import SplitScores, score_inner
 from bertvision.heads.base import HEADS, Body
 from bertvision.heads.group_lasso import Select
 from bertvision.store.store import Store, StoredSplit
@@ -170,16 +170,16 @@ def test_the_best_epoch_is_the_first_best_on_inner(kind: str, request: pytest.Fi
     for one in fit(SPECS, store, seeds=[0, 1], epochs=4, lr=3e-2, batch=8):
         scores = [entry["inner"] for entry in one.history]
         assert one.best_epoch == 1 + scores.index(max(scores))
-        verdict = judge_inner(task, one.inner, store["inner"].table())
+        verdict = score_inner(task, one.inner, store["inner"].table())
         assert (verdict.scores[task.metric], verdict.threshold) == (max(scores), one.threshold)
 
 
 def test_the_head_kept_is_that_of_the_best_epoch(label_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
-    def scripted(task: Task, logits: Any, table: WindowTable) -> Verdict:
+    def scripted(task: Task, logits: Any, table: WindowTable) -> SplitScores:
         seen.append(logits)
-        return Verdict({task.metric: [10.0, 50.0, 50.0, 20.0][len(seen) - 1]}, 0.5 * len(seen), {})
+        return SplitScores({task.metric: [10.0, 50.0, 50.0, 20.0][len(seen) - 1]}, 0.5 * len(seen), {})
 
     monkeypatch.setattr(fit_module, "judge_inner", scripted)
     (one,) = fit(["probe"], label_store, epochs=4, lr=1e-2, batch=8)

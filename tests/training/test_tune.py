@@ -9,7 +9,7 @@ import torch
 
 from bertvision.core.config import TuneConfig
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import rate_at
+from bertvision.core.runtime import lr_factor
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
 from bertvision.training.tune import default_rate, rate_of, tune
@@ -124,11 +124,11 @@ def test_unknown_methods_are_refused(tiny_encoder: Encoder, label_task: Task) ->
 
 
 def test_warm_up_and_decay_fill_the_run() -> None:
-    rates = [rate_at(step, 100, 0.1) for step in range(100)]
+    rates = [lr_factor(step, 100, 0.1) for step in range(100)]
     assert rates[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert 0 < rates[-1] < 0.02
-    assert {rate_at(step, 100, 0.1, "constant") for step in range(10, 100)} == {1.0}
+    assert {lr_factor(step, 100, 0.1, "constant") for step in range(10, 100)} == {1.0}
 
 
 def test_wider_encoders_get_smaller_rates() -> None:

@@ -17,10 +17,10 @@ from bertvision.core.records import Example, Predictions, WindowTable
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import ensemble, sigmoid
-from bertvision.evaluation.example_scores import evidence_of_answers, label_marks
+from bertvision.evaluation.example_scores import label_marks, score_answers
 from bertvision.evaluation.leaderboard import evaluate
 from bertvision.evaluation.metrics.labels import f1_micro
-from bertvision.evaluation.scoring import judge, judge_inner, judge_predictions
+from bertvision.evaluation.scoring import score_inner, score_predictions, score_split
 from bertvision.model import QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
@@ -82,13 +82,13 @@ def test_the_threshold_is_inners_and_is_kept(
     set_heads: list[FittedHead], set_store: Store, set_task: Task, tmp_path: Path
 ) -> None:
     (one, *_), inner = set_heads, set_store["inner"].table()
-    verdict = judge_inner(set_task, one.inner, inner)
+    verdict = score_inner(set_task, one.inner, inner)
     assert one.threshold == verdict.threshold
     (found,) = predict(one, set_store["dev"])
-    judged = judge_predictions(set_task, found)
-    assert judged.verdict.threshold == one.threshold
+    judged = score_predictions(set_task, found)
+    assert judged.result.threshold == one.threshold
     said = np.stack(list(found.logits)) >= (one.threshold or 0)
-    assert list(judged.verdict.answers.values()) == [[set_task.labels[i] for i in np.flatnonzero(row)] for row in said]
+    assert list(judged.result.answers.values()) == [[set_task.labels[i] for i in np.flatnonzero(row)] for row in said]
     save_fitted(one, tmp_path / "head", "x")
     assert load_fitted(tmp_path / "head")[0].threshold == one.threshold
 
@@ -97,13 +97,13 @@ def test_without_inner_a_label_is_said_from_even_odds_on(set_task: Task) -> None
     logits = [np.array(row, np.float32) for row in [[0.0, -0.1, 3.0], [-1.0, -2.0, -0.5]]]
     task = replace(set_task, splits={"dev": set_task["dev"][:2]})
     table = WindowTable(np.arange(2), np.zeros(2, np.int64), [np.zeros((1, 2), np.int32)] * 2, np.zeros((2, 3)))
-    verdict = judge(task, "dev", logits, table)
+    verdict = score_split(task, "dev", logits, table)
     assert list(verdict.answers.values()) == [["bad", "good"], []]
     assert verdict.threshold == 0.0
-    written = evidence_of_answers(task, "dev", verdict.answers)
-    assert verdict.evidence is not None
-    assert written.said.tolist() == verdict.evidence.said.tolist() == [[True, False, True], [False] * 3]
-    assert written.gold.tolist() == verdict.evidence.gold.tolist()
+    written = score_answers(task, "dev", verdict.answers)
+    assert verdict.example_scores is not None
+    assert written.said.tolist() == verdict.example_scores.said.tolist() == [[True, False, True], [False] * 3]
+    assert written.gold.tolist() == verdict.example_scores.gold.tolist()
 
 
 def member(name: str, chances: Any, gold: Any, inner: Predictions | None = None) -> Predictions:
@@ -162,7 +162,7 @@ def test_what_is_said_of_a_text(
 ) -> None:
     model = TextClassifier(set_encoder, set_heads[1], set_task)
     (found,) = predict(set_heads[1], set_store["dev"])
-    verdict = judge_predictions(set_task, found).verdict
+    verdict = score_predictions(set_task, found).result
     for example, said in zip(set_task["dev"], model([e.text for e in set_task["dev"]]), strict=True):
         json.dumps(said)
         assert list(said) == ["labels", "scores"]

@@ -18,9 +18,9 @@ from bertvision.cli import predict as use
 from bertvision.cli import store as stores
 from bertvision.cli import train as experiment
 from bertvision.core.errors import BadInput
-from bertvision.core.progress import harmless, say
+from bertvision.core.progress import escape_control_chars, log_line
 from bertvision.core.run_log import note_command, typed
-from bertvision.core.runtime import wait_kindly
+from bertvision.core.runtime import set_omp_wait_policy
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 """What a path that a user gave can lead to where nobody looked closer."""
@@ -115,7 +115,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; everything that goes wrong is one line on stderr."""
-    wait_kindly()
+    set_omp_wait_policy()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = argparse.Namespace(debug="--debug" in words)
     try:
@@ -149,11 +149,11 @@ def _failed(error: Exception, code: int, options: argparse.Namespace) -> int:
         raise error
     name = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
     text = " ".join(f"{name}{error}".split())
-    say(f"error: {text}")
+    log_line(f"error: {text}")
     return code
 
 
 def _print(result: Any, as_json: bool) -> None:
     """A command returns (plain data, text for a person)."""
     data, text = result
-    print(json.dumps(data) if as_json else harmless(text), flush=True)
+    print(json.dumps(data) if as_json else escape_control_chars(text), flush=True)

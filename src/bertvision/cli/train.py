@@ -21,7 +21,7 @@ from bertvision.cli.options import (
     whole_numbers,
 )
 from bertvision.core.errors import BadInput
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 
 Result = tuple[Any, str]
 
@@ -135,7 +135,7 @@ def _run(options: argparse.Namespace) -> Result:
 
     recipe = recipe_from(options)
     result = run(recipe, options.out)
-    say(f"report: {result.folder / 'report.html'}")
+    log_line(f"report: {result.folder / 'report.html'}")
     return {**result.document, "run": str(result.folder)}, str(result)
 
 
@@ -246,11 +246,12 @@ def _fit(options: argparse.Namespace) -> Result:
 
 
 def _ensemble(options: argparse.Namespace) -> Result:
+    from bertvision.core.records import board_document
     from bertvision.workflows.compare import mix
 
     place = None if options.save is None else Path(options.save)
     board = mix(Path(options.folder), options.members, options.how, place)
-    return asdict(board), str(board) + (f"\nmodel: {place}" if place else "")
+    return board_document(board), str(board) + (f"\nmodel: {place}" if place else "")
 
 
 def _evaluate(options: argparse.Namespace) -> Result:

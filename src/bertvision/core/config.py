@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import hashed_as, written_whole
+from bertvision.core.files import atomic_open, hashed_as
 from bertvision.core.registry import unknown
 
 T = TypeVar("T")
@@ -317,7 +317,7 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     """The resolved recipe, ready to be run again."""
     import tomli_w
 
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write(tomli_w.dumps(to_mapping(recipe)))
 
 

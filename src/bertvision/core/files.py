@@ -92,7 +92,7 @@ def file_sha256(path: Path) -> str:
 
 
 @contextmanager
-def renamed_when_whole(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """A temporary neighbour to write to, synced and renamed at the end: the file is there whole or not at all."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -109,15 +109,15 @@ def renamed_when_whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[IO[str]]:
+def atomic_open(path: Path) -> Iterator[IO[str]]:
     """A text file that is there whole or not at all."""
-    with renamed_when_whole(path) as part, part.open("w", encoding="utf-8") as file:
+    with atomic_path(path) as part, part.open("w", encoding="utf-8") as file:
         yield file
 
 
 def write_json(path: Path, content: object) -> None:
     """A JSON document, written whole."""
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         json.dump(content, file, indent=1)
         file.write("\n")
 

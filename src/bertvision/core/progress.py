@@ -62,7 +62,7 @@ class _Minutes:
             return
         self.told = now
         left = (now - self.start) / self.done * (self.total - self.done) / 60
-        say(f"{self.what}: {self.done:,} of {self.total:,} {self.units}, about {left:.0f} min left")
+        log_line(f"{self.what}: {self.done:,} of {self.total:,} {self.units}, about {left:.0f} min left")
 
 
 class Timer:
@@ -76,11 +76,11 @@ class Timer:
         return time.perf_counter() - self._start
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """A line for the person watching: stderr, never stdout."""
-    print(harmless(text), file=sys.stderr, flush=True)
+    print(escape_control_chars(text), file=sys.stderr, flush=True)
 
 
-def harmless(text: str) -> str:
+def escape_control_chars(text: str) -> str:
     """A text for a terminal: what in it would steer the terminal or turn the text around is written out (``\\x1b``)."""
     return re.sub(f"[{CONTROLS}]", lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

@@ -6,7 +6,7 @@ torch is named for type checking only, so that scoring a file never waits for it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -187,7 +187,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SeedSummary:
     """One predictor with all its seeds: mean and spread of the metric, and the interval of the mean."""
 
     name: str
@@ -201,7 +201,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Compared:
+class PairedTest:
     """Two predictors on the same examples: a minus b, its interval, and p before and after correction."""
 
     a: str
@@ -234,15 +234,23 @@ class Board:
     split: str
     metric: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
-    lines: tuple[Standing, ...] = ()
+    summary: tuple[SeedSummary, ...] = ()
     best_head: str | None = None  # by the mean on inner over its seeds
-    comparisons: tuple[Compared, ...] = ()
+    comparisons: tuple[PairedTest, ...] = ()
     reliability: tuple[Reliability, ...] = ()
-    basis: Mapping[str, Any] = field(default_factory=dict)  # what intervals and tests rest on
+    resampling_info: Mapping[str, Any] = field(default_factory=dict)  # what intervals and tests rest on
 
     def __str__(self) -> str:
-
         return board_text(self)
+
+
+BOARD_KEYS = {"summary": "lines", "resampling_info": "basis"}
+"""Fields of a board whose key in leaderboard.json is another name."""
+
+
+def board_document(board: Board) -> dict[str, Any]:
+    """The board as leaderboard.json has it."""
+    return {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
 
 
 def board_text(board: Board) -> str:
@@ -283,11 +291,11 @@ def board_words(board: Board) -> list[str]:
     """What the table cannot say: luck of the examples, thresholds, and how honest the probabilities are."""
     references = [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]
     lines = [_beside(board, name) for name in references if _against(board, name)]
-    return [*([_basis(board)] if board.basis else []), *lines, *_no_answer(board), *_calibration(board)]
+    return [*([_basis(board)] if board.resampling_info else []), *lines, *_no_answer(board), *_calibration(board)]
 
 
 def _basis(board: Board) -> str:
-    basis = board.basis
+    basis = board.resampling_info
     seeds = "; a seed varies the head's start, the encoder is the same" if any(_several(board)) else ""
     return (
         f"95 %: luck of the examples, {basis['draws']:,} samples of the {basis['clusters']:,} {basis['of']} of "
@@ -296,22 +304,22 @@ def _basis(board: Board) -> str:
 
 
 def _several(board: Board) -> list[bool]:
-    return [len(line.seeds) > 1 for line in board.lines]
+    return [len(line.seeds) > 1 for line in board.summary]
 
 
-def _against(board: Board, name: str) -> list[Compared]:
+def _against(board: Board, name: str) -> list[PairedTest]:
     """All comparisons with a predictor, it on the second side."""
     return [_turned(one, name) for one in board.comparisons if name in (one.a, one.b)]
 
 
-def _turned(one: Compared, second: str) -> Compared:
+def _turned(one: PairedTest, second: str) -> PairedTest:
     if one.b == second:
         return one
     low, high = (None if end is None else -end for end in (one.high, one.low))
-    return Compared(one.b, one.a, -one.difference, low, high, one.p, one.p_holm, one.b_seeds, one.a_seeds)
+    return PairedTest(one.b, one.a, -one.difference, low, high, one.p, one.p_holm, one.b_seeds, one.a_seeds)
 
 
-def compared_with(board: Board, name: str, reference: str) -> Compared | None:
+def compared_with(board: Board, name: str, reference: str) -> PairedTest | None:
     """A predictor minus a reference, if the board has that comparison."""
     return next((one for one in _against(board, reference) if one.a == name), None)
 

@@ -31,18 +31,18 @@ LOAD = Path("/proc/loadavg")
 """Linux tells there what runs."""
 
 
-def wait_kindly() -> None:
+def set_omp_wait_policy() -> None:
     """Have threads of torch sleep at a barrier where others want the processors, unless told otherwise.
 
     Of use before torch is loaded. Awake, as is usual, they take the time of the busy neighbour that they wait
     for, and lose half their speed; asleep they take up to 1.7 times as long where there is none.
     """
     told = POLICY in os.environ or SPINS in os.environ
-    if not told and "torch" not in sys.modules and wanted_by_others():
+    if not told and "torch" not in sys.modules and cpus_contended():
         os.environ[POLICY] = ASLEEP
 
 
-def wanted_by_others(looks: int = 5, pause: float = 0.005) -> bool:
+def cpus_contended(looks: int = 5, pause: float = 0.005) -> bool:
     """Whether others want more of the processors than threads of ours leave; yes where that cannot be told.
 
     Who computes is ready to run at every look, who only passes by is not.
@@ -64,12 +64,12 @@ def choose_device(name: str = "auto") -> torch.device:
     """``auto`` is the first of cuda, mps, cpu that is there."""
     device = _device(name)
     if device.type == "cpu":
-        keep_freed_memory()
+        retain_freed_memory()
     return device
 
 
 @cache
-def keep_freed_memory() -> None:
+def retain_freed_memory() -> None:
     """Have the C library reuse large blocks instead of giving them back to the system.
 
     glibc returns every freed block over 32 MB, and a new one costs a page fault for each 4 kB that is
@@ -79,7 +79,7 @@ def keep_freed_memory() -> None:
         c_library("mallopt", setting, 2**31 - 1)
 
 
-def give_back_memory() -> None:
+def trim_memory() -> None:
     """Have the C library return what it kept: blocks of many sizes leave gaps, which grow with the data."""
     c_library("malloc_trim", 0)
 
@@ -118,7 +118,7 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
+def lr_factor(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
     """Share of the peak rate: linear rise over the warm-up, then linear to zero, or constant."""
     rise = max(1, round(warmup * steps))
     if step < rise:
@@ -127,7 +127,7 @@ def rate_at(step: int, steps: int, warmup: float, decay: str = "linear") -> floa
 
 
 @contextmanager
-def gentle_stop(at_once: bool = False) -> Iterator[Callable[[], bool]]:
+def graceful_interrupt(at_once: bool = False) -> Iterator[Callable[[], bool]]:
     """Ctrl-C and a polite kill ask to stop; the block looks when it suits it. A second Ctrl-C stops at once.
 
     ``at_once`` the first does, too, but is remembered: who looks learns of one that a library's callback swallowed.

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.registry import Value, write_value
-from bertvision.encoders.architectures import FAMILIES, layer_list, one_for_all
+from bertvision.encoders.architectures import FAMILIES, layer_list, shares_layers
 
 SITES = ("attention", "output")
 """Places within a layer: after attention's projection, after the feed-forward's."""
@@ -134,7 +134,7 @@ def insert_adapters(model: Any, size: int, share: Value) -> None:
 
 def _physical(model: Any, groups: dict[Place, int], share: Value) -> dict[Place, int]:
     """The places that there really are: all layers', or those of the one that is used for all."""
-    if not one_for_all(model):
+    if not shares_layers(model):
         return groups
     physical = model.config.num_hidden_groups * model.config.inner_group_num
     if physical > 1:
@@ -155,7 +155,7 @@ def adapters_of(model: Any) -> Bottlenecks | None:
 def cut_adapters(model: Any, depth: int) -> None:
     """Those of layers that are cut off go with them."""
     home = adapters_of(model)
-    if home is not None and not one_for_all(model):
+    if home is not None and not shares_layers(model):
         del home[depth:]
         home.inserts = {place: insert for place, insert in home.inserts.items() if place[0] < depth}
 
@@ -166,7 +166,7 @@ def switched_off(model: Any, first: int, last: int) -> Iterator[None]:
     home = adapters_of(model)
     if home is None:
         raise BadInput("this encoder has no adapters that could be switched off; tune with --method adapters")
-    if one_for_all(model):
+    if shares_layers(model):
         raise BadInput("ALBERT has one layer that is used again and again; adapters of some cannot be switched off")
     chosen = [insert for (layer, _), insert in home.inserts.items() if first <= layer + 1 <= last]
     before = [insert.on for insert in chosen]

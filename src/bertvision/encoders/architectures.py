@@ -77,7 +77,7 @@ def set_layers(model: Any, layers: nn.ModuleList) -> None:
     setattr(model.get_submodule(parent), name, layers)
 
 
-def one_for_all(model: Any) -> bool:
+def shares_layers(model: Any) -> bool:
     """Whether one physical layer serves as all of them."""
     return bool(model.config.model_type == "albert")
 
@@ -88,7 +88,7 @@ def cut_layers(model: Any, depth: int) -> None:
     config.num_hidden_layers = depth
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    if one_for_all(model):  # their number is all there is
+    if shares_layers(model):  # their number is all there is
         return
     set_layers(model, layer_list(model)[:depth])
     if config.model_type == "modernbert":

@@ -19,10 +19,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import hash_json, hash_tensors, renamed_when_whole
+from bertvision.core.files import atomic_path, hash_json, hash_tensors
 from bertvision.encoders.architectures import cut_layers
 from bertvision.encoders.hidden_states import tokenizer_hash
-from bertvision.encoders.methods import added_names, inside, put_in
+from bertvision.encoders.methods import added_names, inject, injected
 
 WEIGHTS = "small.safetensors"
 
@@ -31,7 +31,7 @@ NAMES_ONLY = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transfo
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseRef:
     """What a small encoder lies on."""
 
     name: str
@@ -42,10 +42,10 @@ class Base:
 
 
 @dataclass(frozen=True)
-class Small:
+class DeltaWeights:
     """The base, and the names of the weights that are not the base's."""
 
-    base: Base
+    base: BaseRef
     names: tuple[str, ...] = ()
 
 
@@ -60,17 +60,17 @@ def model_hash(model: Any) -> str:
     return hash_json([hash_tensors(model.state_dict().items()), used_settings(model)])
 
 
-def save_small(model: Any, small: Small, folder: Path) -> dict[str, Any]:
+def save_delta(model: Any, delta: DeltaWeights, folder: Path) -> dict[str, Any]:
     """Write the weights; what is needed to read them again is given back, for the record."""
-    check_place(small.base, folder)
+    check_place(delta.base, folder)
     there = dict(model.named_parameters())
-    tensors = {name: there[name].detach().cpu().contiguous() for name in small.names}
-    with renamed_when_whole(folder / WEIGHTS) as part:
+    tensors = {name: there[name].detach().cpu().contiguous() for name in delta.names}
+    with atomic_path(folder / WEIGHTS) as part:
         save_file(tensors, part)
-    return {"base": asdict(small.base), "put_in": inside(model)}
+    return {"base": asdict(delta.base), "put_in": injected(model)}
 
 
-def check_place(base: Base, folder: Path) -> None:
+def check_place(base: BaseRef, folder: Path) -> None:
     """A small encoder is worth nothing without its base, which must be somewhere, and somewhere else."""
     if base.source is None:
         raise BadInput(
@@ -81,23 +81,23 @@ def check_place(base: Base, folder: Path) -> None:
         raise BadInput(f"{folder} holds the base of this encoder, which must stay; choose another folder")
 
 
-def restored(base_model: Any, tokenizer: Any, saved: Mapping[str, Any], folder: Path) -> tuple[Any, Small]:
+def load_delta(base_model: Any, tokenizer: Any, saved: Mapping[str, Any], folder: Path) -> tuple[Any, DeltaWeights]:
     """A model on the base's weights with those of the folder; the base's model is left as it is."""
-    base = Base(**saved["base"])
+    base = BaseRef(**saved["base"])
     _check_base(base, model_hash(base_model), tokenizer_hash(tokenizer), folder)
     model = with_same_weights(base_model)
     if base.cut is not None:
         cut_layers(model, base.cut)
-    put_in(model, saved["put_in"])
+    inject(model, saved["put_in"])
     tensors = _read(folder / WEIGHTS)
     _check(model, tensors, folder)
     for name, tensor in tensors.items():
         place, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(place), leaf, nn.Parameter(tensor))
-    return model.eval(), Small(base, tuple(sorted(tensors)))
+    return model.eval(), DeltaWeights(base, tuple(sorted(tensors)))
 
 
-def _check_base(base: Base, model: str, tokenizer: str, folder: Path) -> None:
+def _check_base(base: BaseRef, model: str, tokenizer: str, folder: Path) -> None:
     pairs = {"hash": (base.hash, model), "tokenizer": (base.tokenizer or tokenizer, tokenizer)}
     for what, (expected, found) in pairs.items():
         if expected != found:

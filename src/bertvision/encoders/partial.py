@@ -29,14 +29,14 @@ def cut_encoder(encoder: Encoder, depth: int) -> Encoder:
     cut_layers(short.model, depth)
     cut_inside(short.model, depth)
     short = replace(short, own=None, source=None, record={**encoder.record, "cut": depth})
-    if encoder.small is None:
+    if encoder.delta is None:
         return short
     left = {name for name, _ in short.model.named_parameters()}
-    names = tuple(name for name in encoder.small.names if name in left)
-    return replace(short, small=replace(encoder.small, base=replace(encoder.small.base, cut=depth), names=names))
+    names = tuple(name for name in encoder.delta.names if name in left)
+    return replace(short, delta=replace(encoder.delta, base=replace(encoder.delta.base, cut=depth), names=names))
 
 
-class Feed:
+class StateInjector:
     """Holds the states (batch, tokens, width) that the next call begins with."""
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class Feed:
 
 
 @contextmanager
-def started_at(model: Any, k: int) -> Iterator[Feed]:
+def upper_layers(model: Any, k: int) -> Iterator[StateInjector]:
     """Within the block the model is its layers above state ``k``; its state j is then the whole one's k + j.
 
     The layers are the same objects, so that what is trained in the block stays trained after it.
     """
     if model.config.model_type == "albert":
         raise BadInput("ALBERT has one layer that is used again and again; its lower part cannot be left out")
-    layers, feed = layer_list(model), Feed()
+    layers, feed = layer_list(model), StateInjector()
     if not 0 <= k < len(layers):
         raise BadInput(f"cannot start at state {k}: this encoder has layers 1 to {len(layers)}")
     conv = getattr(getattr(model, "encoder", None), "conv", None)  # of deberta-v2: it belongs to the first layer

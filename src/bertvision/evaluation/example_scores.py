@@ -28,7 +28,7 @@ ALWAYS_NULL = 1e9
 
 
 @dataclass(frozen=True)
-class SpanEvidence:
+class SpanScores:
     """Per question: what answering and what silence is worth, and how sure the predictor is of either."""
 
     answered: Floats  # (examples, 2) exact and f1 of the best span
@@ -44,17 +44,17 @@ class SpanEvidence:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ExampleScores:
     """What was right, what was said, and every metric that is a mean over the examples, in 0..1."""
 
     gold: NDArray[Any]  # (examples,) label or value; spans: whether there is an answer; sets: (examples, labels)
     said: NDArray[Any]  # (examples,) label or value; spans: whether one was given; sets: (examples, labels)
     means: Mapping[str, Floats]  # metric -> (examples,)
     outputs: Floats | None = None  # (examples, labels)
-    spans: SpanEvidence | None = None
+    spans: SpanScores | None = None
 
 
-def span_evidence(examples: Sequence[Example], decoded: Sequence[Decoded]) -> SpanEvidence:
+def span_scores(examples: Sequence[Example], decoded: Sequence[Decoded]) -> SpanScores:
     """Both worlds of every question: its best span given, and nothing said."""
     golds = golds_of(examples)
     pairs = score_examples(golds, answer_texts(decoded, examples, None))
@@ -63,19 +63,19 @@ def span_evidence(examples: Sequence[Example], decoded: Sequence[Decoded]) -> Sp
         spans[row, : len(one.candidates)] = [candidate.score for candidate in one.candidates[:TOP_K]]
     no_answer = np.clip([one.no_answer_score for one in decoded], -ALWAYS_NULL, ALWAYS_NULL)
     answered = np.array([pairs[example.id] for example in examples])
-    return SpanEvidence(answered, _silent(tuple(examples)), no_answer, spans)
+    return SpanScores(answered, _silent(tuple(examples)), no_answer, spans)
 
 
-def evidence_at(examples: Sequence[Example], spans: SpanEvidence, threshold: float | None) -> Evidence:
+def score_spans(examples: Sequence[Example], spans: SpanScores, threshold: float | None) -> ExampleScores:
     """The evidence of answering at a threshold."""
     scores = spans.at(threshold)  # (examples, 2)
     answered = np.ones(len(examples), bool) if threshold is None else spans.no_answer <= threshold
     gold = np.array([bool(example.answers) for example in examples])
-    return Evidence(gold, answered, {name: scores[:, i] for i, name in enumerate(SPAN_SCORES)}, spans=spans)
+    return ExampleScores(gold, answered, {name: scores[:, i] for i, name in enumerate(SPAN_SCORES)}, spans=spans)
 
 
-def label_evidence(gold: NDArray[Any], said: NDArray[Any], outputs: Floats | None = None) -> Evidence:
-    return Evidence(gold, said, {"accuracy": np.asarray(gold == said, np.float64)}, outputs)
+def score_labels(gold: NDArray[Any], said: NDArray[Any], outputs: Floats | None = None) -> ExampleScores:
+    return ExampleScores(gold, said, {"accuracy": np.asarray(gold == said, np.float64)}, outputs)
 
 
 def label_marks(examples: Sequence[Example], labels: int) -> NDArray[np.bool_]:
@@ -86,16 +86,16 @@ def label_marks(examples: Sequence[Example], labels: int) -> NDArray[np.bool_]:
     return marks
 
 
-def set_evidence(gold: NDArray[np.bool_], said: NDArray[np.bool_], outputs: Floats | None = None) -> Evidence:
+def score_label_sets(gold: NDArray[np.bool_], said: NDArray[np.bool_], outputs: Floats | None = None) -> ExampleScores:
     """Of sets of labels (examples, labels), true where a label is in the set."""
-    return Evidence(gold, said, {"exact": (gold == said).all(1).astype(np.float64)}, outputs)
+    return ExampleScores(gold, said, {"exact": (gold == said).all(1).astype(np.float64)}, outputs)
 
 
-def value_evidence(gold: NDArray[Any], said: NDArray[Any]) -> Evidence:
-    return Evidence(gold, said, {})
+def score_values(gold: NDArray[Any], said: NDArray[Any]) -> ExampleScores:
+    return ExampleScores(gold, said, {})
 
 
-def evidence_of_answers(task: Task, split: str, answers: Mapping[str, Any]) -> Evidence:
+def score_answers(task: Task, split: str, answers: Mapping[str, Any]) -> ExampleScores:
     """What written answers (example id -> text, label or value) are worth; how sure they were is not known."""
     examples = task[split]
     said = [answers[example.id] for example in examples]
@@ -104,15 +104,15 @@ def evidence_of_answers(task: Task, split: str, answers: Mapping[str, Any]) -> E
         scores = np.array([pairs[example.id] for example in examples])
         given = np.array([bool(answer) for answer in said])
         gold = np.array([bool(example.answers) for example in examples])
-        return Evidence(gold, given, {name: scores[:, i] for i, name in enumerate(SPAN_SCORES)})
+        return ExampleScores(gold, given, {name: scores[:, i] for i, name in enumerate(SPAN_SCORES)})
     if task.kind == "multilabel":
         places = {label: place for place, label in enumerate(task.labels)}
         told = [Example("", "", labels=tuple(places[label] for label in labels)) for labels in said]
-        return set_evidence(label_marks(examples, task.outputs), label_marks(told, task.outputs))
+        return score_label_sets(label_marks(examples, task.outputs), label_marks(told, task.outputs))
     truth = np.array([example.label for example in examples], np.float64)
     if task.kind == "classify":
-        return label_evidence(truth.astype(int), np.array([task.labels.index(label) for label in said]))
-    return value_evidence(truth, np.array(said, np.float64))
+        return score_labels(truth.astype(int), np.array([task.labels.index(label) for label in said]))
+    return score_values(truth, np.array(said, np.float64))
 
 
 def clusters_of(task: Task, split: str) -> list[str] | None:

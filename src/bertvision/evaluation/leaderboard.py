@@ -7,35 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import CONTROL, SURE, Board, Compared, Predictions, Reliability, Row, compared_with
+from bertvision.core.records import CONTROL, SURE, Board, PairedTest, Predictions, Reliability, Row, compared_with
 from bertvision.evaluation.calibration import calibration, reliability
-from bertvision.evaluation.comparison import Court, Ends, Witness
-from bertvision.evaluation.example_scores import SPAN_SCORES, SpanEvidence, golds_of
+from bertvision.evaluation.comparison import Comparison, Ends, PredictorScores
+from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, golds_of
 from bertvision.evaluation.metrics.squad import best_by_sweep
-from bertvision.evaluation.scoring import Judged, judge_predictions
+from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 
 Several = Predictions | Sequence[Predictions]
 
 
-def thresholds(task: Task, judged: Judged) -> dict[str, dict[str, float]]:
+def thresholds(task: Task, scored: ScoredPredictions) -> dict[str, dict[str, float]]:
     """``zero``, ``fitted`` (where there was an inner to fit it on) and ``oracle``; nothing for other tasks."""
-    verdict = judged.verdict
-    if verdict.threshold is None or verdict.evidence is None or verdict.evidence.spans is None:
+    result = scored.result
+    if result.threshold is None or result.example_scores is None or result.example_scores.spans is None:
         return {}
-    spans = verdict.evidence.spans
+    spans = result.example_scores.spans
     found = {"zero": _scores_at(spans, 0.0)}
-    if judged.inner is not None:
-        found["fitted"] = _scores_at(spans, verdict.threshold)
-    return {**found, "oracle": _oracle(task, judged.predictions.split, spans)}
+    if scored.inner is not None:
+        found["fitted"] = _scores_at(spans, result.threshold)
+    return {**found, "oracle": _oracle(task, scored.predictions.split, spans)}
 
 
-def _scores_at(spans: SpanEvidence, threshold: float) -> dict[str, float]:
+def _scores_at(spans: SpanScores, threshold: float) -> dict[str, float]:
     means = 100 * spans.at(threshold).mean(0)  # (2,)
     return {**dict(zip(SPAN_SCORES, means.tolist(), strict=True)), "threshold": threshold}
 
 
-def _oracle(task: Task, split: str, spans: SpanEvidence) -> dict[str, float]:
+def _oracle(task: Task, split: str, spans: SpanScores) -> dict[str, float]:
     """The official names. A question that there is nothing to answer with counts as left empty.
 
     Where silence throughout is best, the official script names 0 as threshold, which is meant for
@@ -56,40 +56,40 @@ def _oracle(task: Task, split: str, spans: SpanEvidence) -> dict[str, float]:
 
 def evaluate(predictions: Several, task: Task) -> Board:
     """One row a predictor, best on inner first; what is fitted comes from inner, never from the split shown."""
-    return board_of([judge_predictions(task, member) for member in _listed(predictions)], task)
+    return board_of([score_predictions(task, member) for member in _listed(predictions)], task)
 
 
-def compare(a: Several, b: Several, task: Task) -> Compared:
+def compare(a: Several, b: Several, task: Task) -> PairedTest:
     """One predictor minus another on the same examples; of one with several seeds the mean over them.
 
     Where the metric is no mean over examples (an F1 of labels, a correlation) the seed that is best
     on inner stands for its predictor.
     """
-    sides = [_ranked([judge_predictions(task, member) for member in _listed(side)], task) for side in (a, b)]
-    court = Court(task, _split([*sides[0], *sides[1]]))
-    found = [side for judged in sides for side in court.sides(_witnesses(judged, task))]
+    sides = [_ranked([score_predictions(task, member) for member in _listed(side)], task) for side in (a, b)]
+    comparison = Comparison(task, _split([*sides[0], *sides[1]]))
+    found = [side for scored in sides for side in comparison.seed_groups(_predictor_scores(scored, task))]
     if len(found) != 2:
         raise BadInput(f"compare needs two predictors, and a metric that can be resampled; got {task.metric}")
-    return court.compare(*found)
+    return comparison.compare(*found)
 
 
-def board_of(judged: Sequence[Judged], task: Task) -> Board:
+def board_of(scored: Sequence[ScoredPredictions], task: Task) -> Board:
     """The leaderboard of predictors that are judged already."""
-    split, ranked = _split(judged), _ranked(judged, task)
-    court, best = Court(task, split), _best_head(ranked, task)
-    sides = court.sides(_witnesses(ranked, task))
-    ends = court.row_ends(sides)
+    split, ranked = _split(scored), _ranked(scored, task)
+    comparison, best = Comparison(task, split), _best_head(ranked, task)
+    sides = comparison.seed_groups(_predictor_scores(ranked, task))
+    ends = comparison.row_intervals(sides)
     rows = tuple(_row(one, task, ends.get(place)) for place, one in enumerate(ranked))
     return Board(
         task=task.name,
         split=split,
         metric=task.metric,
         rows=rows,
-        lines=tuple(court.standing(side) for side in sides),
+        summary=tuple(comparison.summarize(side) for side in sides),
         best_head=best,
-        comparisons=court.comparisons(sides, best),
+        comparisons=comparison.comparisons(sides, best),
         reliability=_pictured(ranked, rows, best),
-        basis=court.basis() if sides else {},
+        resampling_info=comparison.resampling_info() if sides else {},
     )
 
 
@@ -97,18 +97,18 @@ def _listed(predictions: Several) -> list[Predictions]:
     return [predictions] if isinstance(predictions, Predictions) else list(predictions)
 
 
-def _split(judged: Sequence[Judged]) -> str:
-    splits = sorted({one.predictions.split for one in judged})
+def _split(scored: Sequence[ScoredPredictions]) -> str:
+    splits = sorted({one.predictions.split for one in scored})
     if len(splits) != 1:
         raise BadInput(f"a leaderboard needs predictions of one split, got {', '.join(splits) or 'none'}")
     return splits[0]
 
 
-def _ranked(judged: Sequence[Judged], task: Task) -> list[Judged]:
-    return sorted(judged, key=lambda one: one.rank(task.metric))
+def _ranked(scored: Sequence[ScoredPredictions], task: Task) -> list[ScoredPredictions]:
+    return sorted(scored, key=lambda one: one.rank(task.metric))
 
 
-def _best_head(ranked: Sequence[Judged], task: Task) -> str | None:
+def _best_head(ranked: Sequence[ScoredPredictions], task: Task) -> str | None:
     """The head with the best mean over its seeds on inner."""
     found: dict[str, list[float]] = {}
     for one in ranked:
@@ -117,21 +117,21 @@ def _best_head(ranked: Sequence[Judged], task: Task) -> str | None:
     return max(found, key=lambda name: sum(found[name]) / len(found[name]), default=None)
 
 
-def _witnesses(ranked: Sequence[Judged], task: Task) -> list[Witness]:
+def _predictor_scores(ranked: Sequence[ScoredPredictions], task: Task) -> list[PredictorScores]:
     return [
-        Witness(
+        PredictorScores(
             one.predictions.name,
             one.predictions.kind,
             one.predictions.seed,
-            one.verdict.scores[task.metric],
-            one.verdict.evidence,
+            one.result.scores[task.metric],
+            one.result.example_scores,
         )
         for one in ranked
-        if one.verdict.evidence is not None
+        if one.result.example_scores is not None
     ]
 
 
-def _pictured(ranked: Sequence[Judged], rows: Sequence[Row], best: str | None) -> tuple[Reliability, ...]:
+def _pictured(ranked: Sequence[ScoredPredictions], rows: Sequence[Row], best: str | None) -> tuple[Reliability, ...]:
     """Reliability of the best head's best seed and of the encoder."""
     chosen: dict[str, list[Reliability]] = {}
     for one, row in zip(ranked, rows, strict=True):
@@ -140,8 +140,8 @@ def _pictured(ranked: Sequence[Judged], rows: Sequence[Row], best: str | None) -
     return tuple(entry for kind in ("head", "encoder") for entry in chosen.get(kind, []))
 
 
-def _row(judged: Judged, task: Task, ends: Ends) -> Row:
-    one = judged.predictions
+def _row(scored: ScoredPredictions, task: Task, ends: Ends) -> Row:
+    one = scored.predictions
     return Row(
         name=one.name,
         spec=one.spec,
@@ -149,15 +149,15 @@ def _row(judged: Judged, task: Task, ends: Ends) -> Row:
         seed=one.seed,
         parameters=one.parameters,
         percent=100 * one.parameters / one.encoder_parameters if one.encoder_parameters else 0.0,
-        scores=judged.verdict.scores,
-        inner={} if judged.inner is None else judged.inner.scores,
+        scores=scored.result.scores,
+        inner={} if scored.inner is None else scored.inner.scores,
         seconds=one.seconds,
-        threshold=judged.verdict.threshold,
+        threshold=scored.result.threshold,
         members=one.members,
         weights=one.weights,
         interval=ends,
-        thresholds=thresholds(task, judged),
-        calibration=calibration(judged),
+        thresholds=thresholds(task, scored),
+        calibration=calibration(scored),
     )
 
 
@@ -176,7 +176,7 @@ def advise(board: Board) -> str:
     encoder = next((row for row in board.rows if row.kind == "encoder"), None)
     told = [] if encoder is None else [("the encoder alone", encoder.name, encoder.scores[metric])]
     told += [("the control", CONTROL, mean(CONTROL, "scores"))] if CONTROL in specs and best != CONTROL else []
-    beside = "".join(f", {title} {score:.2f} ({_verdict(board, best, name)})" for title, name, score in told)
+    beside = "".join(f", {title} {score:.2f} ({_significance(board, best, name)})" for title, name, score in told)
     return (
         f"Use {best}: best of {len(specs)} heads on inner ({metric} {mean(best, 'inner'):.2f}, mean over seeds); "
         f"on {board.split} it has {metric} {mean(best, 'scores'):.2f}{beside}."
@@ -184,7 +184,7 @@ def advise(board: Board) -> str:
     )
 
 
-def _verdict(board: Board, best: str, reference: str) -> str:
+def _significance(board: Board, best: str, reference: str) -> str:
     """Whether the examples can tell the two apart."""
     found = compared_with(board, best, reference)
     if found is None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bertvision.core.files import written_whole
+from bertvision.core.files import atomic_open
 from bertvision.evaluation.analyses.result import Plot, Point, Span
 from bertvision.report.markup import Html, cut, join, number, tag
 from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, short_text, thinned, tick_text
@@ -324,7 +324,7 @@ def write_picture(picture: Html, path: Path) -> Path:
     """An SVG file that any browser or document can show."""
     text = str(picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     text = text.replace(">", f"><style>{ALONE}</style>", 1)
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write(text + "\n")
     return path
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from bertvision.core.records import SURE, Compared
+from bertvision.core.records import SURE, PairedTest
 from bertvision.evaluation.analyses.agreement import COLUMNS, side_by_side
 from bertvision.evaluation.analyses.answers import Said
 from bertvision.evaluation.analyses.result import number_of
-from bertvision.evaluation.comparison import Court, Side
+from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import chance, signed
 from bertvision.report.markup import NOTHING, Html, join, number, table, tag
-from bertvision.runs.reader import Line, Run, lines_of, row_title, said_by, witness_of
+from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_title, said_by
 
 BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]
@@ -36,7 +36,7 @@ class Party:
     run: str
     roles: tuple[str, ...]
     line: Line
-    side: Side
+    side: SeedGroup
     said: Said | None  # by the seed that is best on inner; None where answers are neither right nor wrong
 
     @property
@@ -67,18 +67,18 @@ def _alone(runs: Sequence[Named]) -> Html:
 
 def _group(runs: Sequence[Named]) -> list[Html]:
     first = runs[0][1]
-    court = Court(first.task, first.board.split)
-    parties = _parties(court, runs)
+    comparison = Comparison(first.task, first.board.split)
+    parties = _parties(comparison, runs)
     names = ", ".join(name for name, _ in runs)
     pairs = _pairs(parties)
     if not pairs:
         return [tag("p", f"Not compared, because {first.board.metric} or the answers are not enough for it: {names}.")]
-    found = court.corrected([(a.side, b.side) for a, b in pairs])
+    found = comparison.corrected_tests([(a.side, b.side) for a, b in pairs])
     heads = ["predictor", "what", "seeds", first.board.metric, "95 %"]
-    rows = [_row(court, party) for party in parties]
+    rows = [_row(comparison, party) for party in parties]
     return [
         tag("h2", "Side by side"),
-        tag("p", _reading(court, first, names, len(found))),
+        tag("p", _reading(comparison, first, names, len(found))),
         table(heads, rows, "Best rows and encoders", "finding"),
         table(
             ["first minus second", "difference", "95 %", "p, corrected", "verdict"],
@@ -90,13 +90,15 @@ def _group(runs: Sequence[Named]) -> list[Html]:
     ]
 
 
-def _parties(court: Court, runs: Sequence[Named]) -> list[Party]:
+def _parties(comparison: Comparison, runs: Sequence[Named]) -> list[Party]:
     """The best line on inner and the encoder of every run, where their answers are there."""
     # The court's examples for all, so that every answer stands at the same place.
-    ordered = [(name, replace(run, task=court.task)) for name, run in runs]
+    ordered = [(name, replace(run, task=comparison.task)) for name, run in runs]
     chosen = [(name, run, roles, line) for name, run in ordered for roles, line in _chosen(run)]
-    witnesses = [witness_of(run, row, str(at)) for at, (_, run, _, line) in enumerate(chosen) for row in line.rows]
-    sides: Mapping[str, Side] = {side.name: side for side in court.sides(witnesses)}
+    witnesses = [
+        predictor_scores(run, row, str(at)) for at, (_, run, _, line) in enumerate(chosen) for row in line.rows
+    ]
+    sides: Mapping[str, SeedGroup] = {side.name: side for side in comparison.seed_groups(witnesses)}
     return [
         Party(name, roles, line, sides[str(at)], said_by(run, line.rows[0], f"{name}: {row_title(line.rows[0])}"))
         for at, (name, run, roles, line) in enumerate(chosen)
@@ -119,23 +121,24 @@ def _pairs(parties: Sequence[Party]) -> list[tuple[Party, Party]]:
     return list(dict.fromkeys(pair for some in by_role for pair in combinations(some, 2)))
 
 
-def _reading(court: Court, run: Run, names: str, tests: int) -> str:
+def _reading(comparison: Comparison, run: Run, names: str, tests: int) -> str:
     return (
         f"{names} have the same metric and the same {run.board.split}, so that their scores compare. The best row of "
-        f"each is chosen on inner. Tests pair two predictors on the same examples ({court.units:,} {court.of}); p is "
+        f"each is chosen on inner. Tests pair two predictors on the same examples "
+        f"({comparison.num_units:,} {comparison.unit_name}); p is "
         f"corrected by Holm over all {tests} tests of this table, and below {SURE} a difference is called real. "
         "Intervals are for the luck of the examples: they say nothing of how another tuning of the same encoder "
         "would have come out."
     )
 
 
-def _row(court: Court, party: Party) -> list[object]:
-    told = court.standing(party.side)
+def _row(comparison: Comparison, party: Party) -> list[object]:
+    told = comparison.summarize(party.side)
     seeds = ", ".join(map(str, told.seeds)) or NOTHING
     return [party.title, " and ".join(party.roles), seeds, number(told.mean), _ends(told.interval)]
 
 
-def _tests(pairs: Sequence[tuple[Party, Party]], found: Sequence[Compared]) -> list[list[object]]:
+def _tests(pairs: Sequence[tuple[Party, Party]], found: Sequence[PairedTest]) -> list[list[object]]:
     rows: list[list[object]] = []
     for (a, b), one in zip(pairs, found, strict=True):
         ends = None if one.low is None or one.high is None else (one.low, one.high)

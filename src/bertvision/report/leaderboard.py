@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bertvision.core.records import CONTROL, SURE, Board, Compared, compared_with
+from bertvision.core.records import CONTROL, SURE, Board, PairedTest, compared_with
 from bertvision.report.charts import dot_plot
 from bertvision.report.markup import (
     DASH,
@@ -51,7 +51,7 @@ def _references(board: Board) -> list[str]:
 
 def _test_reading(board: Board) -> list[Html]:
     """What was done, in words."""
-    basis = board.basis
+    basis = board.resampling_info
     luck = (
         f"Intervals are 95 % for the luck of the examples: {basis['draws']:,} samples of the {basis['clusters']:,} "
         f"{basis['of']} of {board.split}, drawn with replacement{_together(basis['of'])}. They say nothing of other "
@@ -70,7 +70,7 @@ def _together(of: str) -> str:
     return ", all questions on a context together" if of == "contexts" else ""
 
 
-def _seeds(comparisons: Sequence[Compared]) -> str:
+def _seeds(comparisons: Sequence[PairedTest]) -> str:
     several = any(len(seeds) > 1 for one in comparisons for seeds in (one.a_seeds, one.b_seeds))
     if several:
         return "A head with several seeds is their mean, example by example."
@@ -89,7 +89,7 @@ def _test_row(board: Board, line: Line, references: Sequence[str]) -> Html:
     return tag("tr", tag("th", tag("code", line.name), scope="row"), *cells)
 
 
-def _cell(found: Compared | None) -> Html:
+def _cell(found: PairedTest | None) -> Html:
     if found is None:
         return tag("td", NOTHING)
     real = found.p_holm < SURE
@@ -103,7 +103,7 @@ def _cell(found: Compared | None) -> Html:
     return tag("td", join([signed(found.difference), mark], " "), *ends, tag("small", chance(found)), class_=verdict)
 
 
-def chance(found: Compared) -> str:
+def chance(found: PairedTest) -> str:
     """The corrected p, as far as it can be told."""
     return f"p {found.p_holm:.3f}" if found.p_holm >= 0.001 else "p < 0.001"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bertvision.core.files import written_whole
+from bertvision.core.files import atomic_open
 from bertvision.report.analyses import analyses_section, unmade_parts
 from bertvision.report.calibration import calibration_section, no_answer_section
 from bertvision.report.compare_runs import joint_parts
@@ -45,7 +45,7 @@ def write_page(runs: Sequence[Run], path: Path) -> Path:
     names = [run.folder.name for run in runs]
     alike = len(set(names)) < len(names)
     text = page([(str(run.folder) if alike else run.folder.name, run) for run in runs])
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write(text)
     return path
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.files import read_json_or_empty, written_whole
+from bertvision.core.files import atomic_open, read_json_or_empty
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.analyses import analyses_section
 from bertvision.report.markup import Html, facts, number, tag
@@ -21,7 +21,7 @@ def write_searched(folder: Path, best: Path) -> Path:
     found, path = read_json_or_empty(folder / SEARCHED), folder / "report.html"
     shown = analyses_section(_findings(folder, best))
     page = document(f"{found['task']}: tunings", [_header(found, best)], [] if shown is None else [shown])
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write(page)
     return path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
 from bertvision.store.states import States
 from bertvision.store.store import Store
@@ -84,10 +84,10 @@ def run_encoder(folder: Path, store: States) -> Encoder | None:
     """The run's encoder, if it is the one whose states the heads were fitted on."""
     place = folder / "encoder"
     if not (place / RECORD).exists():
-        say(f"no model saved: there is no encoder in {place}")
+        log_line(f"no model saved: there is no encoder in {place}")
         return None
     encoder = load_encoder(str(place))
     if encoder_hash(encoder) == store.manifest["fingerprint"]["encoder"]:
         return encoder
-    say(f"no model saved: {place} is not the encoder that {store_place(folder)} was made with; extract again")
+    log_line(f"no model saved: {place} is not the encoder that {store_place(folder)} was made with; extract again")
     return None

@@ -11,7 +11,7 @@ from typing import Any
 from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, read_recipe, to_mapping, write_recipe
 from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes, hash_json, hashed_fields, hashed_keys, write_json
-from bertvision.core.progress import Timer, say
+from bertvision.core.progress import Timer, log_line
 from bertvision.core.run_log import RunLog
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
 from bertvision.heads.base import canonical_spec
@@ -65,10 +65,10 @@ def load_recipe_task(recipe: Recipe) -> Task:
         )
     options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
     task = load_task(recipe.task, **options)
-    say(_task_line(task))
+    log_line(_task_line(task))
     uneven = imbalance(task)
     if uneven:
-        say(uneven)
+        log_line(uneven)
     return task
 
 
@@ -136,34 +136,34 @@ def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog)
     if (target / RECORD).exists():
         tuned = load_encoder(str(target))
         if tuned.record.get("made_from") == made_from:
-            say(f"tune: done before ({target})")
+            log_line(f"tune: done before ({target})")
             return tuned
-    say(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
+    log_line(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
     tuned = tune(base, task, recipe.tune, folder / SAVED)
     tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
     tuned.save_pretrained(target)
     cost = tuned.record["cost"]
     log.write("tune", **cost, parameters=tuned.parameters, bytes=folder_bytes(target))
-    say(f"tune: {cost['seconds']:.0f} s" + ("" if cost["loss"] is None else f", last loss {cost['loss']:.3f}"))
+    log_line(f"tune: {cost['seconds']:.0f} s" + ("" if cost["loss"] is None else f", last loss {cost['loss']:.3f}"))
     return tuned
 
 
 def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: RunLog) -> States:
     target, timer = folder / "store", Timer()
     if recipe.extract.live:
-        say("extract: nothing is stored, the encoder runs once an epoch (live)")
+        log_line("extract: nothing is stored, the encoder runs once an epoch (live)")
         live = LiveStates(encoder, task, recipe.extract)
         note_live(live, target)
         return live
     there = (target / MANIFEST).exists()
     store = extract(encoder, task, target, recipe.extract)
     if there:
-        say(f"extract: done before ({target})")
+        log_line(f"extract: done before ({target})")
         return store
     splits = store.manifest["splits"].values()
     facts = {key: sum(split[key] for split in splits) for key in ("windows", "tokens", "bytes")}
     log.write("extract", seconds=timer.seconds, **facts)
-    say(f"extract: {timer.seconds:.0f} s, {facts['windows']:,} windows, {facts['bytes'] / 1e9:.2f} GB")
+    log_line(f"extract: {timer.seconds:.0f} s, {facts['windows']:,} windows, {facts['bytes'] / 1e9:.2f} GB")
     return store
 
 
@@ -177,7 +177,7 @@ def fit_into(
     done = {pair: head for pair, place in places.items() if (head := _loaded(place, made_from)) is not None}
     missing = [spec for spec in specs if any((spec, seed) not in done for seed in seeds)]
     if not missing:
-        say("fit: done before")
+        log_line("fit: done before")
     else:
         done.update(_fit_missing(folder, store, missing, seeds, config, made_from))
     if isinstance(store, Store) and store.folder.resolve() != (folder / "store").resolve():
@@ -189,7 +189,7 @@ def _fit_missing(
     folder: Path, store: States, specs: Sequence[str], seeds: Sequence[int], config: FitConfig, made_from: str
 ) -> dict[tuple[str, int], FittedHead]:
     timer = Timer()
-    say(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
+    log_line(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
     saved = folder / SAVED_FIT
     fitted = [
         save_fitted(head, folder / "heads" / head.spec / f"seed{head.seed}", made_from)
@@ -197,7 +197,7 @@ def _fit_missing(
     ]
     saved.unlink(missing_ok=True)
     RunLog(folder).write("fit", seconds=timer.seconds, heads=list(specs), seeds=list(seeds))
-    say(f"fit: {timer.seconds:.0f} s")
+    log_line(f"fit: {timer.seconds:.0f} s")
     return {(head.spec, head.seed): head for head in fitted}
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import folder_bytes, hash_json
-from bertvision.core.records import CONTROL, Board, Compared, Predictions, Reliability, Row, Standing
+from bertvision.core.records import CONTROL, Board, PairedTest, Predictions, Reliability, Row, SeedSummary
 from bertvision.core.run_log import COMMAND, RunLog
 from bertvision.evaluation.analyses.answers import MEANS, Said, hear
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
-from bertvision.evaluation.comparison import Witness
-from bertvision.evaluation.example_scores import evidence_of_answers
+from bertvision.evaluation.comparison import PredictorScores
+from bertvision.evaluation.example_scores import score_answers
 from bertvision.runs.folder import ANSWERS, PLACES, read_document, remake_hint, store_place
 from bertvision.tasks.task import Task
 
@@ -79,7 +79,7 @@ def lines_of(board: Board) -> list[Line]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in board.rows:
         groups.setdefault((row.kind, row.spec if row.kind == "head" else row.name), []).append(row)
-    ends = {line.name: line.interval for line in board.lines}
+    ends = {line.name: line.interval for line in board.summary}
     lines = [Line(name, _kind(kind, name), tuple(rows), ends.get(name)) for (kind, name), rows in groups.items()]
     return sorted(lines, key=lambda line: _last_if_unknown(line.mean(board.metric, "inner")))
 
@@ -225,11 +225,11 @@ def _board(path: Path, document: Mapping[str, Any]) -> Board:
             split=document["split"],
             metric=document["metric"],
             rows=tuple(Row(**row) for row in document["rows"]),
-            lines=tuple(Standing(**line) for line in document.get("lines", [])),
+            summary=tuple(SeedSummary(**line) for line in document.get("lines", [])),
             best_head=document.get("best_head"),
-            comparisons=tuple(Compared(**one) for one in document.get("comparisons", [])),
+            comparisons=tuple(PairedTest(**one) for one in document.get("comparisons", [])),
             reliability=tuple(Reliability(**one) for one in document.get("reliability", [])),
-            basis=document.get("basis", {}),
+            resampling_info=document.get("basis", {}),
         )
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path} is no leaderboard: {error}; {remake_hint(path.parent)}") from error
@@ -304,10 +304,10 @@ def _day(folder: Path, board: Path) -> str:
     return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()
 
 
-def witness_of(run: Run, row: Row, name: str) -> Witness:
+def predictor_scores(run: Run, row: Row, name: str) -> PredictorScores:
     """``name`` is what it is called in court, where rows of several runs may meet."""
-    evidence = evidence_of_answers(run.task, run.board.split, run.answers[row.name, row.seed])
-    return Witness(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
+    evidence = score_answers(run.task, run.board.split, run.answers[row.name, row.seed])
+    return PredictorScores(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
 
 
 def said_by(run: Run, row: Row, name: str) -> Said | None:

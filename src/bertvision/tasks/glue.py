@@ -8,7 +8,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.records import Example
 from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
 from bertvision.tasks.readers.columns import Columns
@@ -65,7 +65,7 @@ def looked_for(data: Path, file: GlueFile) -> str:
 def note_rows(where: str, rows: int, file: GlueFile) -> None:
     """A sample is fine and a file cut short is not; only its user can tell."""
     if rows != file.rows:
-        say(f"note: {where}: {rows:,} rows, officially {file.rows:,}; if this is no sample, the file is not whole")
+        log_line(f"note: {where}: {rows:,} rows, officially {file.rows:,}; if this is no sample, the file is not whole")
 
 
 def read_examples(task: GlueTask, path: Path, bad: BadRows, name: str | None = None) -> list[Example]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import written_whole
-from bertvision.core.progress import say
+from bertvision.core.files import atomic_open
+from bertvision.core.progress import log_line
 from bertvision.tasks.glue import check_folder, choose_columns, find_file, looked_for, note_rows, read_rows, read_texts
 from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueTask
 from bertvision.tasks.task import BadRow, BadRows
@@ -36,7 +36,7 @@ def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[
     for target, file in task.files.tests.items():
         path = find_file(data, file)
         if path is None:
-            say(f"note: no {target} without its test file: {looked_for(data, file)}")
+            log_line(f"note: no {target} without its test file: {looked_for(data, file)}")
             continue
         rows = read_test(task, path)
         note_rows(str(path), len(rows), file)
@@ -72,7 +72,7 @@ def _index(row: Mapping[str, object], number: int) -> str:
 
 def _write(task: GlueTask, rows: Mapping[str, Texts], label: Labeller, path: Path) -> None:
     answers = label(list(rows.values()))
-    with written_whole(path) as file:
+    with atomic_open(path) as file:
         file.write("index\tprediction\n")
         for index, answer in zip(rows, answers, strict=True):
             file.write(f"{index}\t{format_prediction(task, answer)}\n")

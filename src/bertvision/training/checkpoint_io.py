@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertvision.core.errors import BadInput
-from bertvision.core.files import renamed_when_whole
+from bertvision.core.files import atomic_path
 
 NOTE = "bertvision"
 """The one key of the file's header: several would be written in any order."""
@@ -21,7 +21,7 @@ NOTE = "bertvision"
 def write_noted(path: Path, tensors: Mapping[str, Tensor], made_from: str, **note: Any) -> None:
     """As data, no pickle; there whole or not at all."""
     text = json.dumps({"made_from": made_from, **note})
-    with renamed_when_whole(path) as part:
+    with atomic_path(path) as part:
         save_file({key: value.detach().contiguous() for key, value in tensors.items()}, part, {NOTE: text})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bertvision.core.config import Recipe
 from bertvision.core.errors import BadInput
-from bertvision.core.progress import Timer, say
+from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import SPLITS, Window
 from bertvision.core.runtime import peak_bytes
 from bertvision.encoders.loading import Encoder
@@ -110,7 +110,9 @@ def announce(work: Work, site: Site, here: bool = True) -> None:
         memory = speed.memory + 2 * shard
         time = f", about {minutes:.1f} min at {speed.tokens_per_second:,.0f} tokens/s, {memory / 1e9:.1f} GB memory"
     config = work.config
-    say(f"extract: {gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {gb(free_bytes(site.folder))} free")
+    log_line(
+        f"extract: {gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {gb(free_bytes(site.folder))} free"
+    )
 
 
 def check_room(work: Work, site: Site) -> int:

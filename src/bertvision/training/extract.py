@@ -15,7 +15,7 @@ from typing import Any
 from bertvision.core.config import ExtractConfig, updated
 from bertvision.core.errors import BadInput
 from bertvision.core.files import file_sha256, write_json
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS
 from bertvision.encoders.loading import Encoder
 from bertvision.store.fingerprint import differences
@@ -233,7 +233,7 @@ def _note_other_bytes(site: Site, manifest: dict[str, Any], made: Sequence[Entry
     others = [entry for entry in made if entry["sha256"] != known[entry["file"]]["sha256"]]
     for entry in others:
         known[entry["file"]].update(sha256=entry["sha256"], bytes=entry["bytes"])
-        say(f"{entry['file']}: made on another machine, or with other threads; it is equal up to rounding")
+        log_line(f"{entry['file']}: made on another machine, or with other threads; it is equal up to rounding")
     if others:
         write_json(site.folder / MANIFEST, manifest)
         site.send(MANIFEST)

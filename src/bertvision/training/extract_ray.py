@@ -23,7 +23,7 @@ from typing import Any
 
 from bertvision.core.config import ExtractConfig, updated
 from bertvision.core.errors import BadInput, missing_extra, shorten
-from bertvision.core.progress import progress_bar, say
+from bertvision.core.progress import log_line, progress_bar
 from bertvision.core.runtime import ASLEEP, POLICY
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
@@ -203,13 +203,15 @@ class Driver:
             if idle == ROUNDS:
                 raise RuntimeError(f"{len(left)} shards were not made in {ROUNDS} rounds: {self.reason}")
             if left:
-                say(f"extract: {len(left)} of {len(self.work.jobs)} shards once more ({shorten(self.reason, 120)})")
+                log_line(
+                    f"extract: {len(left)} of {len(self.work.jobs)} shards once more ({shorten(self.reason, 120)})"
+                )
 
     def _round(self, numbers: list[int]) -> Iterator[int]:
         """Numbers of shards, as they are made."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         crew = make_crew(nodes, _threads(), self.device, min(self.most or len(numbers), len(numbers)))
-        say(f"extract: {crew} on a Ray cluster of {len(nodes)}")
+        log_line(f"extract: {crew} on a Ray cluster of {len(nodes)}")
         if self.work.config.dtype == "int8" and not self.site.has(STATISTICS):
             learn = self.ray.remote(_learn).options(**_takes(crew), max_retries=ROUNDS)
             self._judge(*self.ray.get(learn.remote(self.parts, self.place, crew.threads)))

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from bertvision.core.config import FitConfig, updated
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields
-from bertvision.core.progress import Timer, progress_bar, say
+from bertvision.core.progress import Timer, log_line, progress_bar
 from bertvision.core.records import LayerBatch, Shape, WindowTable
-from bertvision.core.runtime import choose_device, give_back_memory
-from bertvision.evaluation.scoring import judge_inner
+from bertvision.core.runtime import choose_device, trim_memory
+from bertvision.evaluation.scoring import score_inner
 from bertvision.heads.base import build_head, canonical_spec, check_served
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
@@ -97,7 +97,7 @@ def fit(
 def _fit_saved(runners: Sequence[Runner], store: Source, task: Task, saved: Path | None, made_from: str) -> None:
     done = 0 if saved is None else restore_runners(runners, saved, made_from)
     if done:
-        say(f"fit: goes on after epoch {done} of {runners[0].config.epochs} ({saved})")
+        log_line(f"fit: goes on after epoch {done} of {runners[0].config.epochs} ({saved})")
     since = Timer()
     for epoch in fit_epochs(runners, store, task, done):
         if saved is not None and since.seconds > SAVE_SECONDS:
@@ -134,7 +134,7 @@ def fit_epochs(runners: Sequence[Runner], store: Source, task: Task, done: int =
             going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
             _train_epoch(_live(going), store["train"], shared, epoch, advance)
             _judge_epoch(_live(going), store["inner"], task, shared, epoch)
-            give_back_memory()
+            trim_memory()
             if not _live(going):
                 return
             yield epoch
@@ -150,7 +150,7 @@ def _judge_epoch(runners: Sequence[Runner], inner: Split, task: Task, config: Fi
     for runner, logits in zip(runners, _outputs(runners, inner, config.batch), strict=True):
         runner.failed = not all(np.isfinite(row).all() for row in logits)
         if not runner.failed:
-            runner.finish_epoch(epoch, logits, judge_inner(task, logits, table), task.metric)
+            runner.finish_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
 
 
 def _train_epoch(
@@ -164,7 +164,7 @@ def _train_epoch(
             block.step(here)
         advance(1)
         if number % TRIM_BATCHES == 0:
-            give_back_memory()
+            trim_memory()
     for runner in runners:
         runner.solve(epoch)
 
@@ -193,7 +193,9 @@ def _results(runners: Sequence[Runner], states: tuple[int, ...]) -> list[FittedH
     for runner in runners:
         if runner.failed:
             fate = f"its epoch {runner.best_epoch} is kept" if runner.best else "it is left out"
-            say(f"head {runner.spec} seed {runner.seed} diverged at rate {runner.lr:g}, {fate}; lower --set fit.lr")
+            log_line(
+                f"head {runner.spec} seed {runner.seed} diverged at rate {runner.lr:g}, {fate}; lower --set fit.lr"
+            )
     best: dict[tuple[str, int], Runner] = {}
     for runner in runners:
         known = best.setdefault((runner.spec, runner.seed), runner)

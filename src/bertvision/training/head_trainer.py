@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from bertvision.core.config import FitConfig
 from bertvision.core.progress import Timer
 from bertvision.core.records import LayerBatch, Shape
-from bertvision.core.runtime import rate_at, seeded
+from bertvision.core.runtime import lr_factor, seeded
 from bertvision.evaluation.calibration import temperatures
-from bertvision.evaluation.scoring import Verdict
+from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, laid_together
 from bertvision.training.checkpoint_io import read_noted, write_noted
@@ -63,7 +63,7 @@ class Runner:
             self.head.parameters(), lr=self.lr or self.config.lr, weight_decay=self.config.weight_decay, fused=True
         )
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer, lambda step: rate_at(step, self.steps, self.config.warmup)
+            self.optimizer, lambda step: lr_factor(step, self.steps, self.config.warmup)
         )
         self.solver = self.head.body.solver(self.weights)
         self.losses: list[float] = []
@@ -125,7 +125,7 @@ class Runner:
             self.solver.solve(epoch)
         self.seconds += timer.seconds
 
-    def finish_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: Verdict, metric: str) -> None:
+    def finish_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: SplitScores, metric: str) -> None:
         """Write down the epoch; keep the state if it is the best on inner so far."""
         score = verdict.scores[metric]
         self.history.append({"epoch": epoch, "loss": float(np.mean(self.losses)), "inner": score})

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.records import Example, Shape, Window
 from bertvision.core.registry import choose_layers
 from bertvision.encoders.delta_weights import used_settings
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.methods import inside
+from bertvision.encoders.methods import injected
 from bertvision.heads.base import Head, build_head, check_served
 from bertvision.heads.summary import fitting_heads
 from bertvision.tasks.task import BadRows, Task
@@ -45,7 +45,7 @@ def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
     if not windows:
         raise BadInput(f"no example of the {split} split can be put to the encoder; {bad}")
     if bad.counts:
-        say(f"{split}: {bad}; a question without a window counts as not answered")
+        log_line(f"{split}: {bad}; a question without a window counts as not answered")
     return windows
 
 
@@ -99,8 +99,8 @@ def encoder_hash(encoder: Encoder) -> str:
     """
     own = encoder.own.state if encoder.own else {}
     weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
-    put_in = [what] if (what := inside(encoder.model)) else []  # LoRA's scale is in no tensor
-    return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *put_in])
+    injection = [what] if (what := injected(encoder.model)) else []  # LoRA's scale is in no tensor
+    return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *injection])
 
 
 def data_hash(task: Task) -> str:

@@ -20,7 +20,7 @@ from bertvision.core.config import ExtractConfig
 from bertvision.core.progress import Timer, progress_bar
 from bertvision.core.records import SPLITS, Kind, Window
 from bertvision.core.registry import choose_layers
-from bertvision.core.runtime import choose_device, give_back_memory
+from bertvision.core.runtime import choose_device, trim_memory
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import Head
@@ -105,7 +105,7 @@ class ShardMaker:
             torch.cuda.synchronize(self.device)  # the copies did not wait for each other
         check_finite(room, self.config.dtype)
         more = {key: torch.cat(parts) for key, parts in extras.items() if parts}
-        give_back_memory()
+        trim_memory()
         return {**room, **self.codec.statistics(), **window_tensors(members, numbers), **more}
 
     @torch.inference_mode()

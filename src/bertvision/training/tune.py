@@ -17,13 +17,13 @@ import torch
 
 from bertvision.core.config import TuneConfig, updated
 from bertvision.core.files import hash_json, hashed_fields
-from bertvision.core.progress import Timer, progress, say
+from bertvision.core.progress import Timer, log_line, progress
 from bertvision.core.records import Window
-from bertvision.core.runtime import choose_device, gentle_stop, peak_bytes, seeded
-from bertvision.encoders.delta_weights import Base, Small, check_place, model_hash, without_weights
+from bertvision.core.runtime import choose_device, graceful_interrupt, peak_bytes, seeded
+from bertvision.encoders.delta_weights import BaseRef, DeltaWeights, check_place, model_hash, without_weights
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder, OwnHead
-from bertvision.encoders.methods import added_names, head_of, is_small, prepare, read_method
+from bertvision.encoders.methods import added_names, head_of, prepare, read_method, saves_delta
 from bertvision.heads.base import Head, build_head
 from bertvision.store.batching import reading_batches
 from bertvision.tasks.recipe_defaults import method_defaults
@@ -53,7 +53,7 @@ about what inner of MRPC preferred. Those of adapters depend on the task."""
 def resume(tuning: Tuning, saved: Path | None, made_from: str) -> None:
     """Take up the state in ``saved``, if it is there and was made from the same."""
     if saved is not None and tuning.restore(saved, made_from):
-        say(f"tune: goes on after step {tuning.step:,} of {tuning.steps:,} ({saved})")
+        log_line(f"tune: goes on after step {tuning.step:,} of {tuning.steps:,} ({saved})")
 
 
 def run_to(tuning: Tuning, windows: Sequence[Window], until: int, saved: Path | None, made_from: str) -> None:
@@ -64,7 +64,7 @@ def run_to(tuning: Tuning, windows: Sequence[Window], until: int, saved: Path | 
 def run_batches(tuning: Tuning, batches: Iterator[Any], until: int, saved: Path | None, made_from: str) -> None:
     """A step a batch; the state is written down every few minutes and when asked to stop."""
     since = Timer()
-    with gentle_stop() as asked:
+    with graceful_interrupt() as asked:
         for batch in progress(batches, "tune", total=until - tuning.step, unit="step"):
             _advance(tuning, batch)
             stop = asked()
@@ -154,9 +154,9 @@ def new_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
 def check_tuning(encoder: Encoder, task: Task, config: TuneConfig, target: Path) -> None:
     """What is wrong with the method, the head or the place is told before anything is done, and not after."""
     config = settled(config, encoder, task)
-    small = _small(encoder, config.method)
-    if small is not None:
-        check_place(small.base, target)
+    delta = _delta(encoder, config.method)
+    if delta is not None:
+        check_place(delta.base, target)
     with seeded(config.seed):
         head = new_head(encoder, task, config)
         prepare(without_weights(encoder.model), config.method, head.needs_pooled)
@@ -167,27 +167,27 @@ def begin(
 ) -> Tuning:
     """A copy of the encoder with a fresh head, at step 0; seed torch first."""
     team, head = team or Team(), new_head(encoder, task, config)
-    copy = replace(encoder.copy(), small=_small(encoder, config.method))
+    copy = replace(encoder.copy(), delta=_delta(encoder, config.method))
     tuning = Tuning(copy, head, config, steps, device, label_weights(task, device), team)
     if team.size > 1:
         torch.manual_seed(config.seed + 1_000_003 * team.number)  # the same start everywhere, but not the same dropout
     return tuning
 
 
-def _small(encoder: Encoder, method: str) -> Small | None:
+def _delta(encoder: Encoder, method: str) -> DeltaWeights | None:
     """What an encoder will differ from, if that will be little; one that lies on a base stays on it."""
-    if encoder.small is not None or not is_small(method):
-        return encoder.small
+    if encoder.delta is not None or not saves_delta(method):
+        return encoder.delta
     cuts_text = tokenizer_hash(encoder.tokenizer)
-    return Small(Base(encoder.name, model_hash(encoder.model), encoder.source, tokenizer=cuts_text))
+    return DeltaWeights(BaseRef(encoder.name, model_hash(encoder.model), encoder.source, tokenizer=cuts_text))
 
 
 def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> Encoder:
     """The encoder as it is now, with its head and how it came to be; a copy, if tuning is to go on."""
     head, config = tuning.head, tuning.config
     own = OwnHead(head.spec, head.shape, {key: value.cpu().clone() for key, value in head.state_dict().items()})
-    small = _grown(tuning)
-    encoder = replace(tuning.encoder.copy() if copy else tuning.encoder, small=small, source=None)
+    delta = _grown(tuning)
+    encoder = replace(tuning.encoder.copy() if copy else tuning.encoder, delta=delta, source=None)
     encoder.model.requires_grad_(True).eval().cpu()
     if encoder.model.is_gradient_checkpointing:
         encoder.model.gradient_checkpointing_disable()  # another tuning may want dropout's masks drawn by numpy
@@ -196,15 +196,15 @@ def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> E
     return replace(encoder, own=own, record={**encoder.record, "tune": record, "cost": _cost(tuning)})
 
 
-def _grown(tuning: Tuning) -> Small | None:
+def _grown(tuning: Tuning) -> DeltaWeights | None:
     """The base, and the names of all that is not the base's any more."""
-    small, model = tuning.encoder.small, tuning.encoder.model
-    if small is None:
+    delta, model = tuning.encoder.delta, tuning.encoder.model
+    if delta is None:
         return None
     trained = {id(parameter) for parameter in tuning.named.values()} if tuning.step else set()
-    known = {*small.names, *added_names(model)}
+    known = {*delta.names, *added_names(model)}
     names = [name for name, parameter in model.named_parameters() if name in known or id(parameter) in trained]
-    return replace(small, names=tuple(sorted(names)))
+    return replace(delta, names=tuple(sorted(names)))
 
 
 def _cost(tuning: Tuning) -> dict[str, Any]:

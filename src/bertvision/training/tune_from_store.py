@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from bertvision.core.config import ExtractConfig, TuneConfig
 from bertvision.core.errors import BadInput
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.records import Window
 from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.methods import still_below
-from bertvision.encoders.partial import Feed, started_at
+from bertvision.encoders.methods import num_frozen_states
+from bertvision.encoders.partial import StateInjector, upper_layers
 from bertvision.store.batching import reading_batches
 from bertvision.store.codec import decoded_layer
 from bertvision.store.fingerprint import differences
@@ -50,10 +50,10 @@ class Begun:
 
 @dataclass
 class PrefixTuning(Tuning):
-    """Tuning within :func:`started_at`: the model is its upper layers, fed with stored states."""
+    """Tuning within :func:`upper_layers`: the model is its upper layers, fed with stored states."""
 
     below: int = 0
-    feed: Feed = field(default_factory=Feed)
+    feed: StateInjector = field(default_factory=StateInjector)
 
     def __post_init__(self) -> None:
         if min(self.head.needed_layers) <= self.below:
@@ -124,7 +124,7 @@ def tune_from_store(
     an ordinary encoder.
     """
     config = settled(config, encoder, task, **settings)
-    k = still_below(config.method) - 1
+    k = num_frozen_states(config.method) - 1
     if k < 0:
         raise BadInput(f"--from-store: method {config.method} trains below its states; give freeze:k=K")
     store = _store_of(encoder, task, k, place)
@@ -133,7 +133,7 @@ def tune_from_store(
     steps = round(config.epochs * split.batch_count(config.batch))
     with seeded(config.seed):
         head, copy = new_head(encoder, task, config), encoder.copy()
-        with started_at(copy.model, k) as feed:
+        with upper_layers(copy.model, k) as feed:
             tuning = PrefixTuning(copy, head, config, steps, choose_device(config.device), below=k, feed=feed)
             resume(tuning, saved, made_from)
             batches = begun_batches(split, windows, store.layers.index(k), config, tuning.step, steps)
@@ -147,7 +147,7 @@ def _store_of(encoder: Encoder, task: Task, k: int, place: str | Path) -> Store:
     """The store at a place, if it holds what is needed; else a new one of state ``k`` alone."""
     config = ExtractConfig(layers=str(k))
     if not Site(place).has(MANIFEST):
-        say(f"tune: writing state {k} of every token once ({place})")
+        log_line(f"tune: writing state {k} of every token once ({place})")
         return extract(encoder, task, place, config)
     store = Store(place)
     wanted = store_fingerprint(encoder, task, config)

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.core.config import TuneConfig
-from bertvision.core.progress import Timer, say
+from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import ROW_KINDS, Window
-from bertvision.core.runtime import rate_at
+from bertvision.core.runtime import lr_factor
 from bertvision.encoders.fast_dropout import quick_dropout
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.methods import prepare, quiet_below
+from bertvision.encoders.methods import eval_frozen_layers, prepare
 from bertvision.heads.base import Head, head_loss, saved_name
 from bertvision.training.checkpoint_io import read_noted, write_noted
 from bertvision.training.distributed import Team
@@ -93,9 +93,9 @@ class Tuning:
         timer = Timer()
         self.model.train()
         self.head.train()
-        quiet_below(self.model, self.method)
+        eval_frozen_layers(self.model, self.method)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate * rate_at(self.step, self.steps, self.config.warmup, self.config.decay)
+            group["lr"] = self.rate * lr_factor(self.step, self.steps, self.config.warmup, self.config.decay)
         self.optimizer.zero_grad(set_to_none=True)
         mine = self.team.share(batch)
         size = -(-len(mine.items) // self.config.accumulate)
@@ -134,7 +134,7 @@ class Tuning:
         if len(self.losses) >= 2 * WATCHED and self.step % WATCHED == 0:
             before, now = np.mean(self.losses[:WATCHED]), np.mean(self.losses[-WATCHED:])
             if now > RISEN * before:
-                say(f"tune: the loss has risen from {before:.3g} to {now:.3g} by step {self.step}; {self._advice}")
+                log_line(f"tune: the loss has risen from {before:.3g} to {now:.3g} by step {self.step}; {self._advice}")
 
     @property
     def _advice(self) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bertvision.core.errors import BadInput
-from bertvision.core.progress import Timer, say
+from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import Predictions
 from bertvision.core.registry import unknown
 from bertvision.evaluation.analyses.adapter_ablation import by_span
 from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, has_second
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import second_best
-from bertvision.evaluation.scoring import example_outputs, judge_predictions
+from bertvision.evaluation.scoring import example_outputs, score_predictions
 from bertvision.report.analyses import unmade
 from bertvision.runs.folder import best_tuning, run_heads, run_place
 from bertvision.runs.reader import lines_of, row_title
@@ -50,7 +50,7 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
     _check_beside(work, wanted)
     mute = [row for row in work.run.board.rows if (row.name, row.seed) not in work.run.answers]
     if mute:
-        say(f"analyse: {no_answers(work.run, mute)}")
+        log_line(f"analyse: {no_answers(work.run, mute)}")
     made, missing = [], {}
     for name in dict.fromkeys(wanted):
         found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)
@@ -121,7 +121,7 @@ def _second_best(work: Study) -> Finding | None:
     heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
     said = predict(heads, work.states["dev"])
     said += [] if work.states.manifest["own"] is None else [predict_own(work.states["dev"])]
-    ranked = {row_title(one): ranked_answers(task, one, judge_predictions(task, one).verdict.threshold) for one in said}
+    ranked = {row_title(one): ranked_answers(task, one, score_predictions(task, one).result.threshold) for one in said}
     return second_best(task, "dev", ranked)
 
 
@@ -195,7 +195,7 @@ def complete(folder: Path) -> None:
     told = ", ".join(names)
     try:
         if not is_live(run_place(folder)):
-            say(f"report: making {told} from the stored states")
+            log_line(f"report: making {told} from the stored states")
             study(work, names)
     except (BadInput, OSError) as error:
-        say(f"report: not all of {told} could be made: {error}")
+        log_line(f"report: not all of {told} could be made: {error}")

@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Board, Compared, aligned
+from bertvision.core.records import Board, PairedTest, aligned
 from bertvision.core.registry import unknown
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import RECORD, load_encoder
-from bertvision.evaluation.comparison import Court, Side
+from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.evaluation.ensemble import How, ensemble
 from bertvision.evaluation.leaderboard import board_of
 from bertvision.evaluation.metrics.paper import legacy_scores
-from bertvision.evaluation.scoring import Judged, judge_predictions
+from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.runs.folder import run_encoder, run_heads, run_place, run_states
-from bertvision.runs.reader import Run, gather, row_title, witness_of
+from bertvision.runs.reader import Run, gather, predictor_scores, row_title
 from bertvision.store.states import States
 from bertvision.tasks.paper_decoding import Golds, golds_by_text, golds_by_window, legacy_decode
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.live_states import states_task
 from bertvision.training.predict import predict, predict_own
-from bertvision.workflows.conclude import judge_all, save_row
+from bertvision.workflows.conclude import save_row, score_all
 
 ENCODER = "encoder"
 
@@ -35,18 +35,19 @@ def compare_rows(folder: Path, a: str, b: str) -> tuple[dict[str, Any], str]:
     A row is named as on the board; ``name@seed`` is one seed of a head and ``name`` all of them.
     """
     run = gather(folder, read_task(run_place(folder) / "task"))
-    court = Court(run.task, run.board.split)
-    found = court.compare(*(_side(run, folder, court, name) for name in (a, b)))
+    comparison = Comparison(run.task, run.board.split)
+    found = comparison.compare(*(_side(run, folder, comparison, name) for name in (a, b)))
     facts = {key: getattr(found, key) for key in ("a", "b", "difference", "low", "high", "p", "a_seeds", "b_seeds")}
-    return {"metric": run.board.metric, "split": run.board.split, **facts}, _sentence(run, court, found)
+    return {"metric": run.board.metric, "split": run.board.split, **facts}, _sentence(run, comparison, found)
 
 
-def _sentence(run: Run, court: Court, found: Compared) -> str:
+def _sentence(run: Run, comparison: Comparison, found: PairedTest) -> str:
     first, second = (_title(*side) for side in ((found.a, found.a_seeds), (found.b, found.b_seeds)))
     ends = "" if found.low is None else f", 95 % {found.low:+.2f} to {found.high:+.2f}"
     return (
         f"{first} minus {second}: {run.board.metric} {found.difference:+.2f} on {run.board.split}{ends}, "
-        f"p {found.p:.2g} (paired, {court.units:,} {court.of}; not corrected for other comparisons)"
+        f"p {found.p:.2g} (paired, {comparison.num_units:,} {comparison.unit_name}; "
+        "not corrected for other comparisons)"
     )
 
 
@@ -54,7 +55,7 @@ def _title(name: str, seeds: Sequence[int]) -> str:
     return f"{name} (mean of seeds {', '.join(map(str, seeds))})" if len(seeds) > 1 else name
 
 
-def _side(run: Run, folder: Path, court: Court, name: str) -> Side:
+def _side(run: Run, folder: Path, comparison: Comparison, name: str) -> SeedGroup:
     """The rows of a name, best on inner first as on the board."""
     rows = [row for row in run.board.rows if name in (row.name, row_title(row))]
     if not rows:
@@ -63,7 +64,7 @@ def _side(run: Run, folder: Path, court: Court, name: str) -> Side:
     missing = [row_title(row) for row in rows if (row.name, row.seed) not in run.answers]
     if missing:
         raise BadInput(f"{folder} has no predictions of {missing[0]}; write them with: bertvision evaluate {folder}")
-    sides = court.sides([witness_of(run, row, name) for row in rows])
+    sides = comparison.seed_groups([predictor_scores(run, row, name) for row in rows])
     if not sides:
         raise BadInput(f"{run.board.metric} cannot be resampled, so that rows of {folder} cannot be compared")
     return sides[0]
@@ -76,7 +77,7 @@ def legacy_board(folder: Path) -> tuple[dict[str, Any], str]:
     if task.kind != "span":
         raise BadInput(f"--decode legacy is the paper's way with spans; the task of {folder} is {task.kind}")
     golds = _golds(folder, states, task)
-    judged = judge_all(run_heads(folder, states), states, task)
+    judged = score_all(run_heads(folder, states), states, task)
     ranked = sorted(judged, key=lambda one: one.rank(task.metric))
     rows = [_legacy_row(one, golds) for one in ranked]
     document = {"task": task.name, "split": "dev", "decode": "legacy", "rows": rows}
@@ -93,10 +94,10 @@ def _golds(folder: Path, states: States, task: Task) -> Golds:
     return golds_by_window(task["dev"], states["dev"].table())
 
 
-def _legacy_row(judged: Judged, golds: Golds) -> dict[str, Any]:
+def _legacy_row(judged: ScoredPredictions, golds: Golds) -> dict[str, Any]:
     one = judged.predictions
     said = [answer.pieces for answer in legacy_decode(one.logits, one.table, len(golds))]
-    scores = {name: judged.verdict.scores[name] for name in ("exact", "f1")}
+    scores = {name: judged.result.scores[name] for name in ("exact", "f1")}
     return {"name": one.name, "seed": one.seed, "scores": scores, "legacy": legacy_scores(golds, said)}
 
 
@@ -119,24 +120,26 @@ def mix(folder: Path, names: Sequence[str], how: How, save: Path | None = None) 
     """
     states = run_states(folder)
     task, heads = states_task(states), run_heads(folder, states)
-    judged = [judge_predictions(task, one) for one in predict(heads, states["dev"])]
+    judged = [score_predictions(task, one) for one in predict(heads, states["dev"])]
     ranked = sorted(judged, key=lambda one: one.rank(task.metric))
     members = _members(list(names), ranked, states, task)
     mixed = ensemble([one.predictions for one in members], how)
-    board = board_of([*members, judge_predictions(task, mixed)], task)
+    board = board_of([*members, score_predictions(task, mixed)], task)
     if save is not None:
         _save(board, folder, heads, states, save)
     return board
 
 
-def _members(names: list[str], ranked: Sequence[Judged], states: States, task: Task) -> list[Judged]:
+def _members(
+    names: list[str], ranked: Sequence[ScoredPredictions], states: States, task: Task
+) -> list[ScoredPredictions]:
     """By name; the first of a head's seeds is the best."""
-    known: dict[str, Judged] = {}
+    known: dict[str, ScoredPredictions] = {}
     for one in reversed(ranked):
         name = one.predictions.name
         known |= {name: one, f"{name}@{one.predictions.seed}": one}
     if states.manifest["own"] is not None:
-        known[ENCODER] = judge_predictions(task, predict_own(states["dev"]))
+        known[ENCODER] = score_predictions(task, predict_own(states["dev"]))
     names = names or [name for name in (ENCODER, ranked[0].predictions.name) if name in known]
     for name in names:
         if name not in known:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from bertvision.core.files import write_json
-from bertvision.core.progress import say
-from bertvision.core.records import Board, Predictions, Row
+from bertvision.core.progress import log_line
+from bertvision.core.records import Board, Predictions, Row, board_document
 from bertvision.core.run_log import note_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import How, ensemble
 from bertvision.evaluation.leaderboard import advise, board_of
-from bertvision.evaluation.scoring import Judged, judge_predictions
+from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.model import Model
 from bertvision.report.page import write_page, write_report
 from bertvision.report.search import write_searched
@@ -61,13 +61,13 @@ def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunRes
     store = run_states(folder)
     task = states_task(store)
     heads = run_heads(folder, store) if fitted is None else fitted
-    judged = judge_all(heads, store, task)
+    judged = score_all(heads, store, task)
     board = board_of(judged, task)
     document = _write_results(judged, board, task, folder)
     encoder = run_encoder(folder, store)
     if encoder is not None:
         save_row(board.rows[0], encoder, heads, task, folder / "model")
-        say(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
+        log_line(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
     note_findings(folder, task)
     note_command(folder)
     write_report(folder, task)
@@ -108,15 +108,15 @@ def _renewed(folder: Path) -> Run:
     return replace(run, findings=tuple(findings.values()))
 
 
-def judge_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[Judged]:
+def score_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[ScoredPredictions]:
     """Every head, the encoder where it has a head of its own, and their ensembles."""
-    heads = [judge_predictions(task, one) for one in predict(fitted, store["dev"])]
+    heads = [score_predictions(task, one) for one in predict(fitted, store["dev"])]
     if store.manifest["own"] is None:
         return heads
     own = predict_own(store["dev"])
     ranked = sorted(heads, key=lambda one: one.rank(task.metric))
     mixed = _ensembles(own, [one.predictions for one in ranked], task)
-    return [*heads, *(judge_predictions(task, one) for one in [own, *mixed])]
+    return [*heads, *(score_predictions(task, one) for one in [own, *mixed])]
 
 
 def _ensembles(own: Predictions, ranked: Sequence[Predictions], task: Task) -> list[Predictions]:
@@ -129,15 +129,15 @@ def _ensembles(own: Predictions, ranked: Sequence[Predictions], task: Task) -> l
     return mixed
 
 
-def _write_results(judged: Sequence[Judged], board: Board, task: Task, folder: Path) -> dict[str, Any]:
+def _write_results(judged: Sequence[ScoredPredictions], board: Board, task: Task, folder: Path) -> dict[str, Any]:
     """Answers as the official scripts take them (id -> answer), where they stand, and the leaderboard with advice."""
     for one in judged:
         name = f"{row_title(one.predictions)}.json"
-        write_json(folder / ANSWERS / name, one.verdict.answers)
+        write_json(folder / ANSWERS / name, one.result.answers)
         if task.kind == "span":
-            write_json(folder / PLACES / name, one.verdict.places)
+            write_json(folder / PLACES / name, one.result.places)
     name, scores = baseline(task, board.split)
-    document = {**asdict(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
+    document = {**board_document(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
     write_json(folder / "leaderboard.json", document)
     return document
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.config import built_in_recipe
-from bertvision.core.progress import Timer, say
+from bertvision.core.progress import Timer, log_line
 from bertvision.model import QuestionAnswerer
 from bertvision.tasks.demo_data import DEMO_CONTEXT, DEMO_QUESTION, DEMO_UNANSWERABLE, write
 from bertvision.workflows.conclude import RunResult
@@ -30,7 +30,7 @@ def demo(folder: Path) -> tuple[dict[str, Any], str]:
     timer = Timer()
     train, dev = folder / "data" / "train.json", folder / "data" / "dev.json"
     if not (train.exists() and dev.exists()):
-        say("demo: writing generated questions")
+        log_line("demo: writing generated questions")
         write(folder / "data")
     recipe = built_in_recipe("squad2", data={"train": [str(train)], "dev": [str(dev)]}, **SETTINGS)
     result = run(recipe, folder)

@@ -15,11 +15,11 @@ from typing import Any
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.registry import Spec, parse_spec
 from bertvision.encoders.loading import RECORD, load_encoder
 from bertvision.encoders.partial import cut_encoder
-from bertvision.evaluation.scoring import Judged, judge_predictions
+from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.model import Model
 from bertvision.report.charts import line_picture, write_picture
@@ -39,11 +39,11 @@ class Depth:
     """A head over states 0..depth, all its seeds."""
 
     depth: int
-    judged: tuple[Judged, ...]
+    judged: tuple[ScoredPredictions, ...]
     fitted: tuple[FittedHead, ...]
 
     def mean(self, metric: str, inner: bool) -> float:
-        verdicts = [one.inner if inner else one.verdict for one in self.judged]
+        verdicts = [one.inner if inner else one.result for one in self.judged]
         return fmean(verdict.scores[metric] for verdict in verdicts if verdict is not None)
 
 
@@ -93,7 +93,7 @@ def _fitted_depths(
         raise BadInput(f"depths need the states 0, 1, ... without gaps; here are {states.layers}: extract all of them")
     specs = [_over_first(spec, depth) for depth in range(len(states.layers))]
     fitted = fit_into(out, states, specs, seeds, config)
-    judged = [judge_predictions(task, one) for one in predict(fitted, states["dev"])]
+    judged = [score_predictions(task, one) for one in predict(fitted, states["dev"])]
     pairs = list(zip(fitted, judged, strict=True))
     return [
         Depth(depth, tuple(j for f, j in pairs if f.spec == one), tuple(f for f, _ in pairs if f.spec == one))
@@ -113,7 +113,7 @@ def _row(one: Depth, metric: str) -> dict[str, Any]:
         "depth": one.depth,
         "dev": one.mean(metric, False),
         "inner": one.mean(metric, True),
-        "dev_by_seed": [judged.verdict.scores[metric] for judged in one.judged],
+        "dev_by_seed": [judged.result.scores[metric] for judged in one.judged],
         "parameters": one.fitted[0].parameters,
     }
 
@@ -131,7 +131,7 @@ def _save_cut(folder: Path, states: States, task: Task, one: Depth) -> dict[str,
     target = folder / "depth" / "model"
     Model(short, _recut(best, one.depth), task).save_pretrained(target)
     whole_seconds, seconds = seconds_in_turns([encoder, short], split_windows(task, "dev", encoder))
-    say(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds / whole_seconds:.2f} of the time")
+    log_line(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds / whole_seconds:.2f} of the time")
     return {
         "model": str(target),
         "layers": short.layers - 1,

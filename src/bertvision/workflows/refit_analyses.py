@@ -14,18 +14,18 @@ from typing import Any
 
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
-from bertvision.core.files import write_json, written_whole
-from bertvision.core.progress import progress, say
+from bertvision.core.files import atomic_open, write_json
+from bertvision.core.progress import log_line, progress
 from bertvision.core.records import Example
 from bertvision.core.registry import Spec, parse_spec
 from bertvision.encoders.adapters import adapters_of, switched_off
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
-from bertvision.encoders.methods import inside
+from bertvision.encoders.methods import injected
 from bertvision.evaluation.analyses.adapter_ablation import by_span
 from bertvision.evaluation.analyses.answers import gold_text
 from bertvision.evaluation.analyses.learning_curves import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.scoring import Verdict, judge, judge_inner, judge_predictions
+from bertvision.evaluation.scoring import SplitScores, score_inner, score_predictions, score_split
 from bertvision.heads.base import canonical_spec
 from bertvision.model import Model, own_model
 from bertvision.report.charts import draw, write_picture
@@ -126,7 +126,7 @@ def curve_over_shares(work: Study) -> Finding:
         if not 0 < share <= 1:
             raise BadInput(f"--shares: got {share:g}, expected numbers above 0 and at most 1, e.g. 0.1,0.3,1")
         count = max(1, round(share * len(task["train"])))
-        say(f"learning curve: {count:,} of {len(task['train']):,} examples")
+        log_line(f"learning curve: {count:,} of {len(task['train']):,} examples")
         heads = [head for seed in work.seeds for head in _on_share(work, task, share, count, seed)]
         steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
     return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
@@ -185,8 +185,8 @@ def _limited_run(folder: Path, whole: Task) -> Step:
 
 def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:
     task = states_task(work.states)
-    judged = [judge_predictions(task, one) for one in predict(heads, work.states["dev"])]
-    dev = tuple(one.verdict.scores[task.metric] for one in judged)
+    judged = [score_predictions(task, one) for one in predict(heads, work.states["dev"])]
+    dev = tuple(one.result.scores[task.metric] for one in judged)
     return Step(series, at, dev, tuple(one.choice_score(task.metric) for one in judged), examples)
 
 
@@ -205,20 +205,20 @@ def ablate(folder: Path) -> dict[str, Any] | None:
         score = float(verdict.scores[task.metric])
         rows.append({"first": first, "last": last, "score": score, "decrease": 100 * (whole - score) / whole})
     facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "layers": encoder.layers - 1}
-    facts["method"] = inside(encoder.model)  # an encoder may have been tuned in another way since
+    facts["method"] = injected(encoder.model)  # an encoder may have been tuned in another way since
     document: dict[str, Any] = {**facts, "score": whole, "rows": rows}
     _write(document, folder / "ablation")
     return document
 
 
-def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], Verdict]:
+def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], SplitScores]:
     """The encoder's own head on dev without the adapters from one layer to another; NONE is with all of them."""
     model, threshold = _with_threshold(encoder, task)
     layers = encoder.layers - 1
-    found = {NONE: judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
+    found = {NONE: score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
     for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
         with switched_off(encoder.model, first, last):
-            found[first, last] = judge(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
+            found[first, last] = score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
     return found
 
 
@@ -238,12 +238,12 @@ def _with_threshold(encoder: Encoder, task: Task) -> tuple[Model, float]:
     model = own_model(encoder, task)
     if model.threshold is None:
         return model, 0.0
-    return model, float(judge_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
+    return model, float(score_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
 
 
 def _write(document: dict[str, Any], out: Path) -> None:
     write_json(out / "ablation.json", document)
-    with written_whole(out / "ablation.csv") as file:
+    with atomic_open(out / "ablation.csv") as file:
         table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
         table.writeheader()
         table.writerows(document["rows"])

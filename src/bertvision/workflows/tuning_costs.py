@@ -12,7 +12,7 @@ from bertvision.core.records import aligned
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.baseline import baseline
-from bertvision.evaluation.scoring import Judged, judge_predictions
+from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 from bertvision.training.benchmark import WINDOWS, seconds_in_turns
 from bertvision.training.inputs import split_windows
@@ -20,9 +20,9 @@ from bertvision.training.live_states import LiveStates
 from bertvision.training.predict import predict_own
 
 
-def judge_own(encoder: Encoder, task: Task) -> Judged:
+def score_encoder(encoder: Encoder, task: Task) -> ScoredPredictions:
     """A tuned encoder's own head on dev, with the threshold fitted on inner; nothing is stored."""
-    return judge_predictions(task, predict_own(LiveStates(encoder, task, layers="last1")["dev"]))
+    return score_predictions(task, predict_own(LiveStates(encoder, task, layers="last1")["dev"]))
 
 
 def cost_table(folders: Sequence[Path], task: Task) -> dict[str, Any]:
@@ -48,9 +48,9 @@ def _tuned(folder: Path) -> Encoder:
 
 def _row(folder: Path, encoder: Encoder, task: Task, inference: float, floor: float) -> dict[str, Any]:
     tune, cost = encoder.record["tune"], encoder.record["cost"]
-    judged = judge_own(encoder, task)
+    judged = score_encoder(encoder, task)
     assert judged.inner is not None
-    score = judged.verdict.scores[task.metric]
+    score = judged.result.scores[task.metric]
     return {
         "encoder": str(folder),
         "method": tune["method"],

@@ -13,7 +13,7 @@ from typing import Any
 from bertvision.core.config import TuneConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.files import read_json_or_empty, write_json
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
 from bertvision.report.charts import line_picture, write_picture
@@ -21,7 +21,7 @@ from bertvision.report.markup import Html
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import split_windows
 from bertvision.training.tune import SAVED, begin, finished, resume, run_to, settled, steps_of, tune_hash
-from bertvision.workflows.tuning_costs import judge_own
+from bertvision.workflows.tuning_costs import score_encoder
 
 
 def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[float], folder: Path) -> dict[str, Any]:
@@ -77,16 +77,16 @@ def _tune_through(
 def _scored(place: Path, task: Task, epochs: float) -> dict[str, Any]:
     """The checkpoint's own head on inner and dev, at a threshold fitted on inner."""
     encoder = load_encoder(str(place))
-    judged = judge_own(encoder, task)
+    judged = score_encoder(encoder, task)
     assert judged.inner is not None
     cost = encoder.record["cost"]
-    say(f"curve: {epochs:g} epochs, {task.metric} {judged.verdict.scores[task.metric]:.2f}")
+    log_line(f"curve: {epochs:g} epochs, {task.metric} {judged.result.scores[task.metric]:.2f}")
     return {
         "epochs": epochs,
         "steps": encoder.record["tune"]["steps"],
         "seconds": cost["seconds"],
         "encoder": str(place),
-        "scores": judged.verdict.scores,
+        "scores": judged.result.scores,
         "inner": judged.inner.scores,
     }
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bertvision.evaluation.comparison import Court
+from bertvision.evaluation.comparison import Comparison
 from bertvision.tasks.task import Task
 from bertvision.workflows.reproduce.resampling import floor_of, has_learned
 
@@ -24,8 +24,8 @@ def uneven(label_task: Task) -> Task:
 
 
 def test_one_answer_to_everything_is_nothing_learned(uneven: Task) -> None:
-    court = Court(uneven, "dev")
-    assert floor_of(court)[0] == pytest.approx(100 * 2 * POSITIVE / (POSITIVE + COUNT))
+    comparison = Comparison(uneven, "dev")
+    assert floor_of(comparison)[0] == pytest.approx(100 * 2 * POSITIVE / (POSITIVE + COUNT))
     assert not has_learned([{f"d{i}": "yes" for i in range(COUNT)}], uneven)
 
 

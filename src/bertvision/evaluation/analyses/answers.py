@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.records import Example
-from bertvision.evaluation.example_scores import evidence_of_answers
+from bertvision.evaluation.example_scores import score_answers
 from bertvision.tasks.task import Task
 
 MEANS = {"span": ("exact", "f1"), "classify": ("accuracy", "accuracy"), "multilabel": ("exact", "exact")}
@@ -39,7 +39,7 @@ def hear(
 ) -> Said:
     """Judge written answers (example id -> answer); not for numbers, which are neither right nor wrong."""
     right, score = MEANS[task.kind]
-    means = evidence_of_answers(task, split, answers).means
+    means = score_answers(task, split, answers).means
     told = tuple(answers[example.id] for example in task[split])
     return Said(name, kind, told, means[right] == 1.0, means[score], places)
 

@@ -114,7 +114,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class SeedSummary:
+class SeedStats:
     """The scores of one predictor over its seeds; ``std`` (n - 1 in the denominator) is None for one seed."""
 
     mean: float
@@ -124,11 +124,11 @@ class SeedSummary:
     n: int
 
 
-def seed_summary(values: Sequence[float]) -> SeedSummary:
+def seed_summary(values: Sequence[float]) -> SeedStats:
     """Mean and spread over seeds."""
     numbers = as_vector("values", values)
     std = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
-    return SeedSummary(float(numbers.mean()), std, float(numbers.min()), float(numbers.max()), len(numbers))
+    return SeedStats(float(numbers.mean()), std, float(numbers.min()), float(numbers.max()), len(numbers))
 
 
 def bootstrap_interval(

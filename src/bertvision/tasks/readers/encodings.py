@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 
 CHUNK = 1 << 20
 MARKS = {
@@ -96,7 +96,7 @@ def detect_encoding(path: Path) -> tuple[str, str]:
     misfit, doubt = _misfit(path, "utf-8", *bad), _doubt(path, content)
     if doubt:
         raise BadInput(f"{misfit}; {doubt}")
-    say(f"note: {misfit}; read as {ASSUMED}; if letters come out wrong, give the --encoding it was saved in")
+    log_line(f"note: {misfit}; read as {ASSUMED}; if letters come out wrong, give the --encoding it was saved in")
     return ASSUMED, STRICT
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.tasks.readers.files import SUFFIX, Row, read_table
 from bertvision.tasks.readers.hub import class_names, load_hub, with_names
 from bertvision.tasks.task import BadRows, PathsLike, as_paths
@@ -113,7 +113,7 @@ def _hub_tables(hub: str, with_dev: bool) -> list[Table]:
         raise BadInput(f"--hub {hub}: no split 'train'; it has {', '.join(splits)}")
     held_out = next((split for split in HELD_OUT if split in splits), None) if with_dev else None
     if held_out == HELD_OUT[-1]:
-        say(f"note: {hub} has no split for validation; {held_out!r} is what is reported on")
+        log_line(f"note: {hub} has no split for validation; {held_out!r} is what is reported on")
     chosen = {"train": "train"} | ({} if held_out is None else {"dev": held_out})
     return [_hub_table(split, hub, found, splits[found]) for split, found in chosen.items()]
 

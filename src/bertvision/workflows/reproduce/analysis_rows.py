@@ -20,8 +20,8 @@ from bertvision.evaluation.analyses.answers import Said, context_words, hear
 from bertvision.evaluation.analyses.breakdowns import answer_types, context_length
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import rescue_row, rescues
-from bertvision.evaluation.comparison import Court
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.comparison import Comparison
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.heads.base import canonical_spec
 from bertvision.runs.prepare import fit_into
 from bertvision.runs.reader import FINDINGS, Run, row_title
@@ -68,7 +68,7 @@ def _floats(row: Mapping[str, Any]) -> dict[str, float]:
 
 def _second_best(line: Line, run: Run, said: Predictions) -> dict[str, Any]:
     """The share of rescued answers among the wrong ones, whole contexts drawn together."""
-    ranked = ranked_answers(run.task, said, judge_predictions(run.task, said).verdict.threshold)
+    ranked = ranked_answers(run.task, said, score_predictions(run.task, said).result.threshold)
     name = head_of(line.who) or "encoder"
     found = rescues(run.task, run.task["dev"], ranked)
     wrong, right = (np.array([keep(one) for one in found]) for keep in (lambda one: one is not None, bool))
@@ -76,7 +76,7 @@ def _second_best(line: Line, run: Run, said: Predictions) -> dict[str, Any]:
     def share(rows: NDArray[np.int64]) -> float:
         return 100 * float(right[rows].sum() / wrong[rows].sum()) if wrong[rows].any() else math.nan
 
-    ends = drawn_ends(Court(run.task, "dev"), share)
+    ends = drawn_ends(Comparison(run.task, "dev"), share)
     row = rescue_row(run.task, name, run.task["dev"], found)
     return {"values": _floats(row), "ends": {} if ends is None else {"share": ends}}
 
@@ -143,17 +143,17 @@ def _by_layer(shop: Workshop, place: Path, states: States, task: Task) -> dict[s
     fitted = fit_into(place / FINDINGS / "by-layer", states, specs, shop.shared.seeds, config)
     answers: dict[str, list[Mapping[str, Any]]] = {spec: [] for spec in specs}
     for head, one in zip(fitted, predict(fitted, states["dev"]), strict=True):
-        answers[head.spec].append(judge_predictions(task, one).verdict.answers)
-    court = Court(task, "dev")
-    sides = [side for some in answers.values() if (side := side_of(court, some)) is not None]
-    scores = [point(court, side) for side in sides]
+        answers[head.spec].append(score_predictions(task, one).result.answers)
+    comparison = Comparison(task, "dev")
+    sides = [side for some in answers.values() if (side := side_of(comparison, some)) is not None]
+    scores = [point(comparison, side) for side in sides]
     values = {f"state {state}": score for state, score in enumerate(scores)}
     rise = early_rise(scores)
     drawn = [early_rise(column) for column in np.stack([side.drawn.mean(0) for side in sides]).T.tolist()]
     known = [one for one in drawn if one is not None]
     if rise is None or len(known) < SURE * len(drawn):
         return {"values": values, "ends": {}}
-    ends = court.ends(rise, np.array(known))
+    ends = comparison.interval(rise, np.array(known))
     return {"values": {**values, "early": rise}, "ends": {} if ends is None else {"early": ends}}
 
 
@@ -193,7 +193,7 @@ def on_share(shop: Workshop, line: Line, heads: list[str]) -> Entry:
 
 
 def _of_said(line: Line, said: Sequence[Predictions], task: Task, place: Path) -> Entry:
-    judged = [told(judge_predictions(task, one).verdict) for one in said]
+    judged = [told(score_predictions(task, one).result) for one in said]
     values = {key: fmean(one["scores"][key] for one in judged) for key in judged[0]["scores"]}
     return Entry(line.row, values, {}, tuple(one["answers"] for one in judged), task, str(place))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bertvision.evaluation.analyses.answers import context_words, hear
 from bertvision.evaluation.analyses.cost import points_by_tenfold
-from bertvision.evaluation.comparison import Court, Side
+from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.tasks.task import Task
 from bertvision.workflows.reproduce.published import Check, published_of
 from bertvision.workflows.reproduce.resampling import drawn_ends, floor_of, has_learned, point, side_of
@@ -197,14 +197,14 @@ def _asked(test: Check, task: Task) -> Task:
     return replace(task, metric=metric_of(test, task), splits={**task.splits, "dev": dev})
 
 
-def _sides(test: Check, a: Entry, b: Entry) -> tuple[Court, Side, Side] | None:
+def _sides(test: Check, a: Entry, b: Entry) -> tuple[Comparison, SeedGroup, SeedGroup] | None:
     assert a.task is not None
     task = _asked(test, a.task)
     if not task["dev"]:
         return None
-    court = Court(task, "dev")
-    made = [side_of(court, one.answers) for one in (a, b)]
-    return None if made[0] is None or made[1] is None else (court, made[0], made[1])
+    comparison = Comparison(task, "dev")
+    made = [side_of(comparison, one.answers) for one in (a, b)]
+    return None if made[0] is None or made[1] is None else (comparison, made[0], made[1])
 
 
 def _scores(test: Check, a: Entry, b: Entry) -> Found:
@@ -212,13 +212,13 @@ def _scores(test: Check, a: Entry, b: Entry) -> Found:
     sides = _sides(test, a, b)
     if sides is None:
         return Found(why="nothing to draw from")
-    court, one, other = sides
+    comparison, one, other = sides
     drawn = one.drawn.mean(0) - other.drawn.mean(0)
-    return _interval(point(court, one) - point(court, other), drawn, court)
+    return _interval(point(comparison, one) - point(comparison, other), drawn, comparison)
 
 
-def _interval(difference: float, drawn: NDArray[np.float64], court: Court) -> Found:
-    ends = court.ends(difference, drawn)
+def _interval(difference: float, drawn: NDArray[np.float64], comparison: Comparison) -> Found:
+    ends = comparison.interval(difference, drawn)
     return Found(difference, why="one context only") if ends is None else Found(difference, *ends)
 
 
@@ -227,20 +227,20 @@ def _efficiencies(test: Check, a: Entry, b: Entry) -> Found:
     sides = _sides(test, a, b)
     if sides is None:
         return Found(why="nothing to draw from")
-    court, one, other = sides
-    floor, lucky = floor_of(court)
+    comparison, one, other = sides
+    floor, lucky = floor_of(comparison)
     trained = [entry.values["trained"] for entry in (a, b)]
     both = list(zip((one, other), trained, strict=True))
-    points = [points_by_tenfold(point(court, side), many, floor) for side, many in both]
+    points = [points_by_tenfold(point(comparison, side), many, floor) for side, many in both]
     drawn = [points_by_tenfold(side.drawn.mean(0), many, lucky) for side, many in both]
-    return _interval(points[0] - points[1], drawn[0] - drawn[1], court)
+    return _interval(points[0] - points[1], drawn[0] - drawn[1], comparison)
 
 
 def _lengths(test: Check, a: Entry, b: Entry) -> Found:
     """Mean context of what only a gets right minus that of what only b gets right, in words."""
     task = a.task
     assert task is not None
-    court = Court(task, "dev")
+    comparison = Comparison(task, "dev")
     right = [hear(task, "dev", one.row, "head", one.answers[0]).right for one in (a, b)]
     sizes = np.array(context_words(task["dev"]), np.float64)
     only = right[0] & ~right[1], right[1] & ~right[0]
@@ -249,7 +249,7 @@ def _lengths(test: Check, a: Entry, b: Entry) -> Found:
         means = [sizes[rows][mask[rows]] for mask in only]
         return float(means[0].mean() - means[1].mean()) if all(len(one) for one in means) else math.nan
 
-    ends = drawn_ends(court, gap)
+    ends = drawn_ends(comparison, gap)
     if ends is None:
         return Found(why="one of them gets nothing right alone")
     return Found(gap(np.arange(len(sizes))), *ends)

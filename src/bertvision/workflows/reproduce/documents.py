@@ -10,7 +10,7 @@ from typing import Any
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields, write_json
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.evaluation.metrics.values import spearmanr
 from bertvision.workflows.reproduce.claims import OPEN, STAR, Found, metric_of, together, verdict, weigh
 from bertvision.workflows.reproduce.estimate import chain_below, sources_of
@@ -67,7 +67,7 @@ def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
         except (BadInput, ArithmeticError, MemoryError) as error:
             if len(items) == 1:
                 raise
-            say(f"reproduce: {item.name} failed: {error}")
+            log_line(f"reproduce: {item.name} failed: {error}")
             failed.append(f"{item.name}: {error}")
     if failed:
         where = shop.out / "items"
@@ -76,7 +76,7 @@ def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
 
 
 def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
-    say(f"reproduce: {item.name} ({item.title})")
+    log_line(f"reproduce: {item.name} ({item.title})")
     entries = entries_of(shop, item)
     rows = _rows(item, entries)
     document = {

@@ -26,7 +26,7 @@ from bertvision.workflows.analyse import study
 from bertvision.workflows.conclude import conclude
 from bertvision.workflows.refit_analyses import Study
 from bertvision.workflows.reproduce.specs import DataSet, Shared, Source, file_names
-from bertvision.workflows.tuning_costs import judge_own
+from bertvision.workflows.tuning_costs import score_encoder
 from bertvision.workflows.tuning_curve import place_of, tune_curve
 
 OF_LAYERS, OF_WIDTH = 12, 768
@@ -158,9 +158,9 @@ class Workshop:
             return place
         states, _ = prepare(live, place, [CONTROL])
         encoder, task = load_encoder(str(place / "encoder")), states_task(states)
-        judged = judge_own(encoder, task)
+        judged = score_encoder(encoder, task)
         facts = {"trained": encoder.record["cost"]["trained"], "seconds": encoder.record["cost"]["seconds"]}
-        scores = {"scores": judged.verdict.scores, "answers": judged.verdict.answers}
+        scores = {"scores": judged.result.scores, "answers": judged.result.answers}
         write_json(place / "own.json", {**facts, "parameters": encoder.parameters, **scores})
         return place
 

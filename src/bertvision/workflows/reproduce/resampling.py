@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.evaluation.comparison import Court, Side, Witness
-from bertvision.evaluation.example_scores import evidence_of_answers
+from bertvision.evaluation.comparison import Comparison, PredictorScores, SeedGroup
+from bertvision.evaluation.example_scores import score_answers
 from bertvision.evaluation.metrics.bootstrap import draw_rows, percentile_interval
 from bertvision.tasks.task import Task
 
@@ -19,36 +19,38 @@ Answers = Mapping[str, Any]
 DRAWS = 2000
 
 
-def side_of(court: Court, answers: Sequence[Answers]) -> Side | None:
+def side_of(comparison: Comparison, answers: Sequence[Answers]) -> SeedGroup | None:
     """Answers, a mapping a seed, as something to be drawn from; None if the metric cannot be."""
-    evidence = [evidence_of_answers(court.task, "dev", one) for one in answers]
+    evidence = [score_answers(comparison.task, "dev", one) for one in answers]
     # The court computes the scores, from the same answers.
-    sides = court.sides([Witness("", "head", seed, math.nan, one) for seed, one in enumerate(evidence)])
+    sides = comparison.seed_groups(
+        [PredictorScores("", "head", seed, math.nan, one) for seed, one in enumerate(evidence)]
+    )
     return sides[0] if sides else None
 
 
-def point(court: Court, side: Side) -> float:
+def point(comparison: Comparison, side: SeedGroup) -> float:
     """The score on the examples themselves, each drawn once, in points."""
-    once = np.ones((1, court.units))
-    return 100 * float(np.mean([score.of(once, court.members) for score in side.scores]))
+    once = np.ones((1, comparison.num_units))
+    return 100 * float(np.mean([score.of(once, comparison.members) for score in side.scores]))
 
 
-def drawn_ends(court: Court, number: Callable[[NDArray[np.int64]], float]) -> tuple[float, float] | None:
+def drawn_ends(comparison: Comparison, number: Callable[[NDArray[np.int64]], float]) -> tuple[float, float] | None:
     """Interval of a number of the examples (by their rows), whole contexts drawn; None if there is nothing to draw."""
-    whole = number(np.arange(len(court.members)))
-    drawn = np.array([number(rows) for rows in draw_rows(court.members, DRAWS, 0)])
+    whole = number(np.arange(len(comparison.members)))
+    drawn = np.array([number(rows) for rows in draw_rows(comparison.members, DRAWS, 0)])
     drawn = drawn[np.isfinite(drawn)]
-    interval = None if math.isnan(whole) or not len(drawn) else percentile_interval(whole, drawn, court.units)
+    interval = None if math.isnan(whole) or not len(drawn) else percentile_interval(whole, drawn, comparison.num_units)
     return None if interval is None else (interval.low, interval.high)
 
 
-def floor_of(court: Court) -> tuple[float, NDArray[np.float64]]:
+def floor_of(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
     """What one answer to everything is worth at best, on the examples and on each draw; 0 where it has no score.
 
     On SQuAD 2.0 it is 50, the share of questions that have no answer.
     """
-    sides = [side for answers in constants(court.task) if (side := side_of(court, [answers])) is not None]
-    worths = [(point(court, side), side.drawn.mean(0)) for side in sides]
+    sides = [side for answers in constants(comparison.task) if (side := side_of(comparison, [answers])) is not None]
+    worths = [(point(comparison, side), side.drawn.mean(0)) for side in sides]
     return max(worths, key=lambda worth: worth[0], default=(0.0, np.zeros(1)))
 
 
@@ -58,12 +60,12 @@ def has_learned(answers: Sequence[Answers], task: Task) -> bool:
     Of labels it is Matthews' correlation: where most are positive, F1 is high for who says so of everything.
     Two that have learned nothing are equal to the last digit: no claim is shown by that.
     """
-    court = Court(replace(task, metric="matthews_correlation") if task.kind == "classify" else task, "dev")
-    mine = side_of(court, answers)
+    comparison = Comparison(replace(task, metric="matthews_correlation") if task.kind == "classify" else task, "dev")
+    mine = side_of(comparison, answers)
     if mine is None:
         return False
-    floor, drawn = floor_of(court)
-    ends = court.ends(point(court, mine) - floor, mine.drawn.mean(0) - drawn)
+    floor, drawn = floor_of(comparison)
+    ends = comparison.interval(point(comparison, mine) - floor, mine.drawn.mean(0) - drawn)
     return ends is not None and ends[0] > 0
 
 

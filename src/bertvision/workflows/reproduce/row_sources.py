@@ -14,9 +14,9 @@ from bertvision.core.registry import parse_spec
 from bertvision.encoders.loading import load_encoder
 from bertvision.encoders.methods import METHODS, count_method
 from bertvision.evaluation.analyses.cost import efficiency
-from bertvision.evaluation.comparison import Court
+from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.ensemble import ensemble
-from bertvision.evaluation.scoring import Verdict, judge_predictions
+from bertvision.evaluation.scoring import SplitScores, score_predictions
 from bertvision.heads.base import canonical_spec
 from bertvision.heads.summary import count_head
 from bertvision.runs.reader import Run
@@ -78,7 +78,7 @@ def board_entry(shop: Workshop, line: Line, heads: Sequence[str]) -> Entry:
     if not rows:
         raise Failed(f"{name} is not on the leaderboard of {place}: its loss was no number")
     values = {key: fmean(row.scores[key] for row in rows) for key in rows[0].scores}
-    intervals = [one.interval for one in run.board.lines if one.name == name and one.interval is not None]
+    intervals = [one.interval for one in run.board.summary if one.name == name and one.interval is not None]
     ends = {run.board.metric: intervals[0]} if intervals else {}
     answers = tuple(run.answers[row.name, row.seed] for row in rows if (row.name, row.seed) in run.answers)
     values |= {"parameters": float(rows[0].parameters), "fit_seconds": rows[0].seconds}
@@ -110,7 +110,7 @@ def _mixed_seed(place: Path, spec: str, seed: int, states: States, task: Task) -
 
     def mixed() -> dict[str, Any]:
         both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
-        return told(judge_predictions(task, both).verdict)
+        return told(score_predictions(task, both).result)
 
     return reuse(place / "mixed" / spec / f"{seed}.json", origin, mixed)
 
@@ -123,7 +123,7 @@ def predicted(who: str, run: Run, place: Path, states: States) -> list[Predictio
     return predict(heads, states["dev"]) if spec else [predict_own(states["dev"])]
 
 
-def told(verdict: Verdict) -> dict[str, Any]:
+def told(verdict: SplitScores) -> dict[str, Any]:
     """A verdict as plain data."""
     return {"scores": verdict.scores, "answers": verdict.answers}
 
@@ -144,7 +144,7 @@ def tune_entry(shop: Workshop, line: Line) -> Entry:
     own = read_json_or_empty(place / "own.json")
     task = read_task(place / "store" / "task")
     values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
-    worth = efficiency(own["scores"][task.metric], own["trained"], floor_of(Court(task, "dev"))[0])
+    worth = efficiency(own["scores"][task.metric], own["trained"], floor_of(Comparison(task, "dev"))[0])
     values |= {} if worth is None else {"efficiency": worth}
     return Entry(line.row, values, {}, (own["answers"],), task, str(place))
 

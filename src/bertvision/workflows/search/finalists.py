@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from bertvision.core.records import Predictions
-from bertvision.evaluation.scoring import judge_predictions
+from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fit import begin_fit, fit_epochs
@@ -124,6 +124,6 @@ def look_at_dev(
     for some in _pieces(heads, together):
         told = predict([fitted for _, fitted in some], states["dev"])
         for (attempt, _), member in zip(some, told, strict=True):
-            looks[attempt].scores.append(judge_predictions(task, member).verdict.scores[task.metric])
+            looks[attempt].scores.append(score_predictions(task, member).result.scores[task.metric])
             looks[attempt].told.extend([member] if attempt in compared else [])
     return looks

@@ -11,9 +11,9 @@ from typing import Any
 from bertvision.core.config import FitConfig, Recipe
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, write_json
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.registry import choose_layers, write_value
-from bertvision.core.runtime import gentle_stop
+from bertvision.core.runtime import graceful_interrupt
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import of_study, search_history, search_importance
@@ -83,7 +83,7 @@ def show(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> 
     for one in findings:
         write_finding(folder, of_study(one, study_tag(study)), origin)
     if (folder / "report.html").exists():
-        say(f"report: {renew_report(folder)}")
+        log_line(f"report: {renew_report(folder)}")
 
 
 def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> Trials:
@@ -91,13 +91,13 @@ def run_trials(folder: Path, states: States, space: Space, config: FitConfig, pl
     task = states_task(states)
     trials = Trials(study_path(folder), states, task, space, config, plan.seed)
     if trials.done:
-        say(f"search: {trials.done} trials were done before")
-    with gentle_stop(at_once=True) as asked:
+        log_line(f"search: {trials.done} trials were done before")
+    with graceful_interrupt(at_once=True) as asked:
         while (done := trials.done) < plan.trials:
             trials.more(min(plan.together, plan.trials - done))
             found = [one.score for one in trials.tried() if one.score is not None]
             best = f"best inner {task.metric} {max(found):.2f}" if found else "nothing fitted yet"
-            say(f"search: {trials.done} of {plan.trials} trials, {best}")
+            log_line(f"search: {trials.done} of {plan.trials} trials, {best}")
             if asked():
                 raise KeyboardInterrupt
     return trials
@@ -109,7 +109,7 @@ def _known(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] | None:
     same = (before.get("study"), before.get("trials"), before.get("seeds"))
     if same != (trials.name, trials.done, list(plan.seeds)):
         return None
-    say("search: nothing new to try, the outcome is as before")
+    log_line("search: nothing new to try, the outcome is as before")
     command = _command(folder, before["winner"], trials, plan.seeds)
     return {**before, "dev_looks": dev_looks(folder), "command": command}
 

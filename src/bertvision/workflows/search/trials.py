@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput, missing_extra
 from bertvision.core.files import hash_json, hashed_fields
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.core.registry import Spec, parse_spec
 from bertvision.evaluation.analyses.search_history import Tried
 from bertvision.heads.base import canonical_spec, head_options
@@ -162,7 +162,7 @@ class Trials:
         try:
             return begin_fit(one.spec, self.seed, self.states, one.config, self.task)
         except BadInput as error:
-            say(f"search: trial {trial.number}: {error}")
+            log_line(f"search: trial {trial.number}: {error}")
             self._end(trial, one.spec, None, _states().FAIL)
             return None
 

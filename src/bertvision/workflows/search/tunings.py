@@ -12,7 +12,7 @@ from typing import Any
 from bertvision.core.config import Recipe, TuneConfig, from_mapping, to_mapping
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty
-from bertvision.core.progress import say
+from bertvision.core.progress import log_line
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import Tried, search_history, search_importance
@@ -145,7 +145,7 @@ class Tunings:
         """Draw one tuning, make it, and judge it by the best trial on its states."""
         with quiet():
             trial = self._drawn()
-        say(f"search: tuning {len(self.ended()) + 1} of {of}: {told_settings(settings_of(trial.params))}")
+        log_line(f"search: tuning {len(self.ended()) + 1} of {of}: {told_settings(settings_of(trial.params))}")
         recipe = self.recipe_of(trial.params)
         place = self.place(recipe)
         states, space = self.ready(recipe, place)
