@@ -181,7 +181,7 @@ def test_the_head_kept_is_that_of_the_best_epoch(label_store: Store, monkeypatch
         seen.append(logits)
         return SplitScores({task.metric: [10.0, 50.0, 50.0, 20.0][len(seen) - 1]}, 0.5 * len(seen), {})
 
-    monkeypatch.setattr(fit_module, "judge_inner", scripted)
+    monkeypatch.setattr(fit_module, "score_inner", scripted)
     (one,) = fit(["probe"], label_store, epochs=4, lr=1e-2, batch=8)
     assert (one.best_epoch, one.threshold) == (2, 1.0)
     assert all(np.array_equal(a, b) for a, b in zip(one.inner, seen[1], strict=True))

@@ -1,4 +1,4 @@
-"""Whole files, JSON and hashes."""
+"""Atomic file writes, JSON, and hashes."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _KEYS: dict[type[Any], Mapping[str, str]] = {}
 
 
 def hash_json(content: Any) -> str:
-    """sha256 of plain data, independent of the order of keys."""
-    return hashlib.sha256(_text(content)).hexdigest()
+    """sha256 of plain data, whatever the order of its keys."""
+    return hashlib.sha256(_json_bytes(content)).hexdigest()
 
 
 def hash_lines(lines: Iterable[Any]) -> str:
-    """sha256 over many records without holding their text."""
+    """sha256 over many records, one at a time."""
     digest = hashlib.sha256()
     for line in lines:
-        digest.update(_text(line) + b"\n")
+        digest.update(_json_bytes(line) + b"\n")
     return digest.hexdigest()
 
 
-def _text(content: Any) -> bytes:
+def _json_bytes(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True, ensure_ascii=True).encode()
 
 
@@ -52,16 +52,16 @@ def hash_tensors(named: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def hashed_as(*same: str, **keys: str) -> Callable[[type[T]], type[T]]:
-    """Decorator of a dataclass: the key of each field in hashes, which stays when the field is renamed.
+    """Decorator of a dataclass: fix the key of each field in hashes, so that the field can be renamed.
 
     ``same`` are fields whose key is their name, ``keys`` are the others: ``@hashed_as("epochs", rate="lr")``. Every
-    field must be named, so that a new one is decided on: with it, whatever was hashed before has another hash.
+    field must be listed, so that adding one is a decision: it changes all hashes of the class.
     """
     table = {**{name: name for name in same}, **keys}
 
-    def note(cls: type[T]) -> type[T]:
-        there = {item.name for item in fields(cls)}  # type: ignore[arg-type]
-        for what, names in (("has no key in hashes", there - {*table}), ("is no field", {*table} - there)):
+    def register(cls: type[T]) -> type[T]:
+        declared = {item.name for item in fields(cls)}  # type: ignore[arg-type]
+        for what, names in (("has no key in hashes", declared - {*table}), ("is no field", {*table} - declared)):
             if names:
                 raise TypeError(f"{cls.__name__}.{min(names)} {what}; see hashed_as above the class")
         if len({*table.values()}) < len(table):
@@ -69,31 +69,31 @@ def hashed_as(*same: str, **keys: str) -> Callable[[type[T]], type[T]]:
         _KEYS[cls] = table
         return cls
 
-    return note
+    return register
 
 
 def hashed_keys(cls: type[Any]) -> Mapping[str, str]:
-    """By field of a dataclass its key in hashes."""
+    """The key in hashes of each field of a dataclass."""
     if cls not in _KEYS:
         raise TypeError(f"{cls.__name__} is not hashed by its fields; put hashed_as above the class")
     return _KEYS[cls]
 
 
 def hashed_fields(record: Any) -> dict[str, Any]:
-    """A dataclass as plain data for :func:`hash_json`, under the keys that do not change."""
+    """A dataclass as plain data for :func:`hash_json`, under its fixed keys."""
     values = {key: getattr(record, name) for name, key in hashed_keys(type(record)).items()}
     return {key: hashed_fields(value) if is_dataclass(value) else value for key, value in values.items()}
 
 
 def file_sha256(path: Path) -> str:
-    """Hash of a file's bytes, read in pieces."""
+    """sha256 of a file's bytes, read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary neighbour to write to, synced and renamed at the end: the file is there whole or not at all."""
+    """A temporary path to write to, synced and renamed to ``path`` at the end, so that no partial file is left."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,25 +110,25 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_open(path: Path) -> Iterator[IO[str]]:
-    """A text file that is there whole or not at all."""
+    """A text file that is replaced atomically when the block ends."""
     with atomic_path(path) as part, part.open("w", encoding="utf-8") as file:
         yield file
 
 
 def write_json(path: Path, content: object) -> None:
-    """A JSON document, written whole."""
+    """Write a JSON document atomically."""
     with atomic_open(path) as file:
         json.dump(content, file, indent=1)
         file.write("\n")
 
 
 def read_json_or_empty(path: Path) -> dict[str, Any]:
-    """A document that was written before, or nothing where there is none."""
+    """The JSON document of a file, or an empty one if there is no file."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def reuse(path: Path, fingerprint: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The JSON document at ``path`` if it was made from what has this fingerprint; else it is made and written."""
+    """The JSON document at ``path`` if it has this fingerprint; otherwise make and write it."""
     document = read_json_or_empty(path)
     if document.get("made_from") != fingerprint:
         document = {"made_from": fingerprint, **make()}
@@ -142,9 +142,9 @@ def folder_bytes(folder: Path) -> int:
 
 
 def distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object whose keys all differ: of two values under one key readers would keep the last in silence."""
+    """A hook for ``json.load`` that rejects repeated keys, of which Python would silently keep the last."""
     row = dict(pairs)
     if len(row) < len(pairs):
-        twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
         raise ValueError(f"the key {shorten(twice)} is given twice, expected it once")
     return row

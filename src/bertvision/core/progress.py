@@ -1,4 +1,4 @@
-"""What the person watching sees: progress bars, log lines, times."""
+"""Progress bars, log lines on stderr, and timers."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from bertvision.core.runtime import T
-
-if TYPE_CHECKING:
-    pass
-
+T = TypeVar("T")
 
 CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-"""Control characters but tab and newline, marks that turn the direction of the text after them, halves of surrogate
-pairs: a label or a question may have them, but neither a terminal nor a page should be sent any."""
+"""Control characters except tab and newline, bidirectional overrides, and lone surrogates. Labels and questions may
+contain them; terminals and pages must not receive them."""
 
 LINE_SECONDS = 60.0
-"""How often progress is told where no terminal shows a bar."""
+"""Seconds between progress lines where stderr is not a terminal."""
 
 
 def progress(items: Iterable[T], what: str, total: int, unit: str = "batch") -> Iterator[T]:
-    """The items, with progress and time left on stderr; see :func:`progress_bar`."""
+    """Iterate with progress and remaining time on stderr; see :func:`progress_bar`."""
     with progress_bar(what, total, unit) as advance:
         for item in items:
             yield item
@@ -34,13 +30,13 @@ def progress(items: Iterable[T], what: str, total: int, unit: str = "batch") -> 
 
 @contextmanager
 def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal, a line a minute in a log; ``with progress_bar(...) as advance: advance(3)``.
+    """A bar on a terminal, else one line per minute; ``with progress_bar(...) as advance: advance(3)``.
 
-    BERTVISION_PROGRESS=0 switches both off, 1 asks for the bar everywhere.
+    BERTVISION_PROGRESS=0 switches both off, 1 shows the bar everywhere.
     """
     wanted = os.environ.get("BERTVISION_PROGRESS")
     if wanted != "0" and not (wanted or sys.stderr.isatty()):
-        yield _Minutes(what, total, unit).advance
+        yield _ProgressLines(what, total, unit).advance
         return
     from tqdm.auto import tqdm
 
@@ -48,25 +44,26 @@ def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], o
         yield bar.update
 
 
-class _Minutes:
-    """Progress as plain lines, for logs: the first after a minute."""
+class _ProgressLines:
+    """Progress as plain lines; the first comes after a minute."""
 
     def __init__(self, what: str, total: int, unit: str) -> None:
         self.what, self.total, self.units = what, total, f"{unit}es" if unit.endswith("ch") else f"{unit}s"
-        self.done, self.start, self.told = 0, time.monotonic(), time.monotonic()
+        self.done = 0
+        self.start = self.last_line = time.monotonic()
 
     def advance(self, count: int) -> None:
         self.done += count
         now = time.monotonic()
-        if now - self.told < LINE_SECONDS:
+        if now - self.last_line < LINE_SECONDS:
             return
-        self.told = now
+        self.last_line = now
         left = (now - self.start) / self.done * (self.total - self.done) / 60
         log_line(f"{self.what}: {self.done:,} of {self.total:,} {self.units}, about {left:.0f} min left")
 
 
 class Timer:
-    """Seconds since it was made."""
+    """Seconds since construction."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -77,10 +74,10 @@ class Timer:
 
 
 def log_line(text: str) -> None:
-    """A line for the person watching: stderr, never stdout."""
+    """Print a line to stderr, which leaves stdout to results."""
     print(escape_control_chars(text), file=sys.stderr, flush=True)
 
 
 def escape_control_chars(text: str) -> str:
-    """A text for a terminal: what in it would steer the terminal or turn the text around is written out (``\\x1b``)."""
-    return re.sub(f"[{CONTROLS}]", lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    """Text that is safe for a terminal: control characters are written out (``\\x1b``)."""
+    return re.sub(f"[{CONTROLS}]", lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -1,6 +1,6 @@
-"""The records that the parts pass to each other: plain data, no behaviour beyond shape checks.
+"""The records that the packages pass to each other, and the text of a leaderboard.
 
-torch is named for type checking only, so that scoring a file never waits for it.
+torch is imported for type checking only, so that scoring a file never waits for it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["span", "classify", "multilabel", "regress"]
-"""What a task asks for: a stretch of the context, one of several labels, any number of them, or a number."""
+"""What a task predicts: a span of the context, one of several labels, any number of labels, or a number."""
 
 ROW_KINDS: tuple[Kind, ...] = ("span", "multilabel")
-"""Kinds whose target is several numbers a window: start and end token, or 0 or 1 for each label."""
+"""Kinds with several targets per window: start and end token, or 0 or 1 for each label."""
 
 SPLITS = ("train", "inner", "dev")
 
 CONTROL = "probe:layers=last1"
-"""The head that shows what refitting the last layer alone gains."""
+"""The control head: it shows what refitting the last layer alone gains."""
 
 NO_OFFSET = -1
-"""Character offset of a token that is not part of the text an answer may come from."""
+"""Character offset of a token that no answer may come from."""
 
 SURE = 0.05
-"""A corrected p below this is told as a difference."""
+"""Significance level: a difference with a corrected p below this is reported as one."""
 
 MOST_NAMED = 3
-"""Predictors that make no difference are counted, not named, if there are more."""
+"""Largest number of indistinguishable predictors that are listed by name; more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a head is built for: states per token, their width, tokens, outputs and kind."""
+    """Input and output sizes of a head: states per token, their width, tokens, outputs and kind."""
 
     layers: int
     width: int
@@ -101,7 +101,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class LayerBatch:
-    """All layers' states of a few windows, with everything a head may be trained on."""
+    """All layers' hidden states of a few windows, with the targets a head is trained on."""
 
     hidden: Tensor  # (batch, tokens, layers, width)
     mask: Tensor  # (batch, tokens), true where there is a token
@@ -112,24 +112,28 @@ class LayerBatch:
 
     @cached_property
     def states(self) -> Tensor:
-        """The same without padding: (real tokens, layers, width), window after window."""
+        """Hidden states without padding: (real tokens, layers, width), window after window."""
         return self.hidden[self.mask]
 
     @cached_property
     def first(self) -> Tensor:
-        """The first token's, CLS: (batch, layers, width)."""
+        """Hidden states of the first token, CLS: (batch, layers, width)."""
         return self.hidden[:, 0]
 
     def to(self, device: torch.device) -> LayerBatch:
-        """What heads look at, on another device."""
-        hidden, mask, targets = (one.to(device) for one in (self.hidden, self.mask, self.targets))
-        pooled = None if self.pooled is None else self.pooled.to(device)
-        return replace(self, hidden=hidden, mask=mask, targets=targets, pooled=pooled)
+        """Move the tensors that heads use to another device."""
+        return replace(
+            self,
+            hidden=self.hidden.to(device),
+            mask=self.mask.to(device),
+            targets=self.targets.to(device),
+            pooled=None if self.pooled is None else self.pooled.to(device),
+        )
 
 
 @dataclass(frozen=True)
 class WindowTable:
-    """What decoding needs to know of each window of a split, in window order."""
+    """Facts about each window of a split that decoding needs, in window order."""
 
     example: NDArray[np.int64]  # (windows,) index into the split's examples
     cls: NDArray[np.int64]  # (windows,) position of the CLS token
@@ -181,14 +185,14 @@ class Row:
     threshold: float | None = None
     members: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
-    interval: tuple[float, float] | None = None  # of the metric, for the luck of the examples
+    interval: tuple[float, float] | None = None  # of the metric, over resampled examples
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # no-answer: zero, fitted, oracle
     calibration: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by kind of probability
 
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """One predictor with all its seeds: mean and spread of the metric, and the interval of the mean."""
+    """The metric of one predictor over all its seeds: mean, spread, and the interval of the mean."""
 
     name: str
     kind: Literal["encoder", "head", "ensemble"]
@@ -210,14 +214,14 @@ class PairedTest:
     low: float | None  # no interval where all examples share one context
     high: float | None
     p: float
-    p_holm: float  # corrected for all comparisons that it stands among
-    a_seeds: tuple[int, ...] = ()  # what each side is the mean over
+    p_holm: float  # corrected for all tests of the same family
+    a_seeds: tuple[int, ...] = ()  # seeds that each predictor is the mean over
     b_seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How probabilities of one sort fare, before and after the temperature: (stated, found, count) of each bin."""
+    """Reliability bins of one kind of probability, before and after the temperature: (confidence, accuracy, count)."""
 
     name: str
     seed: int | None
@@ -228,7 +232,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard: every predictor's scores on one split of one task, and how far they can be trusted."""
+    """A leaderboard: the scores of every predictor on one split of one task, with intervals and paired tests."""
 
     task: str
     split: str
@@ -254,119 +258,106 @@ def board_document(board: Board) -> dict[str, Any]:
 
 
 def board_text(board: Board) -> str:
-    """The table and the words."""
+    """The table, and the sentences below it."""
     return "\n".join([*_table(board), *board_words(board)])
 
 
 def _table(board: Board) -> list[str]:
     names = [name for name in board.rows[0].scores if not name.endswith("total")] if board.rows else []
-    told = any(row.interval for row in board.rows)
-    head = ["predictor", "seed", "parameters", "% of encoder", *names, *([f"{board.metric} 95 %"] if told else [])]
-    lines = [[*_row_cells(row, names), *([_interval(row)] if told else [])] for row in board.rows]
-    inner = [f"{row.inner.get(board.metric, float('nan')):.2f}" for row in board.rows]
-    cells = [[*head, f"inner {board.metric}"], *([*line, score] for line, score in zip(lines, inner, strict=True))]
-    return aligned(cells)
-
-
-def _row_cells(row: Row, names: Sequence[str]) -> list[str]:
-    seed = "" if row.seed is None else str(row.seed)
-    scores = [f"{row.scores[name]:.2f}" for name in names]
-    return [row.name, seed, f"{row.parameters:,}", f"{row.percent:.3f}", *scores]
-
-
-def _interval(row: Row) -> str:
-    return "" if row.interval is None else f"{row.interval[0]:.1f} to {row.interval[1]:.1f}"
+    has_intervals = any(row.interval for row in board.rows)
+    header = ["predictor", "seed", "parameters", "% of encoder", *names]
+    header += [f"{board.metric} 95 %"] if has_intervals else []
+    lines = [[*header, f"inner {board.metric}"]]
+    for row in board.rows:
+        cells = [row.name, "" if row.seed is None else str(row.seed), f"{row.parameters:,}", f"{row.percent:.3f}"]
+        cells += [f"{row.scores[name]:.2f}" for name in names]
+        if has_intervals:
+            cells.append("" if row.interval is None else f"{row.interval[0]:.1f} to {row.interval[1]:.1f}")
+        lines.append([*cells, f"{row.inner.get(board.metric, float('nan')):.2f}"])
+    return aligned(lines)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Cells as columns: the first to the left, numbers to the right."""
+    """Cells as columns: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join([first.ljust(widths[0]), *(cell.rjust(wide) for cell, wide in zip(rest, widths[1:], strict=True))])
-        for first, *rest in lines
-    ]
+    texts = []
+    for first, *rest in lines:
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        texts.append("  ".join([first.ljust(widths[0]), *cells]))
+    return texts
 
 
 def board_words(board: Board) -> list[str]:
-    """What the table cannot say: luck of the examples, thresholds, and how honest the probabilities are."""
+    """The sentences below the table: sampling error, paired tests, thresholds and calibration."""
+    lines = []
+    info = board.resampling_info
+    if info:
+        several = any(len(entry.seeds) > 1 for entry in board.summary)
+        seeds = "; a seed varies the head's start, the encoder is the same" if several else ""
+        lines.append(
+            f"95 %: luck of the examples, {info['draws']:,} samples of the {info['clusters']:,} {info['of']} of "
+            f"{board.split}{seeds}"
+        )
     references = [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]
-    lines = [_beside(board, name) for name in references if _against(board, name)]
-    return [*([_basis(board)] if board.resampling_info else []), *lines, *_no_answer(board), *_calibration(board)]
+    lines += [_tests_against(board, name) for name in references if _against(board, name)]
+    if board.rows:
+        lines += [*_no_answer(board, board.rows[0]), *_calibration(board.rows[0])]
+    return lines
 
 
-def _basis(board: Board) -> str:
-    basis = board.resampling_info
-    seeds = "; a seed varies the head's start, the encoder is the same" if any(_several(board)) else ""
-    return (
-        f"95 %: luck of the examples, {basis['draws']:,} samples of the {basis['clusters']:,} {basis['of']} of "
-        f"{board.split}{seeds}"
-    )
+def _against(board: Board, reference: str) -> list[PairedTest]:
+    """All tests that involve a reference, as the other predictor minus the reference."""
+    return [_minus(test, reference) for test in board.comparisons if reference in (test.a, test.b)]
 
 
-def _several(board: Board) -> list[bool]:
-    return [len(line.seeds) > 1 for line in board.summary]
-
-
-def _against(board: Board, name: str) -> list[PairedTest]:
-    """All comparisons with a predictor, it on the second side."""
-    return [_turned(one, name) for one in board.comparisons if name in (one.a, one.b)]
-
-
-def _turned(one: PairedTest, second: str) -> PairedTest:
-    if one.b == second:
-        return one
-    low, high = (None if end is None else -end for end in (one.high, one.low))
-    return PairedTest(one.b, one.a, -one.difference, low, high, one.p, one.p_holm, one.b_seeds, one.a_seeds)
+def _minus(test: PairedTest, reference: str) -> PairedTest:
+    """The test with the reference as ``b``."""
+    if test.b == reference:
+        return test
+    low, high = (None if bound is None else -bound for bound in (test.high, test.low))
+    return PairedTest(test.b, test.a, -test.difference, low, high, test.p, test.p_holm, test.b_seeds, test.a_seeds)
 
 
 def compared_with(board: Board, name: str, reference: str) -> PairedTest | None:
-    """A predictor minus a reference, if the board has that comparison."""
-    return next((one for one in _against(board, reference) if one.a == name), None)
+    """A predictor minus a reference, if the board has that test."""
+    return next((test for test in _against(board, reference) if test.a == name), None)
 
 
-def _beside(board: Board, name: str) -> str:
-    found = _against(board, name)
-    sure = [one for one in found if one.p_holm < SURE]
-    sorts = {
-        "ahead": [one.a for one in sure if one.difference > 0],
-        "behind": [one.a for one in sure if one.difference < 0],
-        "not distinguishable": [one.a for one in found if one.p_holm >= SURE],
-    }
-    told = "; ".join(f"{sort}: {_named(names, sort)}" for sort, names in sorts.items() if names)
-    title = "the control" if name == CONTROL else name
-    return f"beside {title} (p < {SURE}, Holm over {len(board.comparisons)} tests): {told}"
+def _tests_against(board: Board, reference: str) -> str:
+    tests = _against(board, reference)
+    ahead = [test.a for test in tests if test.p_holm < SURE and test.difference > 0]
+    behind = [test.a for test in tests if test.p_holm < SURE and test.difference < 0]
+    equal = [test.a for test in tests if test.p_holm >= SURE]
+    parts = [f"ahead: {', '.join(ahead)}"] if ahead else []
+    parts += [f"behind: {', '.join(behind)}"] if behind else []
+    if equal:
+        names = ", ".join(equal) if len(equal) <= MOST_NAMED else f"{len(equal)} predictors"
+        parts.append(f"not distinguishable: {names}")
+    title = "the control" if reference == CONTROL else reference
+    return f"beside {title} (p < {SURE}, Holm over {len(board.comparisons)} tests): {'; '.join(parts)}"
 
 
-def _named(names: Sequence[str], sort: str) -> str:
-    if sort != "not distinguishable" or len(names) <= MOST_NAMED:
-        return ", ".join(names)
-    return f"{len(names)} predictors"
-
-
-def _no_answer(board: Board) -> list[str]:
-    row = next(iter(board.rows), None)
-    if row is None or not row.thresholds:
+def _no_answer(board: Board, row: Row) -> list[str]:
+    if not row.thresholds:
         return []
-    at, metric = row.thresholds, board.metric
-    fitted = (
-        f", {at['fitted'][metric]:.2f} at {at['fitted']['threshold']:.2f} (fitted on inner)" if "fitted" in at else ""
-    )
-    oracle = f"{at['oracle'][f'best_{metric}']:.2f} at {at['oracle'][f'best_{metric}_thresh']:.2f}"
+    metric, zero, oracle = board.metric, row.thresholds["zero"], row.thresholds["oracle"]
+    fitted = row.thresholds.get("fitted")  # missing without an inner split
+    at_fitted = f", {fitted[metric]:.2f} at {fitted['threshold']:.2f} (fitted on inner)" if fitted else ""
+    at_oracle = f"{oracle[f'best_{metric}']:.2f} at {oracle[f'best_{metric}_thresh']:.2f}"
     return [
-        f"no-answer threshold of {_title(row)}: {metric} {at['zero'][metric]:.2f} at 0{fitted}; "
-        f"{oracle} would be best on {board.split} (an oracle, never used)"
+        f"no-answer threshold of {_title(row)}: {metric} {zero[metric]:.2f} at 0{at_fitted}; "
+        f"{at_oracle} would be best on {board.split} (an oracle, never used)"
     ]
 
 
-def _calibration(board: Board) -> list[str]:
-    row = next(iter(board.rows), None)
-    if row is None or not row.calibration:
+def _calibration(row: Row) -> list[str]:
+    if not row.calibration:
         return []
-    told = [
-        f"{what.replace('_', '-')} {100 * one['ece_raw']:.1f} -> {100 * one['ece']:.1f} (T = {one['temperature']:.2f})"
-        for what, one in row.calibration.items()
+    errors = [
+        f"{what.replace('_', '-')} {100 * fit['ece_raw']:.1f} -> {100 * fit['ece']:.1f} (T = {fit['temperature']:.2f})"
+        for what, fit in row.calibration.items()
     ]
-    return [f"calibration error of {_title(row)} in points, before -> after temperature: {', '.join(told)}"]
+    return [f"calibration error of {_title(row)} in points, before -> after temperature: {', '.join(errors)}"]
 
 
 def _title(row: Row) -> str:

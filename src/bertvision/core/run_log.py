@@ -1,7 +1,7 @@
-"""The log of a run: a line a finished step and a line a command, each with the versions it ran with.
+"""The log of a run: one JSON line per finished step and per command, each with the library versions.
 
-What was typed is kept as it was typed, with the folder it was typed in, so that a report can say exactly how to
-repeat the run. A line that a kill or a full disk tore is passed over, and tears no other.
+The words of a command are kept as typed, with the working directory, so that a report can say exactly how to
+repeat the run. A line that a kill or a full disk truncated is skipped and does not damage the next one.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from typing import IO, Any
 from bertvision import __version__
 
 COMMAND = "command"
-"""The step of a line that holds what was typed."""
+"""The ``step`` of a line that records a command."""
+
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "optuna", "peft")
-"""Those that compute or decide something; the last two are extras."""
+"""Libraries that results may depend on; the last two are extras."""
+
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Of everything that a result may depend on, as far as it is installed."""
-    found = {"python": platform.python_version(), "bertvision": __version__}
+    """Versions of Python, this package and the installed :data:`LIBRARIES`."""
+    installed = {"python": platform.python_version(), "bertvision": __version__}
     for name in LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 class RunLog:
@@ -48,72 +50,67 @@ class RunLog:
         self.path = None if folder is None else folder / "log.jsonl"
 
     def write(self, step: str, **facts: object) -> None:
-        """Append a line; ``facts`` are what was done and what it cost."""
+        """Append a line about a finished step."""
         line = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), **facts, "versions": versions()}
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as log:
-                log.write(f"{_begin(log)}{json.dumps(line)}\n".encode())
+            with self.path.open("ab+") as file:
+                file.write(f"{_line_start(file)}{json.dumps(line)}\n".encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole lines so far, oldest first."""
+        """All complete lines so far, oldest first."""
         if self.path is None or not self.path.exists():
             return []
-        found = [_whole(line) for line in self.path.read_bytes().splitlines()]
-        return [line for line in found if line is not None]
+        lines = []
+        for text in self.path.read_bytes().splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:  # truncated
+                continue
+            if isinstance(line, dict) and "step" in line:
+                lines.append(line)
+        return lines
 
 
-def _begin(log: IO[bytes]) -> str:
-    """What makes the next line a line of its own: nothing, unless the last one was torn off."""
-    if log.seek(0, os.SEEK_END) == 0:
+def _line_start(file: IO[bytes]) -> str:
+    """A newline if the last line of the file lacks one."""
+    if file.seek(0, os.SEEK_END) == 0:
         return ""
-    log.seek(-1, os.SEEK_END)
-    return "" if log.read(1) == b"\n" else "\n"
-
-
-def _whole(line: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and "step" in found else None
+    file.seek(-1, os.SEEK_END)
+    return "" if file.read(1) == b"\n" else "\n"
 
 
 @dataclass
-class _Typed:
+class _Command:
     words: list[str]
     folder: Path
-    where: str  # the folder that relative paths among the words begin in
-    noted: bool = False
+    where: str  # the working directory; empty if it was deleted
+    logged: bool = False
 
 
-_TYPED: ContextVar[_Typed | None] = ContextVar("typed", default=None)
+_COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 
 @contextmanager
 def typed(words: Sequence[str], folder: Path | None) -> Iterator[None]:
-    """A command at work in a run's folder; passwords in addresses are not for the log."""
-    plain = [_PASSWORD.sub("***", word) for word in words]
-    told = None if folder is None else _Typed(plain, folder, _here())
-    token = _TYPED.set(told)
+    """Remember the command that works in a run's folder; passwords in URLs are masked."""
+    try:
+        where = os.getcwd()
+    except OSError:  # it was deleted meanwhile, which is no reason to refuse a command
+        where = ""
+    masked = [_PASSWORD.sub("***", word) for word in words]
+    token = _COMMAND.set(None if folder is None else _Command(masked, folder, where))
     try:
         yield
     finally:
-        _TYPED.reset(token)
-
-
-def _here() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was deleted meanwhile, which is no reason to refuse a command
-        return ""
+        _COMMAND.reset(token)
 
 
 def note_command(folder: Path | None = None) -> None:
-    """Write down what was typed, once: when it is done, or earlier by whoever writes the report of this folder."""
-    now = _TYPED.get()
-    if now is None or now.noted or not now.folder.is_dir():
+    """Log the current command once: when it is done, or earlier by the report of this folder."""
+    command = _COMMAND.get()
+    if command is None or command.logged or not command.folder.is_dir():
         return
-    if folder is None or folder.resolve() == now.folder.resolve():
-        RunLog(now.folder).write(COMMAND, words=now.words, where=now.where)
-        now.noted = True
+    if folder is None or folder.resolve() == command.folder.resolve():
+        RunLog(command.folder).write(COMMAND, words=command.words, where=command.where)
+        command.logged = True

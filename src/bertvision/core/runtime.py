@@ -1,4 +1,4 @@
-"""What every step needs of the machine: seeds, device, threads, memory, signals."""
+"""Device, seeds, threads, memory and signals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from bertvision.core.errors import BadInput
 
@@ -19,33 +19,32 @@ if TYPE_CHECKING:
     import torch
 
 
-T = TypeVar("T")
-
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
-"""glibc's numbers for two of malloc's settings."""
+"""Numbers of two settings of glibc's ``mallopt``."""
 
 POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
-"""Variables of OpenMP that say how threads wait for each other."""
+"""OpenMP variables that control how threads wait at a barrier."""
 
 LOAD = Path("/proc/loadavg")
-"""Linux tells there what runs."""
+"""Number of runnable threads, on Linux."""
 
 
 def set_omp_wait_policy() -> None:
-    """Have threads of torch sleep at a barrier where others want the processors, unless told otherwise.
+    """Let OpenMP threads sleep at barriers if other processes compete for the CPUs and the user set no policy.
 
-    Of use before torch is loaded. Awake, as is usual, they take the time of the busy neighbour that they wait
-    for, and lose half their speed; asleep they take up to 1.7 times as long where there is none.
+    Has no effect once torch is loaded. Spinning threads, the default, starve a busy neighbour and run at half
+    speed themselves; sleeping ones take up to 1.7 times as long on an idle machine.
     """
-    told = POLICY in os.environ or SPINS in os.environ
-    if not told and "torch" not in sys.modules and cpus_contended():
+    if POLICY in os.environ or SPINS in os.environ:
+        return
+    if "torch" not in sys.modules and cpus_contended():
         os.environ[POLICY] = ASLEEP
 
 
 def cpus_contended(looks: int = 5, pause: float = 0.005) -> bool:
-    """Whether others want more of the processors than threads of ours leave; yes where that cannot be told.
+    """Whether other processes need more CPUs than our threads leave free; true where that is unknown.
 
-    Who computes is ready to run at every look, who only passes by is not.
+    The run queue is sampled several times, so that short-lived processes do not count.
     """
     try:
         others = min(_ready(pause) for _ in range(looks)) - 1
@@ -55,13 +54,13 @@ def cpus_contended(looks: int = 5, pause: float = 0.005) -> bool:
 
 
 def _ready(pause: float) -> int:
-    """How many threads of the machine run or wait for a processor now, this one among them."""
+    """Threads of the machine that run or wait for a CPU now, including this one."""
     time.sleep(pause)
     return int(LOAD.read_text(encoding="ascii").split()[3].partition("/")[0])
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """``auto`` is the first of cuda, mps, cpu that is there."""
+    """The named device; ``auto`` is the first available one of cuda, mps, cpu."""
     device = _device(name)
     if device.type == "cpu":
         retain_freed_memory()
@@ -70,22 +69,22 @@ def choose_device(name: str = "auto") -> torch.device:
 
 @cache
 def retain_freed_memory() -> None:
-    """Have the C library reuse large blocks instead of giving them back to the system.
+    """Make the C library reuse large freed blocks instead of returning them to the system.
 
-    glibc returns every freed block over 32 MB, and a new one costs a page fault for each 4 kB that is
-    touched: a quarter of the time of a step of the larger heads. Other C libraries are left as they are.
+    glibc returns every freed block over 32 MB, and a new one costs a page fault per 4 kB touched: a quarter
+    of the step time of larger heads. Has no effect with other C libraries.
     """
     for setting in (MMAP_THRESHOLD, TRIM_THRESHOLD):
         c_library("mallopt", setting, 2**31 - 1)
 
 
 def trim_memory() -> None:
-    """Have the C library return what it kept: blocks of many sizes leave gaps, which grow with the data."""
+    """Return free memory to the system: blocks of many sizes leave gaps, which grow with the data."""
     c_library("malloc_trim", 0)
 
 
 def c_library(name: str, *values: int) -> None:
-    """Call a function of the C library, if it has it."""
+    """Call a function of the C library if it exists."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):
@@ -95,22 +94,22 @@ def c_library(name: str, *values: int) -> None:
 def _device(name: str) -> torch.device:
     import torch
 
-    there = [kind for kind, found in (("cuda", torch.cuda), ("mps", torch.backends.mps)) if found.is_available()]
-    there.append("cpu")
+    backends = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    available = [*(kind for kind, backend in backends.items() if backend.is_available()), "cpu"]
     if name == "auto":
-        return torch.device(there[0])
+        return torch.device(available[0])
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise BadInput(f"device {name!r} is not known; expected auto, {', '.join(there)}") from error
-    if device.type not in there:
-        raise BadInput(f"device {name!r} is not there; expected auto, {', '.join(there)}")
+        raise BadInput(f"device {name!r} is not known; expected auto, {', '.join(available)}") from error
+    if device.type not in available:
+        raise BadInput(f"device {name!r} is not there; expected auto, {', '.join(available)}")
     return device
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Run a block under its own torch seed and leave the caller's random state as it was."""
+    """Run a block under its own torch seed and restore the random state afterwards."""
     import torch
 
     with torch.random.fork_rng():
@@ -119,7 +118,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def lr_factor(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
-    """Share of the peak rate: linear rise over the warm-up, then linear to zero, or constant."""
+    """Learning rate as a fraction of its peak: linear warm-up, then linear decay to zero or constant."""
     rise = max(1, round(warmup * steps))
     if step < rise:
         return (step + 1) / rise
@@ -128,31 +127,31 @@ def lr_factor(step: int, steps: int, warmup: float, decay: str = "linear") -> fl
 
 @contextmanager
 def graceful_interrupt(at_once: bool = False) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and a polite kill ask to stop; the block looks when it suits it. A second Ctrl-C stops at once.
+    """Turn SIGINT and SIGTERM into a flag that the block polls; the second signal raises KeyboardInterrupt.
 
-    ``at_once`` the first does, too, but is remembered: who looks learns of one that a library's callback swallowed.
-    Outside of the main thread signals cannot be caught, and nothing ever asks.
+    With ``at_once`` the first signal raises too; the flag then tells of an interrupt that a library's callback
+    swallowed. Outside the main thread signals cannot be caught, and the flag is never set.
     """
-    asked: list[int] = []
+    received: list[int] = []
 
-    def ask(number: int, _frame: object) -> None:
-        asked.append(number)
-        if at_once or len(asked) > 1:
+    def handle(number: int, _frame: object) -> None:
+        received.append(number)
+        if at_once or len(received) > 1:
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Most memory held so far: of the device's where it counts its own, else of this process."""
+    """Peak memory so far: of the GPU if there is one, else of this process."""
     import resource
 
     import torch
