@@ -1,9 +1,8 @@
-"""Temperatures fitted on inner, and how honest the probabilities are on the split that is shown.
+"""Calibration: temperatures fitted on inner, and the calibration error on the split that is shown.
 
-There are three sorts of probability. ``label``: that of the label that is picked or, where there may
-be several, of each label. ``no_answer``: that a question has no answer. ``answer``: that what is said
-(a span, or that there is no answer) is exactly right. Each has one temperature of its own, and no
-temperature changes a decision. Shared ground of the steps, not a step itself.
+There are three kinds of probability. ``label``: of the predicted label or, if there may be several, of each
+label. ``no_answer``: that a question has no answer. ``answer``: that the answer given (a span or no answer) is
+an exact match. Each has its own temperature, and no temperature changes a decision.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.records import Reliability
-from bertvision.evaluation.example_scores import ExampleScores
 from bertvision.evaluation.metrics.calibration import (
     BOUNDS,
     GRADED,
@@ -35,30 +33,27 @@ BINS = 10
 
 
 def temperatures(inner: SplitScores | None) -> dict[str, float]:
-    """One temperature for each sort of probability that a predictor gives, fitted on its verdict on inner.
+    """One temperature per kind of probability, fitted on inner.
 
-    Where inner holds no mistake, the likelihood asks for the lowest temperature there is; how sure to
-    be is then not known, and the probabilities stay as they are.
+    If inner has no mistake, the likelihood is best at the lowest temperature allowed; the confidence is then
+    unknown, and the temperature stays 1.
     """
-    found = {} if inner is None or inner.example_scores is None else _fitted(inner, inner.example_scores)
-    return {what: 1.0 if temperature <= BOUNDS[0] else temperature for what, temperature in found.items()}
-
-
-def _fitted(inner: SplitScores, example_scores: ExampleScores) -> dict[str, float]:
-    if example_scores.outputs is not None:
-        return {"label": _label_temperature(example_scores.outputs, example_scores.gold)}
-    if example_scores.spans is None:
+    if inner is None or inner.example_scores is None:
         return {}
-    found = {"answer": fit_confidence_temperature(*_choices(inner))}
-    if inner.threshold is not None:
-        found["no_answer"] = fit_no_answer_temperature(
-            example_scores.spans.no_answer, ~example_scores.gold, inner.threshold
-        )
-    return found
+    example_scores = inner.example_scores
+    fitted = {}
+    if example_scores.outputs is not None:
+        fitted["label"] = _label_temperature(example_scores.outputs, example_scores.gold)
+    elif example_scores.spans is not None:
+        fitted["answer"] = fit_confidence_temperature(*_choices(inner))
+        if inner.threshold is not None:
+            no_answer = example_scores.spans.no_answer
+            fitted["no_answer"] = fit_no_answer_temperature(no_answer, ~example_scores.gold, inner.threshold)
+    return {what: 1.0 if temperature <= BOUNDS[0] else temperature for what, temperature in fitted.items()}
 
 
 def _label_temperature(outputs: Floats, gold: NDArray[Any]) -> float:
-    """Examples that no window could be made for are left out; each of several labels is a yes or no of its own."""
+    """Examples without windows are left out; each of several labels is a binary choice."""
     if gold.ndim == 2:
         return fit_no_answer_temperature(outputs.ravel(), gold.ravel())
     graded = np.abs(outputs).max(1) <= GRADED
@@ -66,41 +61,40 @@ def _label_temperature(outputs: Floats, gold: NDArray[Any]) -> float:
 
 
 def _choices(result: SplitScores) -> tuple[Floats, NDArray[np.bool_]]:
-    """(scores of the best spans and, lowered by the threshold, of no answer; whether what was said is right).
+    """Scores of the best spans and, lowered by the threshold, of no answer; and whether the answer given is right.
 
-    Questions that no window could be made for are left out.
+    Questions without windows are left out.
     """
     example_scores = result.example_scores
     assert example_scores is not None
     assert example_scores.spans is not None
-    spans = example_scores.spans.spans  # (examples, TOP_K)
-    asked = np.isfinite(spans[:, 0])
+    scores = example_scores.spans.spans  # (examples, TOP_K)
+    has_span = np.isfinite(scores[:, 0])
     if result.threshold is not None:
-        null = spans[:, 0] + example_scores.spans.no_answer - result.threshold
-        spans = np.concatenate([spans, null[:, None]], axis=1)
-    return spans[asked], example_scores.means["exact"][asked] == 1
+        null = scores[:, 0] + example_scores.spans.no_answer - result.threshold
+        scores = np.concatenate([scores, null[:, None]], axis=1)
+    return scores[has_span], example_scores.means["exact"][has_span] == 1
 
 
 def stated(result: SplitScores, what: str, temperature: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """(probability, whether it came true) for every example of a verdict."""
+    """(probability, whether it came true) for every example."""
     example_scores = result.example_scores
     assert example_scores is not None
+    outputs, spans, gold = example_scores.outputs, example_scores.spans, example_scores.gold
     if what == "label":
-        assert example_scores.outputs is not None
-        if example_scores.gold.ndim == 2:
-            return no_answer_probability(example_scores.outputs.ravel(), 0.0, temperature), example_scores.gold.ravel()
-        return top_choice(example_scores.outputs, example_scores.gold, temperature)
+        assert outputs is not None
+        if gold.ndim == 2:
+            return no_answer_probability(outputs.ravel(), 0.0, temperature), gold.ravel()
+        return top_choice(outputs, gold, temperature)
     if what == "answer":
         choices, right = _choices(result)
         return top_choice(choices, choices.argmax(1), temperature)[0], right
-    assert example_scores.spans is not None
-    return no_answer_probability(
-        example_scores.spans.no_answer, result.threshold or 0.0, temperature
-    ), ~example_scores.gold
+    assert spans is not None
+    return no_answer_probability(spans.no_answer, result.threshold or 0.0, temperature), ~gold
 
 
 def calibration(scored: ScoredPredictions) -> dict[str, dict[str, float]]:
-    """By sort of probability: the temperature of inner, and the calibration error without it and with it."""
+    """Per kind of probability: the temperature, and the calibration error without it and with it."""
     return {
         what: {
             "temperature": temperature,
@@ -111,15 +105,21 @@ def calibration(scored: ScoredPredictions) -> dict[str, dict[str, float]]:
     }
 
 
-def reliability(scored: ScoredPredictions, found: Mapping[str, Mapping[str, float]]) -> list[Reliability]:
-    """The bins behind :func:`calibration`, for a picture."""
-    one = scored.predictions
+def reliability(scored: ScoredPredictions, fitted: Mapping[str, Mapping[str, float]]) -> list[Reliability]:
+    """The bins behind :func:`calibration`, for a chart."""
+    predictions = scored.predictions
     return [
-        Reliability(one.name, one.seed, what, _bins(scored, what, 1.0), _bins(scored, what, told["temperature"]))
-        for what, told in found.items()
+        Reliability(
+            name=predictions.name,
+            seed=predictions.seed,
+            what=what,
+            raw=_bins(scored, what, 1.0),
+            calibrated=_bins(scored, what, errors["temperature"]),
+        )
+        for what, errors in fitted.items()
     ]
 
 
 def _bins(scored: ScoredPredictions, what: str, temperature: float) -> tuple[tuple[float, float, int], ...]:
     bins = reliability_bins(*stated(scored.result, what, temperature), bins=BINS)
-    return tuple((one.confidence, one.accuracy, one.count) for one in bins)
+    return tuple((entry.confidence, entry.accuracy, entry.count) for entry in bins)

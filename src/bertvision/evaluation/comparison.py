@@ -1,9 +1,8 @@
-"""How far a board's numbers can be trusted: intervals, means over seeds, and which differences are real.
+"""Confidence intervals, means over seeds, and paired tests between the predictors of a split.
 
-All predictors meet the same resamples of the split, whole contexts at a time. A predictor with
-several seeds is the mean over them: example by example where the metric is a mean over examples,
-else score by score. Tests pair two predictors on the same examples and are corrected together
-(Holm) over everything that a board compares. Shared ground of the steps, not a step itself.
+All predictors are resampled with the same draws, whole contexts at a time. A predictor with several seeds is
+their mean: per example if the metric is a mean over examples, otherwise per score. Tests pair two predictors on
+the same examples; p is corrected (Holm) over all tests of a leaderboard.
 """
 
 from __future__ import annotations
@@ -39,13 +38,14 @@ from bertvision.evaluation.metrics.bootstrap import (
 from bertvision.tasks.task import Task
 
 Floats = NDArray[np.float64]
-WHOLE = 100.0
-Ends = tuple[float, float] | None
+Interval = tuple[float, float] | None
+
+PERFECT = 100.0
 
 
 @dataclass(frozen=True)
 class PredictorScores:
-    """One row of a board, and what its score rests on."""
+    """One row of a leaderboard with its scores per example."""
 
     name: str
     kind: Literal["encoder", "head", "ensemble"]
@@ -56,26 +56,26 @@ class PredictorScores:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """One predictor with its seeds, best on inner first, ready to be compared."""
+    """All seeds of one predictor, best on inner first."""
 
     name: str
     kind: Literal["encoder", "head", "ensemble"]
     seeds: tuple[int, ...]
     scores: tuple[Score, ...]
-    found: tuple[float, ...]  # the metric of every seed, in points
+    points: tuple[float, ...]  # the metric of every seed, in points
     drawn: Floats  # (seeds, draws) the metric on every resample, in points
-    values: Floats | None  # (examples,) mean over seeds, where the metric is a mean over examples
-    places: tuple[int, ...]  # of its seeds among the witnesses
+    values: Floats | None  # (examples,) mean over seeds, if the metric is a mean over examples
+    rows: tuple[int, ...]  # index of every seed among the predictors
 
-    def tested(self) -> SeedGroup:
-        """What tests look at: the mean over seeds or, of a metric that is no mean over examples, the best on inner."""
+    def for_tests(self) -> SeedGroup:
+        """All seeds or, if the metric is not a mean over examples, the best one on inner."""
         if self.values is not None:
             return self
-        return replace(self, seeds=self.seeds[:1], scores=self.scores[:1], found=self.found[:1], drawn=self.drawn[:1])
+        return replace(self, seeds=self.seeds[:1], scores=self.scores[:1], points=self.points[:1], drawn=self.drawn[:1])
 
 
 def score_of(task: Task, example_scores: ExampleScores) -> Score | None:
-    """The task's metric as something that can be resampled; None for one that is not known here."""
+    """The task's metric in resampleable form; None for an unknown metric."""
     if task.metric in example_scores.means:
         return mean_score(example_scores.means[task.metric])
     if task.labels and task.metric in LABEL_SCORES:
@@ -86,7 +86,7 @@ def score_of(task: Task, example_scores: ExampleScores) -> Score | None:
 
 
 class Comparison:
-    """The examples of a split, on which predictors are weighed against each other."""
+    """Compares predictors on the examples of one split."""
 
     def __init__(self, task: Task, split: str) -> None:
         clusters = clusters_of(task, split)
@@ -96,94 +96,105 @@ class Comparison:
         self.unit_name = "rows" if clusters is None else "contexts"
 
     def resampling_info(self) -> dict[str, Any]:
-        """What intervals and tests rest on, for the record."""
+        """How intervals and tests are computed, for leaderboard.json."""
         return {"level": 0.95, "draws": DRAWS, "clusters": self.num_units, "of": self.unit_name, "seeds_vary": "head"}
 
     def seed_groups(self, predictors: Sequence[PredictorScores]) -> list[SeedGroup]:
-        """Predictors with their seeds together, in order of appearance; none if the metric cannot be resampled."""
-        scores = [score_of(self.task, one.example_scores) for one in predictors]
-        known = [score for score in scores if score is not None]
-        if not known or len(known) < len(scores):
+        """Predictors grouped over seeds, in order of appearance; none if the metric cannot be resampled."""
+        scores: list[Score] = []
+        rows_of: dict[tuple[str, str], list[int]] = {}
+        for row, predictor in enumerate(predictors):
+            score = score_of(self.task, predictor.example_scores)
+            if score is None:
+                return []
+            scores.append(score)
+            rows_of.setdefault((predictor.kind, predictor.name), []).append(row)
+        if not scores:
             return []
-        drawn = 100 * resampled(known, self.members.tolist(), len(self.members))  # (rows, draws)
-        groups: dict[tuple[str, str], list[int]] = {}
-        for place, one in enumerate(predictors):
-            groups.setdefault((one.kind, one.name), []).append(place)
-        return [
-            self._seed_group(places, [predictors[i] for i in places], [known[i] for i in places], drawn[places])
-            for places in groups.values()
-        ]
+        drawn = 100 * resampled(scores, self.members.tolist(), len(self.members))  # (rows, draws)
+        groups = []
+        for rows in rows_of.values():
+            seeds = [predictors[row] for row in rows]
+            means = [seed.example_scores.means for seed in seeds]
+            values = [mean[self.task.metric] for mean in means if self.task.metric in mean]
+            groups.append(
+                SeedGroup(
+                    name=seeds[0].name,
+                    kind=seeds[0].kind,
+                    seeds=tuple(seed.seed for seed in seeds if seed.seed is not None),
+                    scores=tuple(scores[row] for row in rows),
+                    points=tuple(seed.score for seed in seeds),
+                    drawn=drawn[rows],
+                    values=np.mean(values, axis=0) if values else None,
+                    rows=tuple(rows),
+                )
+            )
+        return groups
 
-    def _seed_group(
-        self, places: Sequence[int], seeds: Sequence[PredictorScores], scores: Sequence[Score], drawn: Floats
-    ) -> SeedGroup:
-        values = [
-            one.example_scores.means[self.task.metric] for one in seeds if self.task.metric in one.example_scores.means
-        ]
-        return SeedGroup(
-            name=seeds[0].name,
-            kind=seeds[0].kind,
-            seeds=tuple(one.seed for one in seeds if one.seed is not None),
-            scores=tuple(scores),
-            found=tuple(one.score for one in seeds),
-            drawn=drawn,
-            values=np.mean(values, axis=0) if values else None,
-            places=tuple(places),
-        )
-
-    def interval(self, estimate: float, drawn: Floats) -> Ends:
-        """The interval of an estimate; None where there is one context only."""
+    def interval(self, estimate: float, drawn: Floats) -> Interval:
+        """95 % interval of an estimate; None if there is only one context."""
         interval = percentile_interval(estimate, drawn, self.num_units)
         return None if interval is None else (interval.low, interval.high)
 
-    def score_interval(self, score: float, drawn: Floats) -> Ends:
-        """The interval of a score; where everything is right on every draw, what so few examples may hide."""
-        ends = self.interval(score, drawn)
-        return (score * alike_share(self.num_units), score) if ends == (WHOLE, WHOLE) else ends
+    def score_interval(self, score: float, drawn: Floats) -> Interval:
+        """95 % interval of a score; if every resample is perfect, the exact lower bound for so few examples."""
+        interval = self.interval(score, drawn)
+        return (score * alike_share(self.num_units), score) if interval == (PERFECT, PERFECT) else interval
 
-    def row_intervals(self, sides: Sequence[SeedGroup]) -> dict[int, Ends]:
-        """The interval of every witness, by its place."""
-        seeds = [(place, side.found[i], side.drawn[i]) for side in sides for i, place in enumerate(side.places)]
-        return {place: self.score_interval(found, drawn) for place, found, drawn in seeds}
+    def row_intervals(self, groups: Sequence[SeedGroup]) -> dict[int, Interval]:
+        """95 % interval of every predictor, by its index."""
+        return {
+            row: self.score_interval(group.points[seed], group.drawn[seed])
+            for group in groups
+            for seed, row in enumerate(group.rows)
+        }
 
-    def summarize(self, side: SeedGroup) -> SeedSummary:
+    def summarize(self, group: SeedGroup) -> SeedSummary:
         """Mean and spread over seeds, and the interval of the mean."""
-        told = seed_summary(side.found)
-        interval = self.score_interval(told.mean, side.drawn.mean(0))
-        seeds = tuple(sorted(side.seeds))
-        return SeedSummary(side.name, side.kind, seeds, told.mean, told.std, told.min, told.max, interval)
+        over_seeds = seed_summary(group.points)
+        return SeedSummary(
+            name=group.name,
+            kind=group.kind,
+            seeds=tuple(sorted(group.seeds)),
+            mean=over_seeds.mean,
+            std=over_seeds.std,
+            min=over_seeds.min,
+            max=over_seeds.max,
+            interval=self.score_interval(over_seeds.mean, group.drawn.mean(0)),
+        )
 
-    def compare(self, one: SeedGroup, other: SeedGroup) -> PairedTest:
-        """One minus the other; p is not corrected yet."""
-        a, b = one.tested(), other.tested()
-        difference = float(np.mean(a.found) - np.mean(b.found))
+    def compare(self, first: SeedGroup, second: SeedGroup) -> PairedTest:
+        """First minus second, with p not yet corrected."""
+        a, b = first.for_tests(), second.for_tests()
+        difference = float(np.mean(a.points) - np.mean(b.points))
         low, high = self.interval(difference, a.drawn.mean(0) - b.drawn.mean(0)) or (None, None)
         if a.values is not None and b.values is not None:
             p = sign_flip_p(cluster_sums(self.members, a.values - b.values))
         else:
             p = swap_p(a.scores[0], b.scores[0], self.members.tolist())
-        seeds = tuple(sorted(a.seeds)), tuple(sorted(b.seeds))
-        return PairedTest(a.name, b.name, difference, low, high, p, p, *seeds)
+        return PairedTest(
+            a.name, b.name, difference, low, high, p, p, a_seeds=tuple(sorted(a.seeds)), b_seeds=tuple(sorted(b.seeds))
+        )
 
-    def comparisons(self, sides: Sequence[SeedGroup], best: str | None) -> tuple[PairedTest, ...]:
-        """Every predictor against the encoder and the control, and the best head against all, corrected together."""
-        return self.corrected_tests(pairs_of(sides, best))
+    def comparisons(self, groups: Sequence[SeedGroup], best: str | None) -> tuple[PairedTest, ...]:
+        """All predictors against the encoder and the control, and the best head against all, corrected together."""
+        return self.corrected_tests(pairs_of(groups, best))
 
     def corrected_tests(self, pairs: Sequence[tuple[SeedGroup, SeedGroup]]) -> tuple[PairedTest, ...]:
-        """Each pair's first minus its second, p corrected for all of them together."""
-        found = [self.compare(*pair) for pair in pairs]
-        corrected = holm([one.p for one in found])
-        return tuple(replace(one, p_holm=p) for one, p in zip(found, corrected, strict=True))
+        """First minus second of every pair, with p corrected (Holm) over all pairs."""
+        tests = [self.compare(*pair) for pair in pairs]
+        corrected = holm([test.p for test in tests])
+        return tuple(replace(test, p_holm=p) for test, p in zip(tests, corrected, strict=True))
 
 
-def pairs_of(sides: Sequence[SeedGroup], best: str | None) -> list[tuple[SeedGroup, SeedGroup]]:
-    """What a board compares; each pair once, the best head always in front."""
-    front = [side for side in sides if (side.kind, side.name) == ("head", best)]
-    behind = [side for side in sides if side.kind == "encoder"]
-    behind += [side for side in sides if (side.kind, side.name) == ("head", CONTROL)]
-    wanted = [*product(front, sides), *((side, reference) for reference in behind for side in sides)]
-    chosen: dict[frozenset[str], tuple[SeedGroup, SeedGroup]] = {}
-    for one, other in wanted:
-        if one is not other:
-            chosen.setdefault(frozenset((one.name, other.name)), (one, other))
-    return list(chosen.values())
+def pairs_of(groups: Sequence[SeedGroup], best: str | None) -> list[tuple[SeedGroup, SeedGroup]]:
+    """The pairs that a leaderboard tests: each once, the best head always first."""
+    best_heads = [group for group in groups if (group.kind, group.name) == ("head", best)]
+    references = [group for group in groups if group.kind == "encoder"]
+    references += [group for group in groups if (group.kind, group.name) == ("head", CONTROL)]
+    pairs = [*product(best_heads, groups), *((group, reference) for reference in references for group in groups)]
+    distinct: dict[frozenset[str], tuple[SeedGroup, SeedGroup]] = {}
+    for first, second in pairs:
+        if first is not second:
+            distinct.setdefault(frozenset((first.name, second.name)), (first, second))
+    return list(distinct.values())

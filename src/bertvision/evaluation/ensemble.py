@@ -1,8 +1,8 @@
-"""Several predictors into one: the largest, the mean, or a mean whose weights are fitted on inner.
+"""Ensembles: the maximum, the mean, or a weighted mean whose weights are fitted on inner.
 
-Labels and spans are combined as probabilities (spans: start and end each over the tokens of a
-window), renormalised, and handed on as logarithms. Of any number of labels each has a probability of
-its own, which is handed on as log(p / (1 - p)). Values are averaged.
+Labels and spans are combined as probabilities (spans: start and end, each over the tokens of a window),
+renormalised and returned as logarithms. With any number of labels, each label has its own probability, returned
+as log(p / (1 - p)). Values are averaged.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Kind, Predictions, WindowTable
+from bertvision.core.records import Kind, Predictions
 from bertvision.core.registry import unknown
 
 How = Literal["max", "mean", "fitted"]
 Array = NDArray[np.float64]
 
 EM_STEPS = 200
-TINY = 1e-12
+EPS = 1e-12  # smallest probability in a logarithm or a denominator
 
 
 def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | None = None) -> Predictions:
-    """Combine predictors of one split; weights are fitted on their inner outputs, thresholds can be."""
+    """Combine predictors of one split; weights are fitted on their inner outputs, as thresholds are later."""
     if len(predictions) < 2:
         raise BadInput(f"an ensemble needs at least 2 members, got {len(predictions)}")
     if len({(member.split, len(member.logits)) for member in predictions}) > 1:
@@ -42,7 +42,7 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
 
 
 def check_how(how: str, regress: bool) -> None:
-    """A way to combine that does not exist, or not for numbers, must not pass for the mean."""
+    """Reject unknown ways to combine, and those that values do not have."""
     if how not in get_args(How):
         raise BadInput(unknown("way to combine", how, list(get_args(How))))
     if regress and how == "max":
@@ -50,7 +50,8 @@ def check_how(how: str, regress: bool) -> None:
 
 
 def _combined(members: Sequence[Predictions], how: How, weights: Array, kind: Kind) -> Predictions:
-    outputs = [combine_rows([m.logits[w] for m in members], how, weights, kind) for w in range(len(members[0].logits))]
+    windows = zip(*(member.logits for member in members), strict=True)
+    outputs = [combine_rows(rows, how, weights, kind) for rows in windows]
     names = tuple(member.name if member.seed is None else f"{member.name}@{member.seed}" for member in members)
     return Predictions(
         name=f"{how}({' + '.join(names)})",
@@ -68,27 +69,28 @@ def _combined(members: Sequence[Predictions], how: How, weights: Array, kind: Ki
 
 
 def combine_rows(rows: Sequence[NDArray[np.float32]], how: How, weights: Array, kind: Kind) -> NDArray[np.float32]:
-    """One window: (members, tokens, 2) or (members, outputs) into one row of the same sort."""
+    """Combine the outputs of one window: per member (tokens, 2) or (outputs,), to the same shape."""
     if kind == "regress":
         return np.asarray(np.tensordot(weights, np.stack(rows), 1), np.float32)
-    read = sigmoid if kind == "multilabel" else softmax_rows
-    probabilities = np.stack([read(row) for row in rows])  # (members, ...)
+    to_probabilities = sigmoid if kind == "multilabel" else softmax_rows
+    probabilities = np.stack([to_probabilities(row) for row in rows])  # (members, ...)
     mixed = probabilities.max(0) if how == "max" else np.tensordot(weights, probabilities, 1)
     if kind == "multilabel":
-        mixed = np.clip(mixed, TINY, 1 - TINY)
+        mixed = np.clip(mixed, EPS, 1 - EPS)
         return np.asarray(np.log(mixed / (1 - mixed)), np.float32)
     mixed = mixed / mixed.sum(0, keepdims=True)  # over tokens, or over classes
-    return np.asarray(np.log(np.maximum(mixed, TINY)), np.float32)
+    return np.asarray(np.log(np.maximum(mixed, EPS)), np.float32)
 
 
 def softmax_rows(logits: NDArray[np.float32]) -> Array:
-    """Over the first axis: tokens of a window, or classes."""
-    scores = np.exp(np.asarray(logits, np.float64) - logits.max(0, keepdims=True))
-    return np.asarray(scores / scores.sum(0, keepdims=True))
+    """Softmax over the first axis: tokens of a window, or classes."""
+    from scipy.special import softmax
+
+    return np.asarray(softmax(np.asarray(logits, np.float64), axis=0))
 
 
 def sigmoid(logits: NDArray[Any]) -> Array:
-    """1 / (1 + e^-x), written so that no e^x overflows."""
+    """1 / (1 + e^-x) without overflow. scipy's expit differs in the last bit from what earlier versions answered."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
 
 
@@ -103,46 +105,43 @@ def _weights(members: Sequence[Predictions], how: How, kind: Kind) -> Array:
 
 
 def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
-    """Weights of the mixture that gives the inner targets the largest likelihood, by EM (it is convex)."""
+    """Mixture weights with the largest likelihood of the inner targets, by EM (the problem is convex)."""
     likelihood = np.stack([_target_probabilities(member) for member in inner], 1)  # (targets, members)
     weights = start
     for _ in range(EM_STEPS):
-        shares = weights * likelihood
-        weights = (shares / np.maximum(shares.sum(1, keepdims=True), TINY)).mean(0)
+        joint = weights * likelihood  # (targets, members)
+        weights = (joint / np.maximum(joint.sum(1, keepdims=True), EPS)).mean(0)
     return weights
 
 
 def _target_probabilities(member: Predictions) -> Array:
-    """Probability given to each target: the label, each label's yes or no, or start and end token."""
+    """Probability of each target: of the label, of each label's presence or absence, or of start and end token."""
     if _kind(member) == "multilabel":
-        given = sigmoid(np.stack(list(member.logits)))  # (windows, labels)
-        return np.where(member.table.targets > 0, given, 1 - given).ravel()
-    found: list[float] = []
+        present = sigmoid(np.stack(list(member.logits)))  # (windows, labels)
+        return np.where(member.table.targets > 0, present, 1 - present).ravel()
+    chances: list[float] = []
     for window, logits in enumerate(member.logits):
         probabilities = softmax_rows(logits)
         targets = member.table.targets[window].astype(int)
         if logits.ndim == 1:
-            found.append(probabilities[targets[0]])
+            chances.append(probabilities[targets[0]])
         else:
-            found.extend(probabilities[target, side] for side, target in enumerate(targets))
-    return np.asarray(found)
+            chances.extend(probabilities[target, side] for side, target in enumerate(targets))  # start, end
+    return np.asarray(chances)
 
 
 def _least_squares(inner: Sequence[Predictions]) -> Array:
     """Non-negative weights with the smallest squared error on inner."""
     from scipy.optimize import nnls
 
-    columns = np.stack([np.stack(list(member.logits))[:, 0] for member in inner], 1).astype(np.float64)
-    weights, _ = nnls(columns, targets_of(inner[0].table))
+    outputs = [np.stack(list(member.logits))[:, 0] for member in inner]  # each (windows,)
+    columns = np.stack(outputs, 1).astype(np.float64)  # (windows, members)
+    weights, _ = nnls(columns, np.asarray(inner[0].table.targets[:, 0], np.float64))
     return np.asarray(weights) if weights.sum() > 0 else np.full(len(inner), 1 / len(inner))
 
 
-def targets_of(table: WindowTable) -> Array:
-    return np.asarray(table.targets[:, 0], np.float64)
-
-
 def _kind(predictions: Predictions) -> Kind:
-    """What outputs are of: told by their shape and by that of the targets."""
+    """The kind of task, from the shapes of outputs and targets."""
     if predictions.logits[0].ndim == 2:
         return "span"
     if len(predictions.logits[0]) == 1:

@@ -1,7 +1,6 @@
-"""What a verdict rests on, example by example.
+"""Scores per example, from which metrics, intervals, paired tests, thresholds and calibration are computed.
 
-Intervals, paired tests, thresholds and probabilities are all made from it, so that nothing is
-decoded or compared with the gold answers twice. Shared ground of the steps, not a step itself.
+Nothing is decoded or compared with the gold answers twice.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ Floats = NDArray[np.float64]
 SPAN_SCORES = ("exact", "f1")
 
 ALWAYS_NULL = 1e9
-"""Finite stand-in for the no-answer score of a question that no window could be made for."""
+"""Finite no-answer score of a question that no window could be made for."""
 
 
 @dataclass(frozen=True)
 class SpanScores:
-    """Per question: what answering and what silence is worth, and how sure the predictor is of either."""
+    """Per question: the scores of its best span and of the empty answer, and the scores of the candidates."""
 
     answered: Floats  # (examples, 2) exact and f1 of the best span
     silent: Floats  # (examples, 2) exact and f1 of the empty answer
@@ -37,7 +36,7 @@ class SpanScores:
     spans: Floats  # (examples, TOP_K) scores of the best spans, best first; -inf where there are no more
 
     def at(self, threshold: float | None) -> Floats:
-        """Exact and f1 of each question (examples, 2) if what is above the threshold goes unanswered."""
+        """Exact and f1 of each question (examples, 2) if those above the threshold are left unanswered."""
         if threshold is None:
             return self.answered
         return np.where((self.no_answer > threshold)[:, None], self.silent, self.answered)
@@ -45,7 +44,7 @@ class SpanScores:
 
 @dataclass(frozen=True)
 class ExampleScores:
-    """What was right, what was said, and every metric that is a mean over the examples, in 0..1."""
+    """Gold and predicted values of each example, and every metric that is a mean over examples, in 0..1."""
 
     gold: NDArray[Any]  # (examples,) label or value; spans: whether there is an answer; sets: (examples, labels)
     said: NDArray[Any]  # (examples,) label or value; spans: whether one was given; sets: (examples, labels)
@@ -55,23 +54,32 @@ class ExampleScores:
 
 
 def span_scores(examples: Sequence[Example], decoded: Sequence[Decoded]) -> SpanScores:
-    """Both worlds of every question: its best span given, and nothing said."""
-    golds = golds_of(examples)
-    pairs = score_examples(golds, answer_texts(decoded, examples, None))
+    """Score both choices for every question: its best span, and no answer."""
+    scores = score_examples(golds_of(examples), answer_texts(decoded, examples, None))
     spans = np.full((len(examples), TOP_K), -np.inf)
-    for row, one in enumerate(decoded):
-        spans[row, : len(one.candidates)] = [candidate.score for candidate in one.candidates[:TOP_K]]
-    no_answer = np.clip([one.no_answer_score for one in decoded], -ALWAYS_NULL, ALWAYS_NULL)
-    answered = np.array([pairs[example.id] for example in examples])
-    return SpanScores(answered, _silent(tuple(examples)), no_answer, spans)
+    for row, question in enumerate(decoded):
+        best = question.candidates[:TOP_K]
+        spans[row, : len(best)] = [candidate.score for candidate in best]
+    return SpanScores(
+        answered=np.array([scores[example.id] for example in examples]),
+        silent=_silent_scores(tuple(examples)),
+        no_answer=np.clip([question.no_answer_score for question in decoded], -ALWAYS_NULL, ALWAYS_NULL),
+        spans=spans,
+    )
 
 
 def score_spans(examples: Sequence[Example], spans: SpanScores, threshold: float | None) -> ExampleScores:
-    """The evidence of answering at a threshold."""
-    scores = spans.at(threshold)  # (examples, 2)
     answered = np.ones(len(examples), bool) if threshold is None else spans.no_answer <= threshold
-    gold = np.array([bool(example.answers) for example in examples])
-    return ExampleScores(gold, answered, {name: scores[:, i] for i, name in enumerate(SPAN_SCORES)}, spans=spans)
+    return _of_spans(examples, answered, spans.at(threshold), spans)
+
+
+def _of_spans(
+    examples: Sequence[Example], answered: NDArray[np.bool_], scores: Floats, spans: SpanScores | None = None
+) -> ExampleScores:
+    """``scores`` are exact and f1 of each question (examples, 2)."""
+    has_answer = np.array([bool(example.answers) for example in examples])
+    means = {name: scores[:, column] for column, name in enumerate(SPAN_SCORES)}
+    return ExampleScores(has_answer, answered, means, spans=spans)
 
 
 def score_labels(gold: NDArray[Any], said: NDArray[Any], outputs: Floats | None = None) -> ExampleScores:
@@ -79,7 +87,7 @@ def score_labels(gold: NDArray[Any], said: NDArray[Any], outputs: Floats | None 
 
 
 def label_marks(examples: Sequence[Example], labels: int) -> NDArray[np.bool_]:
-    """Which labels each example has (examples, labels), where it may have any number of them."""
+    """Sets of labels as booleans (examples, labels)."""
     marks = np.zeros((len(examples), labels), bool)
     for row, example in enumerate(examples):
         marks[row, list(example.labels or ())] = True
@@ -87,7 +95,7 @@ def label_marks(examples: Sequence[Example], labels: int) -> NDArray[np.bool_]:
 
 
 def score_label_sets(gold: NDArray[np.bool_], said: NDArray[np.bool_], outputs: Floats | None = None) -> ExampleScores:
-    """Of sets of labels (examples, labels), true where a label is in the set."""
+    """Scores of sets of labels, as booleans (examples, labels)."""
     return ExampleScores(gold, said, {"exact": (gold == said).all(1).astype(np.float64)}, outputs)
 
 
@@ -96,30 +104,28 @@ def score_values(gold: NDArray[Any], said: NDArray[Any]) -> ExampleScores:
 
 
 def score_answers(task: Task, split: str, answers: Mapping[str, Any]) -> ExampleScores:
-    """What written answers (example id -> text, label or value) are worth; how sure they were is not known."""
+    """Score answers from a file (example id -> text, label or value), which come without confidences."""
     examples = task[split]
-    said = [answers[example.id] for example in examples]
+    given = [answers[example.id] for example in examples]
     if task.kind == "span":
         pairs = score_examples(golds_of(examples), dict(answers))
         scores = np.array([pairs[example.id] for example in examples])
-        given = np.array([bool(answer) for answer in said])
-        gold = np.array([bool(example.answers) for example in examples])
-        return ExampleScores(gold, given, {name: scores[:, i] for i, name in enumerate(SPAN_SCORES)})
+        return _of_spans(examples, np.array([bool(text) for text in given]), scores)
     if task.kind == "multilabel":
-        places = {label: place for place, label in enumerate(task.labels)}
-        told = [Example("", "", labels=tuple(places[label] for label in labels)) for labels in said]
-        return score_label_sets(label_marks(examples, task.outputs), label_marks(told, task.outputs))
-    truth = np.array([example.label for example in examples], np.float64)
+        index = {label: number for number, label in enumerate(task.labels)}
+        predicted = [Example("", "", labels=tuple(index[label] for label in labels)) for labels in given]
+        return score_label_sets(label_marks(examples, task.outputs), label_marks(predicted, task.outputs))
+    gold = np.array([example.label for example in examples], np.float64)
     if task.kind == "classify":
-        return score_labels(truth.astype(int), np.array([task.labels.index(label) for label in said]))
-    return score_values(truth, np.array(said, np.float64))
+        return score_labels(gold.astype(int), np.array([task.labels.index(label) for label in given]))
+    return score_values(gold, np.array(given, np.float64))
 
 
 def clusters_of(task: Task, split: str) -> list[str] | None:
-    """Questions on one context are right or wrong together; None where every example stands for itself."""
+    """The context of every example, since questions on one context are not independent; None if examples are."""
     examples = task[split]
-    asked = task.kind == "span" or any(example.group for example in examples)
-    return [example.pair or "" for example in examples] if asked else None
+    clustered = task.kind == "span" or any(example.group for example in examples)
+    return [example.pair or "" for example in examples] if clustered else None
 
 
 def golds_of(examples: Sequence[Example]) -> dict[str, list[str]]:
@@ -133,6 +139,6 @@ def _golds(examples: tuple[Example, ...]) -> dict[str, list[str]]:
 
 
 @lru_cache(maxsize=8)
-def _silent(examples: tuple[Example, ...]) -> Floats:
-    pairs = score_examples(_golds(examples), {example.id: "" for example in examples})
-    return np.array([pairs[example.id] for example in examples])
+def _silent_scores(examples: tuple[Example, ...]) -> Floats:
+    scores = score_examples(_golds(examples), {example.id: "" for example in examples})
+    return np.array([scores[example.id] for example in examples])

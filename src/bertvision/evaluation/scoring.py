@@ -1,7 +1,4 @@
-"""Raw outputs into scores: decode, pick labels, undo the scale, and call the official definitions.
-
-Shared ground of fit (which epoch was best on inner), ensemble and evaluate; not a step itself.
-"""
+"""From raw outputs to scores: decode answers, pick labels, rescale values, and compute the official metrics."""
 
 from __future__ import annotations
 
@@ -36,103 +33,109 @@ Logits = Sequence[NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class SplitScores:
-    """What a predictor said about a split and how good that was."""
+    """The answers of one predictor on a split, and their scores."""
 
     scores: dict[str, float]
     threshold: float | None
     answers: dict[str, object]  # example id -> answer text, label name, names of labels or value
     example_scores: ExampleScores | None = None
-    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # spans: where an answer that was given stands
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # spans: characters of each answer given
 
 
 @dataclass(frozen=True)
 class ScoredPredictions:
-    """A predictor with its verdicts on its own split and on inner."""
+    """Predictions with their scores on their own split and on inner."""
 
     predictions: Predictions
     result: SplitScores
     inner: SplitScores | None
 
     def choice_score(self, metric: str) -> float:
-        """What predictors are chosen by: the score on inner; the split's own only where there is no inner."""
+        """The score that predictors are chosen by: on inner or, without an inner split, on the split itself."""
         return (self.inner or self.result).scores[metric]
 
     def rank(self, metric: str) -> tuple[float, int, str, int]:
-        """Sorts the best first; of equals the smaller one, then by name, so that no order of fitting matters."""
-        one = self.predictions
-        return -self.choice_score(metric), one.parameters, one.name, -1 if one.seed is None else one.seed
+        """Sort key: best first, ties by fewer parameters, then name and seed, so that fitting order is irrelevant."""
+        predictions = self.predictions
+        seed = -1 if predictions.seed is None else predictions.seed
+        return -self.choice_score(metric), predictions.parameters, predictions.name, seed
 
 
 def score_split(
     task: Task, split: str, logits: Logits, table: WindowTable, threshold: float | None = None
 ) -> SplitScores:
-    """Score one predictor's outputs on a split at a threshold that was fitted elsewhere."""
+    """Score outputs on a split at a threshold that was fitted elsewhere."""
     examples = task[split]
     if task.kind == "span":
         decoded = decode(logits, table, len(examples))
-        asked = (threshold or 0.0) if task.no_answer else None
-        return _split_scores_of_spans(examples, decoded, span_scores(examples, decoded), asked)
+        at = (threshold or 0.0) if task.no_answer else None
+        return _spans_at(examples, decoded, span_scores(examples, decoded), at)
     values = example_outputs(logits, table, len(examples), task.merge_label)  # (examples, outputs)
     if task.kind == "multilabel":
-        return _split_scores_of_sets(task, examples, values, threshold or 0.0)
+        return _label_sets_at(task, examples, values, threshold or 0.0)
     gold = np.array([example.label for example in examples])
     if task.kind == "classify":
         picked = values.argmax(1)
-        answers = {e.id: task.labels[int(label)] for e, label in zip(examples, picked, strict=True)}
+        names = {example.id: task.labels[int(label)] for example, label in zip(examples, picked, strict=True)}
         scores = classification_scores(gold.astype(int).tolist(), picked.tolist(), len(task.labels))
-        return SplitScores(scores, None, dict(answers), score_labels(gold.astype(int), picked, values))
+        return SplitScores(scores, None, dict(names), score_labels(gold.astype(int), picked, values))
     numbers = values[:, 0] * task.spread + task.center
-    said = {e.id: float(number) for e, number in zip(examples, numbers, strict=True)}
+    predicted = {example.id: float(number) for example, number in zip(examples, numbers, strict=True)}
     scores = regression_scores(gold.tolist(), numbers.tolist())
-    return SplitScores(scores, None, dict(said), score_values(gold, numbers))
+    return SplitScores(scores, None, dict(predicted), score_values(gold, numbers))
 
 
 def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
-    """Score on the inner split, fitting the threshold of no answer, unless it is given, or of a label there."""
+    """Score on inner, after fitting there the threshold of no answer (unless the task gives one) or of labels."""
+    examples = task["inner"]
     if task.kind == "span" and task.no_answer:
-        decoded = decode(logits, table, len(task["inner"]))
-        spans = span_scores(task["inner"], decoded)
-        fitted = _threshold(task["inner"], spans) if task.threshold is None else task.threshold
-        return _split_scores_of_spans(task["inner"], decoded, spans, fitted)
+        decoded = decode(logits, table, len(examples))
+        spans, threshold = span_scores(examples, decoded), task.threshold
+        if threshold is None:
+            has_answer = np.array([bool(example.answers) for example in examples])
+            threshold = no_answer_threshold(spans.no_answer, spans.answered[:, 1], has_answer)
+        return _spans_at(examples, decoded, spans, threshold)
     if task.kind == "multilabel":
-        values = example_outputs(logits, table, len(task["inner"]))  # (examples, labels)
-        gold = label_marks(task["inner"], task.outputs)
-        return _split_scores_of_sets(task, task["inner"], values, best_micro_threshold(gold, values))
+        values = example_outputs(logits, table, len(examples))  # (examples, labels)
+        threshold = best_micro_threshold(label_marks(examples, task.outputs), values)
+        return _label_sets_at(task, examples, values, threshold)
     return score_split(task, "inner", logits, table)
 
 
 def score_predictions(task: Task, predictions: Predictions) -> ScoredPredictions:
-    """Verdicts on the split and on inner; the threshold of the first comes from the second."""
+    """Score on inner and on the predictions' own split, at the threshold fitted on inner."""
     inner = predictions.inner
-    fitted = None if inner is None else score_inner(task, inner.logits, inner.table)
-    threshold = task.threshold or 0.0 if fitted is None or fitted.threshold is None else fitted.threshold
+    on_inner = None if inner is None else score_inner(task, inner.logits, inner.table)
+    threshold = task.threshold or 0.0 if on_inner is None or on_inner.threshold is None else on_inner.threshold
     result = score_split(task, predictions.split, predictions.logits, predictions.table, threshold)
-    return ScoredPredictions(predictions, result, fitted)
+    return ScoredPredictions(predictions, result, on_inner)
 
 
-def _split_scores_of_spans(
+def _spans_at(
     examples: Sequence[Example], decoded: Sequence[Decoded], spans: SpanScores, threshold: float | None
 ) -> SplitScores:
-    answers = answer_texts(decoded, examples, threshold)
-    pairs = {e.id: (exact, f1) for e, (exact, f1) in zip(examples, spans.at(threshold).tolist(), strict=True)}
-    scores = summarise(golds_of(examples), pairs)
-    places = answer_places(decoded, examples, threshold)
-    return SplitScores(scores, threshold, dict(answers), score_spans(examples, spans, threshold), places)
+    pairs = {
+        example.id: (exact, f1) for example, (exact, f1) in zip(examples, spans.at(threshold).tolist(), strict=True)
+    }
+    return SplitScores(
+        scores=summarise(golds_of(examples), pairs),
+        threshold=threshold,
+        answers=dict(answer_texts(decoded, examples, threshold)),
+        example_scores=score_spans(examples, spans, threshold),
+        places=answer_places(decoded, examples, threshold),
+    )
 
 
-def _split_scores_of_sets(
+def _label_sets_at(
     task: Task, examples: Sequence[Example], values: NDArray[np.float64], threshold: float
 ) -> SplitScores:
-    """Every label whose output reaches the threshold is said."""
-    gold, said = label_marks(examples, task.outputs), values >= threshold  # (examples, labels)
-    answers = {e.id: [task.labels[i] for i in np.flatnonzero(row)] for e, row in zip(examples, said, strict=True)}
-    return SplitScores(multilabel_scores(gold, said), threshold, dict(answers), score_label_sets(gold, said, values))
-
-
-def _threshold(examples: Sequence[Example], spans: SpanScores) -> float:
-    """Where answering begins to gain F1 on these questions."""
-    has = np.array([bool(example.answers) for example in examples])
-    return no_answer_threshold(spans.no_answer, spans.answered[:, 1], has)
+    """Predict every label whose output reaches the threshold."""
+    gold, predicted = label_marks(examples, task.outputs), values >= threshold  # (examples, labels)
+    names: dict[str, object] = {}
+    for example, marks in zip(examples, predicted, strict=True):
+        names[example.id] = [task.labels[label] for label in np.flatnonzero(marks)]
+    scores = multilabel_scores(gold, predicted)
+    return SplitScores(scores, threshold, names, score_label_sets(gold, predicted, values))
 
 
 def example_outputs(
@@ -140,24 +143,16 @@ def example_outputs(
 ) -> NDArray[np.float64]:
     """Outputs of each example (examples, outputs): the mean over its windows.
 
-    With ``any_label`` one window that gives this label is enough for it: the window where
-    logit of the label - largest other logit is largest speaks for the example.
+    With ``any_label``, one window that predicts this label decides: the example gets the outputs of the window
+    with the largest margin of that label over the largest other one. An example without windows never gets it.
     """
     values = np.asarray(np.stack(list(logits)), np.float64)  # (windows, outputs)
-    if any_label is not None:
-        return _surest_outputs(values, table.example, examples, any_label)
-    sums = np.zeros((examples, values.shape[1]))
-    np.add.at(sums, table.example, values)
-    return sums / np.maximum(np.bincount(table.example, minlength=examples), 1)[:, None]
-
-
-def _surest_outputs(
-    values: NDArray[np.float64], example: NDArray[np.int64], examples: int, label: int
-) -> NDArray[np.float64]:
-    """The outputs of the window that leans most to ``label``; without a window nothing says so."""
-    lean = values[:, label] - np.delete(values, label, axis=1).max(1)  # (windows,)
-    order = np.argsort(lean, kind="stable")
     outputs = np.zeros((examples, values.shape[1]))
-    outputs[:, label] = -ALWAYS_NULL
-    outputs[example[order]] = values[order]  # of several rows for one example the last is kept
+    if any_label is None:
+        np.add.at(outputs, table.example, values)
+        return outputs / np.maximum(np.bincount(table.example, minlength=examples), 1)[:, None]
+    margin = values[:, any_label] - np.delete(values, any_label, axis=1).max(1)  # (windows,)
+    order = np.argsort(margin, kind="stable")
+    outputs[:, any_label] = -ALWAYS_NULL
+    outputs[table.example[order]] = values[order]  # of several rows for one example the last is kept
     return outputs
