@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.adapters import SITES, adapters_of, cut_share, sharing, written
+from bertvision.encoders.adapters import SITES, adapters_of, share_text, sharing, truncate_share
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import inject
 from bertvision.training.inputs import encoder_hash
@@ -47,17 +47,17 @@ def test_words_share_as_they_say(share: Any, layers: int) -> None:
 def test_any_map_can_be_written_and_read_and_cut(pairs: list[tuple[int, int]], depth: int) -> None:
     text = "+".join(f"{a}-{b}" for a, b in pairs)
     found = sharing(text, len(pairs))
-    assert sharing(written(found), len(pairs)) == found
+    assert sharing(share_text(found), len(pairs)) == found
     flat = [group for pair in pairs for group in pair]
     told = [found[layer, site] for layer in range(len(pairs)) for site in SITES]
     assert [a == b for a in flat for b in flat] == [a == b for a in told for b in told]
     assert set(told) == set(range(len(set(flat))))
     depth = min(depth, len(pairs))
     lower = {place: group for place, group in found.items() if place[0] < depth}
-    assert sharing(cut_share(text, depth), depth) == lower
+    assert sharing(truncate_share(text, depth), depth) == lower
     plain = "+".join(str(a) for a, _ in pairs)  # one group a layer, written short
     lowest = {place: group for place, group in sharing(plain, len(pairs)).items() if place[0] < depth}
-    assert sharing(cut_share(plain, depth), depth) == lowest
+    assert sharing(truncate_share(plain, depth), depth) == lowest
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Bottleneck adapters inside the network (Houlsby et al. 2019; sharing: Mohebbi & Rajaei).
+"""Bottleneck adapters in every layer (Houlsby et al. 2019; sharing: Mohebbi & Rajaei).
 
-Two in every layer, on the outputs of attention's and of the feed-forward's last linear map, before
-dropout, residual and norm. They hang on forward hooks and live in a module of their own beside the
-layers, so that the base keeps its modules and the names of its weights. An adapter that is shared is
-one module at several places.
+Two per layer, on the outputs of the last linear map of attention and of the feed-forward, before dropout,
+residual and norm. They are forward hooks, and their weights live in a module of their own next to the layers, so
+that the base keeps its modules and weight names. A shared adapter is one module at several sites.
 """
 
 from __future__ import annotations
@@ -21,28 +20,27 @@ from bertvision.core.registry import Value, write_value
 from bertvision.encoders.architectures import FAMILIES, layer_list, shares_layers
 
 SITES = ("attention", "output")
-"""Places within a layer: after attention's projection, after the feed-forward's."""
+"""Sites of adapters in a layer: after the projection of attention, and of the feed-forward."""
 
-Place = tuple[int, str]
+Place = tuple[int, str]  # layer and site
 
 _MAP = re.compile(r"\d+(-\d+)?(\+\d+(-\d+)?)*\Z")
 
 HOME = "bottlenecks"
-"""Name of the module beside the layers that holds the adapters."""
+"""Attribute of a model that holds the adapters."""
 
 START = 1e-3
-"""Spread of the weights that an adapter begins with: so small that it changes next to nothing."""
+"""Standard deviation of the initial weights: an adapter starts as nearly the identity."""
 
 
 def sharing(share: Value, layers: int) -> dict[Place, int]:
-    """The group of every place; groups are numbered by first appearance, so that equal maps are equal."""
-    found = {
-        (layer, site): group
-        for layer, pair in enumerate(_pairs(share, layers))
-        for site, group in zip(SITES, pair, strict=True)
-    }
-    order = {group: number for number, group in enumerate(dict.fromkeys(found.values()))}
-    return {place: order[group] for place, group in found.items()}
+    """The group of every place; groups are numbered by first appearance, so that equal sharings are equal."""
+    numbers: dict[int, int] = {}
+    groups = {}
+    for layer, pair in enumerate(_pairs(share, layers)):
+        for site, group in zip(SITES, pair, strict=True):
+            groups[layer, site] = numbers.setdefault(group, len(numbers))
+    return groups
 
 
 def _pairs(share: Value, layers: int) -> list[tuple[int, int]]:
@@ -52,17 +50,13 @@ def _pairs(share: Value, layers: int) -> list[tuple[int, int]]:
     if share == "all":
         return [(0, 0)] * layers
     if share == "layer" or (type(share) is int and share >= 1):
-        together = 1 if share == "layer" else int(share)
-        return [(layer // together, layer // together) for layer in range(layers)]
-    if isinstance(share, str) and re.search("[+-]", share) and _MAP.match(share):
-        return _written(share, layers)
-    raise BadInput(
-        f"adapters:share={shorten(write_value(share))}: expected none, layer, all, a number of consecutive layers, "
-        "or a group for every layer such as 0+0+1-2"
-    )
-
-
-def _written(share: str, layers: int) -> list[tuple[int, int]]:
+        consecutive = 1 if share == "layer" else int(share)
+        return [(layer // consecutive, layer // consecutive) for layer in range(layers)]
+    if not (isinstance(share, str) and re.search("[+-]", share) and _MAP.match(share)):
+        raise BadInput(
+            f"adapters:share={shorten(write_value(share))}: expected none, layer, all, a number of consecutive layers, "
+            "or a group for every layer such as 0+0+1-2"
+        )
     entries = [entry.split("-") for entry in share.split("+")]
     if len(entries) != layers:
         raise BadInput(
@@ -72,22 +66,22 @@ def _written(share: str, layers: int) -> list[tuple[int, int]]:
     return [(int(entry[0]), int(entry[-1])) for entry in entries]
 
 
-def cut_share(share: Value, depth: int) -> Value:
+def truncate_share(share: Value, depth: int) -> Value:
     """The same sharing for the lowest layers only."""
     if not (isinstance(share, str) and "+" in share):
         return share
     first, *rest = share.split("+")[:depth]
-    return "+".join([first if rest or "-" in first else f"{first}-{first}", *rest])  # a number alone is something else
+    return "+".join([first if rest or "-" in first else f"{first}-{first}", *rest])  # a lone number means another thing
 
 
-def written(groups: Mapping[Place, int]) -> str:
-    """A map as text that :func:`sharing` reads."""
+def share_text(groups: Mapping[Place, int]) -> str:
+    """A sharing as text that :func:`sharing` reads."""
     layers = 1 + max(layer for layer, _ in groups)
     return "+".join("-".join(str(groups[layer, site]) for site in SITES) for layer in range(layers))
 
 
 class Bottleneck(nn.Module):
-    """h + U gelu(D h + d) + u: 2 m H + m + H parameters for size m; begins as nearly the identity."""
+    """h + U gelu(D h + d) + u: 2 m H + m + H parameters for size m; starts as nearly the identity."""
 
     def __init__(self, width: int, size: int) -> None:
         super().__init__()
@@ -97,12 +91,12 @@ class Bottleneck(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, states: Tensor) -> Tensor:
-        inside = F.gelu(self.down(states))  # (..., width) -> (..., size)
-        return states + cast(Tensor, self.up(inside))  # (..., size) -> (..., width)
+        compressed = F.gelu(self.down(states))  # (..., width) -> (..., size)
+        return states + cast(Tensor, self.up(compressed))  # (..., size) -> (..., width)
 
 
 class Insert:
-    """The forward hook of one place; it can be switched off though its adapter serves elsewhere too."""
+    """The forward hook of one place; it can be switched off although its adapter is shared."""
 
     def __init__(self, adapter: nn.Module) -> None:
         self.adapter, self.on = adapter, True
@@ -112,7 +106,7 @@ class Insert:
 
 
 class Bottlenecks(nn.ModuleList):
-    """By layer and site: ``bottlenecks.3.attention.down.weight``; one that is shared has several names."""
+    """Adapters by layer and site: ``bottlenecks.3.attention.down.weight``; a shared one has several names."""
 
     def __init__(self, groups: Mapping[Place, int], width: int, size: int) -> None:
         adapters = [Bottleneck(width, size) for _ in range(1 + max(groups.values()))]
@@ -122,20 +116,20 @@ class Bottlenecks(nn.ModuleList):
 
 
 def insert_adapters(model: Any, size: int, share: Value) -> None:
-    """Put fresh adapters into a model; seed torch first."""
-    groups = _physical(model, sharing(share, int(model.config.num_hidden_layers)), share)
-    home = Bottlenecks(groups, int(model.config.hidden_size), size)
-    setattr(model, HOME, home)
+    """Add fresh adapters to a model; seed torch first."""
+    groups = sharing(share, int(model.config.num_hidden_layers))
+    if shares_layers(model):
+        groups = _of_shared_layer(model, groups, share)
+    adapters = Bottlenecks(groups, int(model.config.hidden_size), size)
+    setattr(model, HOME, adapters)
     family = FAMILIES[model.config.model_type]
     for number, layer in enumerate(layer_list(model)):
         for site in SITES:
-            layer.get_submodule(getattr(family, site)).register_forward_hook(home.inserts[number, site])
+            layer.get_submodule(getattr(family, site)).register_forward_hook(adapters.inserts[number, site])
 
 
-def _physical(model: Any, groups: dict[Place, int], share: Value) -> dict[Place, int]:
-    """The places that there really are: all layers', or those of the one that is used for all."""
-    if not shares_layers(model):
-        return groups
+def _of_shared_layer(model: Any, groups: dict[Place, int], share: Value) -> dict[Place, int]:
+    """The places of the one physical layer that ALBERT uses as all of them."""
     physical = model.config.num_hidden_groups * model.config.inner_group_num
     if physical > 1:
         raise BadInput(f"adapters: this ALBERT has {physical} layers that take turns, expected one; give full or lora")
@@ -148,32 +142,32 @@ def _physical(model: Any, groups: dict[Place, int], share: Value) -> dict[Place,
 
 
 def adapters_of(model: Any) -> Bottlenecks | None:
-    """The adapters that a model has."""
+    """The adapters of a model."""
     return cast("Bottlenecks | None", getattr(model, HOME, None))
 
 
-def cut_adapters(model: Any, depth: int) -> None:
-    """Those of layers that are cut off go with them."""
-    home = adapters_of(model)
-    if home is not None and not shares_layers(model):
-        del home[depth:]
-        home.inserts = {place: insert for place, insert in home.inserts.items() if place[0] < depth}
+def truncate_adapters(model: Any, depth: int) -> None:
+    """Remove the adapters of layers above ``depth``."""
+    adapters = adapters_of(model)
+    if adapters is not None and not shares_layers(model):
+        del adapters[depth:]
+        adapters.inserts = {place: insert for place, insert in adapters.inserts.items() if place[0] < depth}
 
 
 @contextmanager
 def switched_off(model: Any, first: int, last: int) -> Iterator[None]:
-    """Within the block the adapters of layers ``first`` to ``last``, counted from 1, do nothing."""
-    home = adapters_of(model)
-    if home is None:
+    """Switch off the adapters of layers ``first`` to ``last``, counted from 1, within the block."""
+    adapters = adapters_of(model)
+    if adapters is None:
         raise BadInput("this encoder has no adapters that could be switched off; tune with --method adapters")
     if shares_layers(model):
         raise BadInput("ALBERT has one layer that is used again and again; adapters of some cannot be switched off")
-    chosen = [insert for (layer, _), insert in home.inserts.items() if first <= layer + 1 <= last]
-    before = [insert.on for insert in chosen]
+    chosen = [insert for (layer, _), insert in adapters.inserts.items() if first <= layer + 1 <= last]
+    previous = [insert.on for insert in chosen]
     for insert in chosen:
         insert.on = False
     try:
         yield
     finally:
-        for insert, was in zip(chosen, before, strict=True):
+        for insert, was in zip(chosen, previous, strict=True):
             insert.on = was

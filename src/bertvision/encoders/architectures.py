@@ -1,4 +1,4 @@
-"""Where things are in each encoder family of transformers: one row a family."""
+"""Module names of each encoder family of transformers, one row per family, and changes to its layers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bertvision.core.errors import BadInput
 
 @dataclass(frozen=True)
 class Family:
-    """A model type that is known to work: where its layers live, and whether it may have a pooler.
+    """A supported model type: the name of its layer list, and whether it may have a pooler.
 
-    Within a layer: the linear maps that end attention and feed-forward, before dropout, residual and
-    norm; and those that LoRA is put beside, queries and values (or the one map that makes both).
+    Within a layer: the last linear maps of attention and feed-forward, before dropout, residual and norm; and
+    the maps that LoRA adapts, queries and values (or the one map that makes both).
     """
 
     model_type: str
@@ -58,21 +58,21 @@ FAMILIES = {
 
 
 def family_of(model_type: str, name: str) -> Family:
-    """The row for a model type; an unknown family is refused rather than guessed at."""
+    """The row of a model type; unknown types are rejected."""
     if model_type not in FAMILIES:
         raise BadInput(f"encoder {name} is of type {model_type!r}; known types: {', '.join(sorted(FAMILIES))}")
     return FAMILIES[model_type]
 
 
 def layer_list(model: Any) -> nn.ModuleList:
-    """The layers of a model; ALBERT's is one layer, used again and again."""
-    place = model.get_submodule(FAMILIES[model.config.model_type].layers)
-    assert isinstance(place, nn.ModuleList)
-    return place
+    """The layers of a model; ALBERT has one layer that is used repeatedly."""
+    layers = model.get_submodule(FAMILIES[model.config.model_type].layers)
+    assert isinstance(layers, nn.ModuleList)
+    return layers
 
 
 def set_layers(model: Any, layers: nn.ModuleList) -> None:
-    """Put other layers in their place; the model's settings stay as they are."""
+    """Replace the layers of a model; its config stays as it is."""
     parent, _, name = FAMILIES[model.config.model_type].layers.rpartition(".")
     setattr(model.get_submodule(parent), name, layers)
 
@@ -83,19 +83,19 @@ def shares_layers(model: Any) -> bool:
 
 
 def cut_layers(model: Any, depth: int) -> None:
-    """Keep the lowest layers; the pooler looks at the last state, so it goes with the others."""
+    """Keep the lowest layers; the pooler, which reads the last state, is removed."""
     config = model.config
     config.num_hidden_layers = depth
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    if shares_layers(model):  # their number is all there is
+    if shares_layers(model):  # only their number changes
         return
     set_layers(model, layer_list(model)[:depth])
     if config.model_type == "modernbert":
         config.layer_types = config.layer_types[:depth]
-        config.tie_last_hidden_states = False  # else the last state would be the normalised one, unlike in the whole
+        config.tie_last_hidden_states = False  # else the last state would be normalised, unlike in the full model
 
 
 def is_norm(module: nn.Module) -> bool:
-    """DeBERTa brings a layer norm of its own class."""
+    """Whether a module is a layer norm; DeBERTa has a class of its own."""
     return isinstance(module, nn.LayerNorm) or type(module).__name__.endswith("LayerNorm")

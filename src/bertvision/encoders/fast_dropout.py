@@ -1,12 +1,12 @@
-"""Dropout's random numbers, several times faster on a CPU.
+"""Faster dropout masks on the CPU.
 
-torch draws them one by one in one thread, which is a tenth of a tuning step with one thread and a fifth with
-two. numpy fills the same masks from sixteen bits a number:
+torch draws the random numbers one by one in one thread, which takes a tenth of a tuning step with one thread and
+a fifth with two. numpy fills the same masks from sixteen bits per number:
 
     kept where u < round(65536 p),  u uniform in 0 .. 65535
 
-The chance of being kept is off by less than 1e-5. Each mask has a seed that torch's generator draws, so that
-torch's state is still all that a tuning must save to go on to the last bit.
+The probability is off by less than 1e-5. The seed of each mask comes from torch's generator, so that saving torch's
+state is enough to resume bit-exactly.
 """
 
 from __future__ import annotations
@@ -23,26 +23,24 @@ LEVELS = 2**16
 
 
 class QuickMasks(TorchDispatchMode):
-    """Within it, ``bernoulli_`` of float tensors on the CPU is drawn by numpy; all else is as ever."""
+    """Let numpy draw ``bernoulli_`` of float tensors on the CPU; everything else is unchanged."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.ops.aten.bernoulli_.float and _plain(args[0]) and kwargs.get("generator") is None:
-            return _drawn(args[0], args[1] if len(args) > 1 else kwargs.get("p", 0.5))
+        if func is torch.ops.aten.bernoulli_.float and kwargs.get("generator") is None:
+            mask: Tensor = args[0]
+            if mask.device.type == "cpu" and mask.is_floating_point() and mask.is_contiguous():
+                return _fill_mask(mask, args[1] if len(args) > 1 else kwargs.get("p", 0.5))
         return func(*args, **kwargs)
 
 
 def quick_dropout(device: torch.device, checkpointing: bool) -> AbstractContextManager[object]:
-    """For the forward pass of a step. States computed again on the way back must see the masks of the way there."""
+    """For the forward pass of a step. Not with checkpointing, whose recomputed states must see the same masks."""
     quick = device.type == "cpu" and not checkpointing
     return QuickMasks() if quick else nullcontext()  # type: ignore[no-untyped-call]
 
 
-def _plain(mask: Tensor) -> bool:
-    return mask.device.type == "cpu" and mask.is_floating_point() and mask.is_contiguous()
-
-
-def _drawn(mask: Tensor, kept: float) -> Tensor:
+def _fill_mask(mask: Tensor, kept: float) -> Tensor:
     seed = int(torch.randint(2**62, ()))
     count = mask.numel()
     numbers = np.random.SFC64(seed).random_raw(-(-count // 4)).view(np.uint16)[:count]  # four of each 64 bits

