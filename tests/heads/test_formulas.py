@@ -181,7 +181,7 @@ def test_bilstm_reads_each_text_from_both_ends() -> None:
     wanted = []
     for text in texts():
         x = pooled(body.pool, text)[None]
-        both = torch.cat([body.forth(x)[0], body.back(x.flip(1))[0].flip(1)], -1)
+        both = torch.cat([body.forward_lstm(x)[0], body.backward_lstm(x.flip(1))[0].flip(1)], -1)
         wanted.append(body.dense(both)[0])
     assert_spans(built, wanted)
 
@@ -220,13 +220,13 @@ def test_context_conv_runs_filters_over_the_text_that_made_them(context: str, la
 
 def looked(x: Tensor, look: nn.Module) -> Tensor:
     """Self-attention of one text with itself, head by head."""
-    query, key, value = look.inward(x).chunk(3, -1)
+    query, key, value = look.qkv(x).chunk(3, -1)
     seen = []
     for part in range(look.heads):
         at = slice(part * x.shape[1] // look.heads, (part + 1) * x.shape[1] // look.heads)
         scores = query[:, at] @ key[:, at].T / math.sqrt(query[:, at].shape[1])
         seen.append(scores.softmax(-1) @ value[:, at])
-    return look.outward(torch.cat(seen, 1))  # type: ignore[no-any-return]
+    return look.proj(torch.cat(seen, 1))  # type: ignore[no-any-return]
 
 
 def test_ladder_takes_in_a_layer_at_every_rung() -> None:
@@ -239,8 +239,8 @@ def test_ladder_takes_in_a_layer_at_every_rung() -> None:
             if number:
                 gate = body.gates[number - 1].sigmoid()
                 x = (1 - gate) * x + gate * body.down[number](text[:, number])
-            x = x + looked(rung.before_look(x), rung.look)
-            x = x + rung.narrow(gelu(rung.widen(rung.before_think(x))))
+            x = x + looked(rung.norm1(x), rung.attn)
+            x = x + rung.fc2(gelu(rung.fc1(rung.norm2(x))))
         wanted.append(body.dense(body.norm(x)))
     assert_spans(built, wanted)
 
@@ -251,10 +251,10 @@ def test_attention_chooses_layers_for_each_token_and_then_looks_around() -> None
     wanted = []
     for text in texts():
         small = gelu(body.down(text))  # (tokens, layers, 4)
-        shares = torch.stack([(row @ body.asked / 2 + body.liked).softmax(0) for row in small])
+        shares = torch.stack([(row @ body.query / 2 + body.layer_bias).softmax(0) for row in small])
         one = torch.stack([share @ row for share, row in zip(shares, small, strict=True)])
-        one = one + looked(body.before(one), body.look)
-        wanted.append(body.dense(body.after(one)))
+        one = one + looked(body.norm1(one), body.attn)
+        wanted.append(body.dense(body.norm2(one)))
     assert_spans(built, wanted)
 
 

@@ -96,7 +96,7 @@ def read_method(method: str) -> Spec:
             known[key].check(f"{spec}: {key}", value)
     options: dict[str, Value] = {}
     for key, choice in known.items():
-        given = spec.options[key] if key in spec.options else choice.default
+        given = spec.options.get(key, choice.default)
         if given is None:
             raise BadInput(f"tune method {spec} needs {key}, e.g. {spec.name}:{key}=6")
         options[key] = float(given) if choice.kind is float else given

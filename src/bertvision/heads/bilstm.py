@@ -1,7 +1,8 @@
-"""The learned pool of all layers, read from both ends by an LSTM."""
+"""A bidirectional LSTM on the learned pool of all layers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, cast
 
 import torch
@@ -17,8 +18,8 @@ from bertvision.heads.layer_pool import LayerPool
 class BiLstm(Body):
     """W [forward LSTM(p)_t; backward LSTM(p)_t] + b with p the learned pool of all layers.
 
-    Each text is turned round within its own length, so the backward half starts at a text's last token
-    and padding comes last for both; that takes half the time of packed sequences on a CPU.
+    Each text is reversed within its own length, so the backward LSTM starts at its last token and padding comes
+    last for both; that takes half the time of packed sequences on a CPU.
     L + 1 + 8 s (H + s + 2) + o (2 s + 1) parameters with s = size in each direction.
     """
 
@@ -28,23 +29,24 @@ class BiLstm(Body):
     choices: ClassVar[Choices] = {"size": (16, 32, 64, 128)}
     shown = ("size",)
     source = "Hochreiter, Schmidhuber 1997; Graves, Schmidhuber 2005"
+    saved_names: ClassVar[Mapping[str, str]] = {"forward_lstm": "forth", "backward_lstm": "back"}
 
     def __init__(self, shape: Shape, size: int = 64) -> None:
         super().__init__()
         if size < 1:
             raise BadInput(f"head bilstm: size={size}, expected at least 1")
         self.pool = LayerPool(shape.layers)
-        self.forth = nn.LSTM(shape.width, size, batch_first=True)
-        self.back = nn.LSTM(shape.width, size, batch_first=True)
+        self.forward_lstm = nn.LSTM(shape.width, size, batch_first=True)
+        self.backward_lstm = nn.LSTM(shape.width, size, batch_first=True)
         self.dense = glorot(nn.Linear(2 * size, shape.outputs))
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         pooled = self.pool(hidden)  # (batch, tokens, width)
-        place = torch.arange(mask.shape[1], device=mask.device)
-        turned = torch.where(mask, mask.sum(1, keepdim=True) - 1 - place, place)[..., None]  # (batch, tokens, 1)
-        forth, _ = self.forth(pooled)  # (batch, tokens, size)
-        back, _ = self.back(pooled.gather(1, turned.expand_as(pooled)))
-        both = torch.cat([forth, back.gather(1, turned.expand_as(back))], dim=-1)  # (batch, tokens, 2 size)
+        index = torch.arange(mask.shape[1], device=mask.device)
+        reverse = torch.where(mask, mask.sum(1, keepdim=True) - 1 - index, index)[..., None]  # (batch, tokens, 1)
+        forward, _ = self.forward_lstm(pooled)  # (batch, tokens, size)
+        backward, _ = self.backward_lstm(pooled.gather(1, reverse.expand_as(pooled)))  # reversed
+        both = torch.cat([forward, backward.gather(1, reverse.expand_as(backward))], dim=-1)  # (batch, tokens, 2 size)
         return cast(Tensor, self.dense(both))
 
     def layer_weights(self) -> Tensor | None:

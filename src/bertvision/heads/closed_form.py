@@ -1,4 +1,4 @@
-"""A linear head whose weights are computed, not trained: the honest baseline, ready after one read."""
+"""A linear head whose weights are computed in closed form, from one pass over the states."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Kind, Shape
 from bertvision.heads.base import HEADS, Body, Solver, glorot
 
-WIDEST = 6144
-ROWS = 1024
-STILL, TINY = 1e-10, 1e-12
+MAX_FEATURES = 6144
+ROWS = 1024  # texts that are summed at once
+TOLERANCE, EPS = 1e-10, 1e-12
 
 
 @HEADS.register("linear")
@@ -36,8 +36,10 @@ class Linear(Body):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         features = shape.layers * shape.width
-        if features > WIDEST:
-            raise BadInput(f"head linear: {features:,} numbers a text, at most {WIDEST:,}; choose e.g. layers=last4")
+        if features > MAX_FEATURES:
+            raise BadInput(
+                f"head linear: {features:,} numbers a text, at most {MAX_FEATURES:,}; choose e.g. layers=last4"
+            )
         self.kind, self.outputs = shape.kind, shape.outputs
         self.dense = glorot(nn.Linear(features, shape.outputs))
 
@@ -49,36 +51,33 @@ class Linear(Body):
 
 
 class Moments:
-    """Sums over the training texts that the solution needs, and the solution.
+    """First and second moments of the training texts, and the weights computed from them.
 
-    Everything is counted from the first batch's mean, so that large means cost no digits, and summed in
-    f64 on the CPU, a thousand texts at a time.
+    Sums are relative to the mean of the first batch, so that large means cost no precision, in f64 on the CPU.
     """
 
     def __init__(self, dense: nn.Linear, kind: Kind, weights: Tensor | None = None) -> None:
         self.dense, self.kind = dense, kind
         self.weights = torch.ones(dense.out_features) if weights is None else weights.cpu()
         self.shift = torch.zeros(0)
-        self.waiting: list[tuple[Tensor, Tensor]] = []
+        self.pending: list[tuple[Tensor, Tensor]] = []
         self.count, self.solved = 0, False
 
     def observe(self, states: Tensor, targets: Tensor) -> None:
-        """(batch, layers, width) and its targets; a second pass over the same texts adds nothing."""
+        """Add a batch (batch, layers, width) and its targets; ignored in later epochs."""
         if self.solved:
             return
-        self.waiting.append((states.detach().flatten(1).cpu(), self._columns(targets).cpu()))
-        if sum(len(x) for x, _ in self.waiting) >= ROWS:
+        if self.kind == "classify":
+            columns = F.one_hot(targets.long(), self.dense.out_features).float()  # (batch, labels)
+        else:
+            columns = targets.reshape(len(targets), -1)  # (batch, outputs) zeros and ones, or the value
+        self.pending.append((states.detach().flatten(1).cpu(), columns.cpu()))
+        if sum(len(x) for x, _ in self.pending) >= ROWS:
             self._add()
 
-    def _columns(self, targets: Tensor) -> Tensor:
-        """Targets as (batch, outputs): one-hot labels, zeros and ones, or the value."""
-        if self.kind == "classify":
-            return F.one_hot(targets.long(), self.dense.out_features).float()
-        return targets.reshape(len(targets), -1)
-
     def _add(self) -> None:
-        x, y = (torch.cat(parts) for parts in zip(*self.waiting, strict=True))
-        self.waiting = []
+        x, y = (torch.cat(parts) for parts in zip(*self.pending, strict=True))
+        self.pending = []
         if self.count == 0:
             self.shift = x.mean(0)
             self.xx, self.xy, self.x, self.y = (x.new_zeros((), dtype=torch.float64) for _ in range(4))
@@ -89,14 +88,14 @@ class Moments:
 
     @torch.no_grad()
     def solve(self, epoch: int) -> None:
-        """Put the weights for this epoch's shrinkage into the linear layer."""
-        if self.waiting:
+        """Set the weights of the linear layer for this epoch's shrinkage."""
+        if self.pending:
             self._add()
         self.solved = True
         mean = self.x / self.count  # (features,)
         spread = self.xx / self.count - torch.outer(mean, mean)  # (features, features)
-        still = spread.diagonal() <= STILL * self.shift.double() ** 2 + TINY
-        spread[still] = 0  # a feature that never changes, such as CLS before the first layer, gets no weight
+        constant = spread.diagonal() <= TOLERANCE * self.shift.double() ** 2 + EPS
+        spread[constant] = 0  # a constant feature, such as CLS before the first layer, gets no weight
         find = {"classify": self._labels, "multilabel": self._odds, "regress": self._values}[self.kind]
         weight, bias = find(mean, spread, max(10 ** (-epoch / 2), 1e-4))  # (features, outputs), (outputs,)
         bias = bias - self.shift.double() @ weight
@@ -104,22 +103,22 @@ class Moments:
         self.dense.bias.copy_(bias)
 
     def _labels(self, mean: Tensor, spread: Tensor, shrink: float) -> tuple[Tensor, Tensor]:
-        share = self.y.clamp_min(0.5) / self.count  # (labels,); a label never seen is unlikely, not impossible
+        share = self.y.clamp_min(0.5) / self.count  # (labels,); a label without texts is unlikely, not impossible
         prior = (share * self.weights).log()
-        apart = self._yes(mean) - mean[:, None]  # (features, labels)
+        apart = self._label_means(mean) - mean[:, None]  # (features, labels)
         weight = _solved(spread - (share * apart) @ apart.T, apart, shrink)
         return weight, prior - mean @ weight - (weight * apart).sum(0) / 2
 
-    def _yes(self, mean: Tensor) -> Tensor:
-        """The mean of the texts with a label, that of all where there are none: (features, labels)."""
+    def _label_means(self, mean: Tensor) -> Tensor:
+        """The mean of the texts with each label, or of all if there are none: (features, labels)."""
         return torch.where(self.y > 0, self.xy / self.y.clamp_min(1), mean[:, None])
 
     def _odds(self, mean: Tensor, spread: Tensor, shrink: float) -> tuple[Tensor, Tensor]:
         share = self.y.clamp(0.5, self.count - 0.5) / self.count  # (labels,)
-        yes = self._yes(mean)  # (features, labels)
+        yes = self._label_means(mean)  # (features, labels)
         apart = (yes - mean[:, None]) / (1 - share)  # mean of yes minus mean of no
         weight = _solved(spread, apart, shrink)
-        # The inverse of the covariance within yes and no, out of that of the whole covariance.
+        # The inverse of the covariance within yes and no, from that of the total covariance.
         within = 1 - share * (1 - share) * (weight * apart).sum(0)
         weight = weight / within.clamp_min(1e-3)
         middle = yes - apart / 2
@@ -132,10 +131,10 @@ class Moments:
 
 
 def _solved(spread: Tensor, right: Tensor, shrink: float) -> Tensor:
-    """((1 - shrink) S + shrink diag S)^-1 right, on the scale where S has ones on its diagonal."""
-    own = spread.diagonal()
-    scale = torch.where(own > TINY, own.clamp_min(TINY).rsqrt(), 0)  # (features,)
-    even = (1 - shrink) * spread * scale[:, None] * scale
-    even.diagonal().add_(shrink + 1e-6)
-    factor, _ = torch.linalg.cholesky_ex(even)  # one that fails shows on inner, and another epoch is kept
+    """((1 - shrink) S + shrink diag S)^-1 right, scaled so that S has a unit diagonal."""
+    variance = spread.diagonal()
+    scale = torch.where(variance > EPS, variance.clamp_min(EPS).rsqrt(), 0)  # (features,)
+    scaled = (1 - shrink) * spread * scale[:, None] * scale
+    scaled.diagonal().add_(shrink + 1e-6)
+    factor, _ = torch.linalg.cholesky_ex(scaled)  # a failed one scores badly on inner, and another epoch is kept
     return scale[:, None] * torch.cholesky_solve(right * scale[:, None], factor)

@@ -49,22 +49,20 @@ class Compress(Body):
         self.dense = glorot(nn.Linear(features, shape.outputs))
 
     def forward(self, states: Tensor) -> Tensor:
-        flat = F.gelu(self._project(states), approximate="tanh").flatten(-2)  # (..., layers * size)
+        if len(self.down) == 1:
+            projected = F.linear(states, self.down[0].T, self.bias[0, 0])  # (..., layers, size)
+        else:
+            projected = torch.einsum("...lw,lws->...ls", states, self.down) + self.bias[:, 0]
+        flat = F.gelu(projected, approximate="tanh").flatten(-2)  # (..., layers * size)
         if not self.skip:
             return F.linear(flat, self.dense.weight, self.dense.bias)
-        # W [flat; last] as two products: the wide concatenation is never made.
+        # W [flat; last] as two products, to avoid the wide concatenation.
         on_flat, on_last = self.dense.weight.split([flat.shape[-1], states.shape[-1]], dim=1)
         return F.linear(flat, on_flat, self.dense.bias) + F.linear(states[..., -1, :], on_last)
 
-    def _project(self, states: Tensor) -> Tensor:
-        """(..., layers, width) -> (..., layers, size)."""
-        if len(self.down) == 1:
-            return F.linear(states, self.down[0].T, self.bias[0, 0])
-        return torch.einsum("...lw,lws->...ls", states, self.down) + self.bias[:, 0]
-
 
 def down_projection(width: int, size: int) -> nn.Linear:
-    """The papers' projection of a state: weights near zero, so that it starts as almost nothing."""
+    """The papers' projection of a state, with initial weights near zero."""
     if size < 1:
         raise BadInput(f"compress to {size} numbers: expected at least 1")
     linear = nn.Linear(width, size)

@@ -1,4 +1,4 @@
-"""Every layer compressed, and their learned pool compressed beside them."""
+"""Every layer compressed, and also their learned pool."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class CompressTwice(Body):
 
     def forward(self, states: Tensor) -> Tensor:
         flat = F.gelu(self.down(states), approximate="tanh").flatten(-2)  # (..., layers * size)
-        small = self.pooled(states)  # (..., size)
-        # W [flat; small] as two products: the wide concatenation is never made.
-        on_flat, on_small = self.dense.weight.split([flat.shape[-1], small.shape[-1]], dim=1)
-        return F.linear(flat, on_flat, self.dense.bias) + F.linear(small, on_small)
+        pooled = self.pooled(states)  # (..., size)
+        # W [flat; pooled] as two products, to avoid the wide concatenation.
+        on_flat, on_pooled = self.dense.weight.split([flat.shape[-1], pooled.shape[-1]], dim=1)
+        return F.linear(flat, on_flat, self.dense.bias) + F.linear(pooled, on_pooled)
 
     def layer_weights(self) -> Tensor | None:
         return self.pooled.pool.shares()

@@ -1,4 +1,4 @@
-"""Context-aware convolution: every text makes its own filters, which are then run over that text."""
+"""Context-aware convolution: the filters are generated from each text and applied to it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ KERNELS = (1, 3, 5)
 class FromContext(nn.Module):
     """Filters from one vector: c = max_t relu(C_n * x)_t for n = 1, 3, 5; r kernels of three run along c.
 
-    What the r kernels give is laid end to end and cut to the filters' size, so that few weights make
-    many numbers: (1 + 3 + 5) H f + 3 f + 4 r parameters with r = ceil(needed / 3 f).
+    The outputs of the r kernels are concatenated and truncated to the size of the filters, so that few weights
+    generate many: (1 + 3 + 5) H f + 3 f + 4 r parameters with r = ceil(needed / 3 f).
     """
 
     def __init__(self, width: int, size: int, needed: int) -> None:
@@ -32,8 +32,8 @@ class FromContext(nn.Module):
         self.needed = needed
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        found = torch.cat([kernel(x, mask) for kernel in self.kernels], dim=-1)  # (batch, tokens, 3 size)
-        context = (F.relu(found) * mask[..., None]).amax(1)  # (batch, 3 size)
+        maps = torch.cat([kernel(x, mask) for kernel in self.kernels], dim=-1)  # (batch, tokens, 3 size)
+        context = (F.relu(maps) * mask[..., None]).amax(1)  # (batch, 3 size)
         return cast(Tensor, self.grow(context[:, None]).flatten(1)[:, : self.needed])  # (batch, needed)
 
 
@@ -49,11 +49,11 @@ class FromMaps(nn.Module):
         self.pieces = needed // width
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        found = self.kernel(x, mask).tanh()  # (batch, tokens, width)
-        return torch.bmm(self._stretches(mask).to(x.dtype), found).flatten(1)  # (batch, pieces * width)
+        maps = self.kernel(x, mask).tanh()  # (batch, tokens, width)
+        return torch.bmm(self._stretches(mask).to(x.dtype), maps).flatten(1)  # (batch, pieces * width)
 
     def _stretches(self, mask: Tensor) -> Tensor:
-        """(batch, pieces, tokens): the share of each token in each of the equal, if need be overlapping, pieces."""
+        """(batch, pieces, tokens): the weight of each token in each of the equal pieces, which overlap if need be."""
         length = mask.sum(1)[:, None, None]  # (batch, 1, 1)
         piece = torch.arange(self.pieces, device=mask.device)[:, None]
         token = torch.arange(mask.shape[1], device=mask.device)
@@ -88,7 +88,7 @@ class ContextConv(Body):
         if min(size, maps, taps) < 1:
             raise BadInput(f"head context-conv: size={size}, maps={maps}, taps={taps}, expected at least 1 each")
         self.maps, self.taps = maps, taps
-        self.pool = LayerPool(shape.layers) if shape.layers > 1 else None  # one layer has nothing to weigh
+        self.pool = LayerPool(shape.layers) if shape.layers > 1 else None  # one layer needs no weights
         needed = maps * taps * shape.width
         self.make = FromContext(shape.width, size, needed) if context else FromMaps(shape.width, taps, needed)
         self.bias = nn.Parameter(torch.zeros(maps))
@@ -101,12 +101,12 @@ class ContextConv(Body):
         return cast(Tensor, self.dense(F.relu(self._convolve(x, filters) + self.bias)))
 
     def _convolve(self, x: Tensor, filters: Tensor) -> Tensor:
-        """Each text with its own filters: one product for all taps, whose results are then shifted and added."""
+        """Apply each text's own filters: one product for all taps, whose results are shifted and added."""
         kernels = filters.unflatten(1, (self.maps * self.taps, -1))  # (batch, maps * taps, width)
-        by_tap = torch.bmm(x, kernels.transpose(1, 2)).unflatten(-1, (self.maps, self.taps))
-        around = F.pad(by_tap, (0, 0, 0, 0, (self.taps - 1) // 2, self.taps // 2))  # beyond the text is zero
+        by_tap = torch.bmm(x, kernels.transpose(1, 2)).unflatten(-1, (self.maps, self.taps))  # (..., maps, taps)
+        padded = F.pad(by_tap, (0, 0, 0, 0, (self.taps - 1) // 2, self.taps // 2))  # beyond the text is zero
         tokens = x.shape[1]
-        shifted = [around[:, tap : tap + tokens, :, tap] for tap in range(self.taps)]
+        shifted = [padded[:, tap : tap + tokens, :, tap] for tap in range(self.taps)]
         return torch.stack(shifted).sum(0)  # (batch, tokens, maps)
 
     def layer_weights(self) -> Tensor | None:

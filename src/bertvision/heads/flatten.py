@@ -1,4 +1,4 @@
-"""Every token of every layer compressed and laid end to end: the head of the GLUE experiments."""
+"""Every token of every layer compressed and concatenated: the head of the GLUE experiments."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ class Flatten(Body):
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         tokens = min(hidden.shape[1], self.tokens)
-        self._check_length(mask)
-        small = F.gelu(self.down(hidden[:, :tokens]))  # (batch, tokens, layers, size)
-        flat = (small * mask[:, :tokens, None, None]).flatten(1)  # (batch, tokens * layers * size)
-        return F.linear(flat, self.dense.weight[:, : flat.shape[1]], self.dense.bias)  # (batch, outputs)
-
-    def _check_length(self, mask: Tensor) -> None:
         if mask.shape[1] > self.tokens and bool(torch.any(mask[:, self.tokens :])):
             raise BadInput(f"head flatten was made for texts of at most {self.tokens} tokens; these are longer")
+        compressed = F.gelu(self.down(hidden[:, :tokens]))  # (batch, tokens, layers, size)
+        flat = (compressed * mask[:, :tokens, None, None]).flatten(1)  # (batch, tokens * layers * size)
+        return F.linear(flat, self.dense.weight[:, : flat.shape[1]], self.dense.bias)  # (batch, outputs)

@@ -1,4 +1,4 @@
-"""The most telling numbers out of all layers: group lasso, by proximal steps that make exact zeros."""
+"""Feature selection over all layers: group lasso by proximal steps, which make exact zeros."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Select(Body):
         self.weight.mul_((1 - rate * self.strength / lengths).clamp_min(0))
 
     def selected(self) -> Tensor:
-        """Which features are used: (layers, width), true or false."""
+        """Mask of the features in use (layers, width)."""
         return self.weight.detach().abs().amax(0) > 0
 
     def layer_weights(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Inception over tokens: several kernel sizes side by side, block after block, the length kept."""
+"""Inception over tokens: blocks of parallel kernels of several sizes, which keep the length."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PARTS = 16
 
 
 class Block(nn.Module):
-    """[1; 1 -> 3; 1 -> 5; max of 3 -> 1] side by side, norm and ReLU after each; 4 + 8 + 2 + 2 sixteenths.
+    """[1; 1 -> 3; 1 -> 5; max of 3 -> 1] in parallel, norm and ReLU after each; 4 + 8 + 2 + 2 sixteenths.
 
-    The three narrowing products are one. With in = c and u = out / 16 the block has
+    The three narrowing products are computed as one. With in = c and u = out / 16 the block has
     13 c u + 3*6*8 u^2 + 5*2 u^2 weights and 2 * 23 u of norms.
     """
 
@@ -34,12 +34,12 @@ class Block(nn.Module):
         self.pooled, self.pool_normed = nn.Linear(channels, 2 * u, bias=False), Normed(2 * u)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        one, for_three, for_five = self.narrowed(self.narrow(x)).split(self.sizes, dim=-1)
+        single, for_three, for_five = self.narrowed(self.narrow(x)).split(self.sizes, dim=-1)
         three = self.threed(self.three(for_three, mask))  # (batch, tokens, 8 u)
         five = self.fived(self.five(for_five, mask))  # (batch, tokens, 2 u)
-        around = F.pad((x * mask[..., None]).transpose(1, 2), (1, 1))  # zero beyond the text, padded or not
-        highest = F.max_pool1d(around, 3, stride=1).transpose(1, 2)  # (batch, tokens, channels)
-        return torch.cat([one, three, five, self.pool_normed(self.pooled(highest))], dim=-1)  # (batch, tokens, out)
+        padded = F.pad((x * mask[..., None]).transpose(1, 2), (1, 1))  # zero beyond the text, padded or not
+        highest = F.max_pool1d(padded, 3, stride=1).transpose(1, 2)  # (batch, tokens, channels)
+        return torch.cat([single, three, five, self.pool_normed(self.pooled(highest))], dim=-1)  # (batch, tokens, out)
 
 
 @HEADS.register("inception")
@@ -67,7 +67,7 @@ class Inception(Body):
         if size < PARTS or size % PARTS or blocks < 1:
             raise BadInput(f"head inception: size={size}, blocks={blocks}; expected a multiple of 16, and at least 1")
         self.front = CompressedPool(shape, compress)
-        self.blocks = nn.ModuleList(Block(size if number else compress, size) for number in range(blocks))
+        self.blocks = nn.ModuleList(Block(size if index else compress, size) for index in range(blocks))
         self.dense = glorot(nn.Linear(size, shape.outputs))
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:

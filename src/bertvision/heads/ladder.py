@@ -1,7 +1,8 @@
-"""A narrow transformer beside the encoder that takes in one more layer's states at each of its rungs."""
+"""A ladder side network: a narrow transformer that adds the states of one more layer at each rung."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, cast
 
 import torch
@@ -16,23 +17,31 @@ from bertvision.heads.layers import SelfAttention
 class Rung(nn.Module):
     """x + attention(norm x), then x + feed-forward(norm x) of twice the width; 8 d^2 + 11 d parameters."""
 
+    saved_names: ClassVar[Mapping[str, str]] = {
+        "norm1": "before_look",
+        "attn": "look",
+        "norm2": "before_think",
+        "fc1": "widen",
+        "fc2": "narrow",
+    }
+
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
-        self.before_look, self.look = nn.LayerNorm(size), SelfAttention(size, heads)
-        self.before_think = nn.LayerNorm(size)
-        self.widen, self.narrow = nn.Linear(size, 2 * size), nn.Linear(2 * size, size)
+        self.norm1, self.attn = nn.LayerNorm(size), SelfAttention(size, heads)
+        self.norm2 = nn.LayerNorm(size)
+        self.fc1, self.fc2 = nn.Linear(size, 2 * size), nn.Linear(2 * size, size)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        x = x + self.look(self.before_look(x), mask)
-        return x + cast(Tensor, self.narrow(F.gelu(self.widen(self.before_think(x)), approximate="tanh")))
+        x = x + self.attn(self.norm1(x), mask)  # (batch, tokens, size)
+        return x + cast(Tensor, self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh")))
 
 
 @HEADS.register("ladder")
 class Ladder(Body):
     """s_k = rung_k((1 - g_k) s_(k-1) + g_k (D_k h_k + d_k)), g = sigmoid(a); then W norm(s_L) + b.
 
-    The text is read anew, from the lowest layer to the highest, at a small part of the encoder's width
-    and without ever touching it: for tasks where no single vector of the encoder holds the answer yet.
+    It processes the text again, from the lowest layer to the highest, at a fraction of the encoder's width and
+    without backpropagation through it: for tasks where no single state holds the answer.
     With d = size: L (H d + d) + L - 1 + L (8 d^2 + 11 d) + 2 d + o (d + 1) parameters.
     """
 
@@ -53,7 +62,7 @@ class Ladder(Body):
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         x = self.rungs[0](self.down[0](hidden[:, :, 0]), mask)  # (batch, tokens, size)
-        for number, gate in enumerate(self.gates.sigmoid(), start=1):
-            x = torch.lerp(x, self.down[number](hidden[:, :, number]), gate)
-            x = self.rungs[number](x, mask)
+        for layer, gate in enumerate(self.gates.sigmoid(), start=1):
+            x = torch.lerp(x, self.down[layer](hidden[:, :, layer]), gate)
+            x = self.rungs[layer](x, mask)
         return cast(Tensor, self.dense(self.norm(x)))

@@ -15,8 +15,8 @@ from bertvision.heads.layers import LayerRows
 class LearnedPool(Body):
     """gamma * sum_l softmax(w)_l h_l, then a linear layer; L + 1 + outputs * (H + 1) parameters.
 
-    Pool and linear layer commute, so the linear layer goes first: pooling two numbers a layer
-    instead of H makes the head almost free. gamma lets the pooled state leave the states' scale.
+    Pool and linear layer commute, so the linear layer is applied first: pooling two numbers per layer instead of H
+    makes the head almost free. gamma lets the pooled state leave the scale of the states.
     """
 
     variants = ("", "pooled=true")
@@ -41,7 +41,7 @@ class LearnedPool(Body):
 
 @HEADS.register("mean-pool")
 class MeanPool(Body):
-    """Mean over layers and a linear layer, which goes first because that is less work; outputs * (H + 1) parameters."""
+    """Mean over layers and a linear layer, which is applied first (less work); outputs * (H + 1) parameters."""
 
     source = "Jiang, Benge, King: BERTVision, average pooling"
 
@@ -61,7 +61,7 @@ class MeanPool(Body):
 class LayerPool(nn.Module):
     """gamma * sum_l softmax(w)_l h_l with L + 1 parameters, or the mean over layers with none.
 
-    The pool that other heads start with, where what follows is not linear and so cannot go first.
+    The first part of heads whose next part is not linear and so cannot be applied before the pool.
     """
 
     def __init__(self, layers: int, how: str = "learned") -> None:
@@ -76,7 +76,7 @@ class LayerPool(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         flat = states.reshape(-1, *states.shape[-2:])  # (tokens, layers, width)
         mix = self.gamma * self.weights.softmax(0) if self.learned else flat.new_full((self.layers,), 1 / self.layers)
-        # One small product a token reads the states once and copies nothing; einsum would copy them.
+        # One small product per token reads the states once; einsum would copy them.
         pooled = torch.bmm(mix.expand(len(flat), 1, -1), flat)  # (tokens, 1, width)
         return pooled.view(*states.shape[:-2], -1)
 

@@ -1,10 +1,10 @@
-"""Self-attention over the real tokens of a text, for heads that need it."""
+"""Layers that several heads share: self-attention, linear maps of all layers, convolutions over tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,28 +14,30 @@ from bertvision.core.errors import BadInput
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention (batch, tokens, size) -> the same; nobody looks at padding. 4 (d^2 + d) parameters."""
+    """Multi-head attention (batch, tokens, size) -> the same, with padding masked. 4 (d^2 + d) parameters."""
+
+    saved_names: ClassVar[Mapping[str, str]] = {"qkv": "inward", "proj": "outward"}
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
         if size < 1 or heads < 1 or size % heads:
             raise BadInput(f"self-attention of size={size} with heads={heads}: expected a multiple of the heads")
         self.heads = heads
-        self.inward, self.outward = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.qkv, self.proj = nn.Linear(size, 3 * size), nn.Linear(size, size)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        parts = self.inward(x).unflatten(-1, (3, self.heads, -1))  # (batch, tokens, 3, heads, size / heads)
+        parts = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # (batch, tokens, 3, heads, size / heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (batch, heads, tokens, size / heads)
-        seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
-        return cast(Tensor, self.outward(seen.transpose(1, 2).flatten(-2)))  # (batch, tokens, size)
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
+        return cast(Tensor, self.proj(attended.transpose(1, 2).flatten(-2)))  # (batch, tokens, size)
 
 
 @dataclass(frozen=True)
 class LayerRows:
     """sum_l mix_l (W h_l) + b.
 
-    The product with the states is bound by reading them and costs about as much with sixteen rows as
-    with two, so those of several heads are laid together and computed at once.
+    The time of the product is dominated by reading the states and is about the same for sixteen rows as for two,
+    so the rows of several heads are computed at once.
     """
 
     weight: Tensor  # (rows, width)
@@ -52,7 +54,7 @@ class LayerRows:
 
 
 def laid_together(parts: Sequence[LayerRows], rows: int) -> LayerRows:
-    """One after the other, and zeros up to so many rows: the same product whoever is in it."""
+    """Concatenate rows and pad with zeros to a fixed number, so that the product does not depend on the company."""
     first, missing = parts[0], rows - sum(len(part) for part in parts)
     weight = torch.cat([*(part.weight for part in parts), first.weight.new_zeros(missing, first.weight.shape[1])])
     mix = torch.cat([*(part.mix for part in parts), first.mix.new_zeros(len(first.mix), missing)], dim=1)
@@ -62,26 +64,26 @@ def laid_together(parts: Sequence[LayerRows], rows: int) -> LayerRows:
 class OverTokens(nn.Module):
     """(batch, tokens, channels) -> (batch, tokens, out) with a kernel of ``taps`` tokens.
 
-    Padding is set to zero first, so that a padded text and one that ends there are the same. No bias
-    where a norm follows; ``groups=channels`` is the depthwise half of a separable convolution.
+    Padding is set to zero first, so that the amount of padding does not matter. No bias if a norm follows;
+    ``groups=channels`` is the depthwise half of a separable convolution.
     """
 
     def __init__(self, channels: int, out: int, taps: int, groups: int = 1, bias: bool = False) -> None:
         super().__init__()
         self.conv = nn.Conv1d(channels, out, taps, groups=groups, bias=bias)
-        self.around = ((taps - 1) // 2, taps // 2)
+        self.padding = ((taps - 1) // 2, taps // 2)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        inside = (x * mask[..., None]).transpose(1, 2)  # (batch, channels, tokens)
-        out: Tensor = self.conv(F.pad(inside, self.around))  # (batch, out, tokens)
+        masked = (x * mask[..., None]).transpose(1, 2)  # (batch, channels, tokens)
+        out: Tensor = self.conv(F.pad(masked, self.padding))  # (batch, out, tokens)
         return out.transpose(1, 2)
 
 
 class Normed(nn.Module):
     """Layer norm over a token's channels, then ReLU.
 
-    In the place of the batch norm of image networks, with as many parameters: it looks at one token
-    alone, so neither padding nor the other texts of a batch can change a result.
+    Replaces the batch norm of image networks, with as many parameters: it uses one token only, so neither
+    padding nor the other texts of a batch can change a result.
     """
 
     def __init__(self, channels: int) -> None:

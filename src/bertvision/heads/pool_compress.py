@@ -1,4 +1,4 @@
-"""Pooling over layers first, then one down-projection: compress at the price of a single layer."""
+"""Pooling over layers, then one down-projection: compress for the price of a single layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertvision.heads.layer_pool import LayerPool
 
 
 class CompressedPool(nn.Module):
-    """gelu(D pool(h_1 .. h_L) + d): (..., layers, width) -> (..., size). The front of several heads."""
+    """gelu(D pool(h_1 .. h_L) + d): (..., layers, width) -> (..., size). The first part of several heads."""
 
     def __init__(self, shape: Shape, size: int, pool: str = "learned") -> None:
         super().__init__()
@@ -56,12 +56,12 @@ class PoolCompress(Body):
         self.skip = skip
 
     def forward(self, states: Tensor) -> Tensor:
-        small = self.front(states)  # (..., size)
+        compressed = self.front(states)  # (..., size)
         if not self.skip:
-            return F.linear(small, self.dense.weight, self.dense.bias)
-        # W [small; last] as two products: the wide concatenation is never made.
-        on_small, on_last = self.dense.weight.split([small.shape[-1], states.shape[-1]], dim=1)
-        return F.linear(small, on_small, self.dense.bias) + F.linear(states[..., -1, :], on_last)
+            return F.linear(compressed, self.dense.weight, self.dense.bias)
+        # W [compressed; last] as two products, to avoid the wide concatenation.
+        on_compressed, on_last = self.dense.weight.split([compressed.shape[-1], states.shape[-1]], dim=1)
+        return F.linear(compressed, on_compressed, self.dense.bias) + F.linear(states[..., -1, :], on_last)
 
     def layer_weights(self) -> Tensor | None:
         return self.front.pool.shares()

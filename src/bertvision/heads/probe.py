@@ -1,4 +1,4 @@
-"""One linear layer on the chosen layers side by side: the control that every gain is held against."""
+"""One linear layer on the concatenated states of the chosen layers: the control head."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bertvision.heads.base import HEADS, Body, glorot
 class Probe(Body):
     """W [h_l1; h_l2; ...] + b; outputs * (layers * H + 1) parameters.
 
-    ``probe:layers=last1`` refits the encoder's own sort of head on its last layer, so what it gains
-    comes from refitting and not from the other layers.
+    ``probe:layers=last1`` refits the encoder's own kind of head on its last layer, so its gain comes from
+    refitting and not from the other layers.
     """
 
     variants = ("layers=last1", "layers=last4", "")

@@ -1,4 +1,4 @@
-"""Parameters of a head for any shape, and their share of a BERT of that shape."""
+"""Facts about heads: their parameters for any shape, which of them fit a task, and the shapes inside."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bertvision.heads.base import HEADS, build_head, canonical_spec, check_serve
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 
 BATCH = 9973
-"""Windows that are put through: a number that no other size is likely to be, so that it marks the batch."""
+"""Batch size of the trace: unlike any other size, so that it marks the batch dimension."""
 
 REARRANGED = (Tensor.transpose, Tensor.permute, Tensor.unflatten, Tensor.squeeze, F.pad)
-"""Steps that only prepare the next one and are not told."""
+"""Operations that only rearrange and are not listed."""
 
 
 def count_head(spec: str, shape: Shape) -> dict[str, object]:
-    """What ``bertvision heads`` tells of a head; built without memory for its weights."""
+    """The entry of a head in ``bertvision heads``; built on the meta device."""
     with torch.device("meta"):
         head = build_head(spec, shape)
     body = HEADS[head.spec.partition(":")[0]]
@@ -40,20 +40,20 @@ def count_head(spec: str, shape: Shape) -> dict[str, object]:
 
 def every_variant() -> list[str]:
     """Every variant of every head, in canonical form."""
-    specs = (f"{name}:{variant}" if variant else name for name in HEADS for variant in HEADS[name].variants)
-    return list(dict.fromkeys(canonical_spec(spec) for spec in specs))
+    specs = []
+    for name in HEADS:
+        for variant in HEADS[name].variants:
+            specs.append(canonical_spec(f"{name}:{variant}" if variant else name))
+    return list(dict.fromkeys(specs))
 
 
 def fitting_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
-    """The variants that can be built for a shape: the last four of three states cannot, nor labels' heads for spans.
-
-    Without ``pooled`` none that needs the pooled CLS, and of one vector a text (``tokens``) none that reads others.
-    """
+    """The variants that :func:`fits` accepts: not the last four of three states, nor heads for labels on spans."""
     return [spec for spec in every_variant() if fits(spec, shape, pooled, tokens)]
 
 
 def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> bool:
-    """Whether a head can be built for a shape and fed with these tokens, where there is or is not a pooled CLS."""
+    """Whether a head can be built for a shape and trained on a store of these tokens, with or without pooled CLS."""
     try:
         with torch.device("meta"):
             head = build_head(spec, shape)
@@ -70,54 +70,52 @@ def bert_parameters(layers: int, width: int) -> int:
 
 
 def head_shapes(spec: str, shape: Shape) -> list[tuple[int, ...]]:
-    """Shapes for one window, from (tokens, layers, width) to the outputs; what stays or repeats is told once."""
+    """Shapes for one window, from (tokens, layers, width) to the outputs; repeated shapes are listed once."""
     with torch.device("meta"):
         head = build_head(spec, shape).requires_grad_(False).eval()
         hidden = torch.empty(BATCH, shape.tokens, shape.layers, shape.width, requires_grad=True)
         pooled = torch.empty(BATCH, shape.width, requires_grad=True)
         mask = torch.ones(BATCH, shape.tokens, dtype=torch.bool)
-    watch = _Watch(head.body)
-    watch.note(hidden)
-    with watch:
+    trace = _ShapeTrace(head.body)
+    trace.note(hidden)
+    with trace:
         head(hidden, mask, pooled)
-    return watch.shapes
+    return trace.shapes
 
 
-class _Watch(TorchFunctionMode):
-    """Notes what the body's own operations and its parts give, but not what goes on inside a part.
+class _ShapeTrace(TorchFunctionMode):
+    """Records the output shapes of the body's own operations and of its submodules, but not inside submodules.
 
-    Only the states ask for gradients, so what asks for them was made from states: weights and masks
-    are left out.
+    Only the states require gradients, so that weights and masks are left out.
     """
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
         self.shapes: list[tuple[int, ...]] = []
-        self.inside = 0
+        self.depth = 0
         for module in list(body.modules())[1:]:
             if isinstance(module, nn.LSTM):
-                module.forward = _at_once(module.hidden_size)  # type: ignore[method-assign, assignment]
+                module.forward = _lstm_shape(module.hidden_size)  # type: ignore[method-assign, assignment]
             if not isinstance(module, nn.Sequential):
                 module.register_forward_pre_hook(self._enter)
                 module.register_forward_hook(self._leave)
 
     def note(self, result: object) -> None:
-        for found in result if isinstance(result, tuple) else (result,):
-            if isinstance(found, Tensor) and found.requires_grad and found.ndim > 1 and found.shape[0] == BATCH:
-                self._append(tuple(found.shape[1:]))
-
-    def _append(self, shape: tuple[int, ...]) -> None:
-        if self.shapes[-1:] != [shape]:
-            self.shapes.append(shape)
-        if self.shapes[-2:] == self.shapes[-4:-2]:
-            del self.shapes[-2:]
+        for tensor in result if isinstance(result, tuple) else (result,):
+            if not (isinstance(tensor, Tensor) and tensor.requires_grad and tensor.ndim > 1 and len(tensor) == BATCH):
+                continue
+            shape = tuple(tensor.shape[1:])
+            if self.shapes[-1:] != [shape]:
+                self.shapes.append(shape)
+            if self.shapes[-2:] == self.shapes[-4:-2]:  # the same two again, as in a loop over blocks
+                del self.shapes[-2:]
 
     def _enter(self, module: nn.Module, inputs: object) -> None:
-        self.inside += 1
+        self.depth += 1
 
     def _leave(self, module: nn.Module, inputs: object, result: object) -> None:
-        self.inside -= 1
-        if self.inside == 0:
+        self.depth -= 1
+        if self.depth == 0:
             self.note(result)
 
     def __torch_function__(
@@ -128,11 +126,11 @@ class _Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if self.inside == 0 and func not in REARRANGED:
+        if self.depth == 0 and func not in REARRANGED:
             self.note(result)
         return result
 
 
-def _at_once(size: int) -> Callable[[Tensor], tuple[Tensor, None]]:
-    """What an LSTM gives, without the walk from token to token, which takes long where nothing is computed."""
+def _lstm_shape(size: int) -> Callable[[Tensor], tuple[Tensor, None]]:
+    """An output of an LSTM's shape, without its slow loop over tokens."""
     return lambda x: (x[..., :1].expand(*x.shape[:-1], size), None)

@@ -1,4 +1,4 @@
-"""Convolutions over tokens with kernels of one to seven: a feature for every n-gram."""
+"""Convolutions over tokens with kernels of one to seven tokens: n-gram features."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Ngrams(Body):
         self.dense = glorot(nn.Linear(size * longest, shape.outputs))
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        small = self.front(hidden)  # (batch, tokens, compress)
-        grams = torch.cat([kernel(small, mask) for kernel in self.kernels], dim=-1)  # (batch, tokens, size * longest)
+        z = self.front(hidden)  # (batch, tokens, compress)
+        grams = torch.cat([kernel(z, mask) for kernel in self.kernels], dim=-1)  # (batch, tokens, size * longest)
         return cast(Tensor, self.dense(F.gelu(grams)))
 
     def layer_weights(self) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Xception over tokens: separable convolutions with shortcuts, the length kept."""
+"""Xception over tokens: separable convolutions with shortcuts, which keep the length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions inside a token: 1xN kernels that run along a state's width, never along the text."""
+"""Convolutions within a token: 1xN kernels along the width of a state, never along the text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class TokenCnn(Body):
     ) -> None:
         super().__init__()
         _check(size, pool, compress, dropout)
-        self.front = _front(shape, pool, compress)
+        self.front: LayerPool | CompressedPool | None = None
+        if pool != "none":
+            self.front = CompressedPool(shape, compress, pool) if compress else LayerPool(shape.layers, pool)
         self.dilated, self.dropout, self.draws = dilated, dropout, dropout > 0
         channels = shape.layers if self.front is None else 1
         self.first = nn.Linear(STEM * channels, size)
@@ -78,15 +80,15 @@ class TokenCnn(Body):
 
     def _stem(self, states: Tensor) -> Tensor:
         """(..., channels, width) -> (..., places, channels * 16)."""
-        cut: Tensor = _filled(states, -1, STEM).unflatten(-1, (STEM, -1) if self.dilated else (-1, STEM))
-        cut = cut.transpose(-2, -1) if self.dilated else cut  # (..., channels, places, 16)
-        return cut.transpose(-3, -2).flatten(-2)
+        patches: Tensor = _padded(states, -1, STEM).unflatten(-1, (STEM, -1) if self.dilated else (-1, STEM))
+        patches = patches.transpose(-2, -1) if self.dilated else patches  # (..., channels, places, 16)
+        return patches.transpose(-3, -2).flatten(-2)
 
     def _patches(self, x: Tensor) -> Tensor:
         """(..., places, channels) -> (..., places / 4, 4 * channels)."""
-        cut: Tensor = _filled(x, -2, TAPS).unflatten(-2, (TAPS, -1) if self.dilated else (-1, TAPS))
-        cut = cut.transpose(-3, -2) if self.dilated else cut  # (..., places / 4, 4, channels)
-        return cut.flatten(-2)
+        patches: Tensor = _padded(x, -2, TAPS).unflatten(-2, (TAPS, -1) if self.dilated else (-1, TAPS))
+        patches = patches.transpose(-3, -2) if self.dilated else patches  # (..., places / 4, 4, channels)
+        return patches.flatten(-2)
 
     def layer_weights(self) -> Tensor | None:
         pool = self.front.pool if isinstance(self.front, CompressedPool) else self.front
@@ -104,13 +106,7 @@ def _check(size: int, pool: str, compress: int, dropout: float) -> None:
         raise BadInput(f"head token-cnn: dropout={dropout}, expected 0 to below 1")
 
 
-def _front(shape: Shape, pool: str, compress: int) -> LayerPool | CompressedPool | None:
-    if pool == "none":
-        return None
-    return CompressedPool(shape, compress, pool) if compress else LayerPool(shape.layers, pool)
-
-
-def _filled(x: Tensor, dim: int, multiple: int) -> Tensor:
-    """Zeros at the end of a dimension, up to the next multiple; nothing is copied where none are missing."""
+def _padded(x: Tensor, dim: int, multiple: int) -> Tensor:
+    """Pad the end of a dimension with zeros to a multiple; no copy if it is one already."""
     missing = -x.shape[dim] % multiple
     return F.pad(x, [0, 0] * (-dim - 1) + [0, missing]) if missing else x

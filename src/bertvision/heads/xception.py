@@ -14,11 +14,15 @@ from bertvision.heads.base import HEADS, Body, Choices, glorot
 
 NARROWEST = 9
 
+# Channels of the blocks, in order.
+ABBREVIATED = (64, 128, 256, 512)
+FULL = (32, 64, 128, 256, 728, 1024, 1536, 2048)
+
 
 class Norm(nn.BatchNorm1d):
-    """Batch norm over texts and places. A text is one vector here, so there is no padding to leave out.
+    """Batch norm over texts and positions. A text is one vector here, so there is no padding to exclude.
 
-    A single value a channel has no spread: such a batch is normed by the running figures.
+    A single value per channel has no variance: such a batch is normalised by the running statistics.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -33,13 +37,13 @@ def conv(channels: int, out: int, taps: int = 3, stride: int = 1) -> nn.Module:
 
 
 def separable(channels: int, out: int) -> nn.Module:
-    """A depthwise kernel of three places, a mix of channels, a norm: 3 c + c d + 2 d parameters."""
+    """A depthwise kernel of three positions, a mix of channels, a norm: 3 c + c d + 2 d parameters."""
     depth = nn.Conv1d(channels, channels, 3, padding=1, groups=channels, bias=False)
     return nn.Sequential(depth, nn.Conv1d(channels, out, 1, bias=False), Norm(out))
 
 
 class Halving(nn.Module):
-    """(ReLU,) separable, ReLU, separable, mean of three at every second place; plus a strided shortcut."""
+    """(ReLU,) separable, ReLU, separable, mean of three at every second position; plus a strided shortcut."""
 
     def __init__(self, channels: int, between: int, out: int, relu_first: bool = True) -> None:
         super().__init__()
@@ -97,10 +101,6 @@ class Xception(Body):
         if self.residual:
             features = torch.cat([features, states[..., -1, :]], dim=-1)  # (batch, channels + width)
         return cast(Tensor, self.dense(features))
-
-
-ABBREVIATED = (64, 128, 256, 512)
-FULL = (32, 64, 128, 256, 728, 1024, 1536, 2048)
 
 
 def _abbreviated(layers: int, a: int, b: int, c: int, d: int) -> nn.Module:
