@@ -1,204 +1,26 @@
-"""The generated data: right by construction, and checked here against what the generator knows."""
+"""The demonstration's files: the same to the last byte on every machine."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
+import hashlib
 from pathlib import Path
-from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from bertvision.tasks.demo_data import write
+from bertvision.tasks.task import load_task
 
-from bertvision.core.errors import BadInput
-from bertvision.tasks import demo_data as generated
-from bertvision.tasks import generated_words
-from bertvision.tasks.demo_data import DOMAINS, LIMIT, articles, generate, write
-from bertvision.tasks.generated_paragraphs import Paragraph, Question
-from bertvision.tasks.generated_words import Split
-
-SEEDS = st.integers(0, 10_000)
-SIZES = st.integers(3, 120)
-SPLITS = st.sampled_from(["train", "dev"])
+SHA256 = {
+    "train.json": "284cb413eca71d21b4e63a06f6ca68a7081138dc7100839df608635028f14c90",
+    "dev.json": "1930ed76ee2fa288871db7d52fa353bc8adf18333794f50d30503cc811db52f5",
+}
 
 
-def rows(data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """(context, question) of a data set."""
-    return [(p["context"], qa) for article in data["data"] for p in article["paragraphs"] for qa in p["qas"]]
+def test_the_files_are_those_of_every_version(tmp_path: Path) -> None:
+    paths = write(tmp_path / "data")
+    assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths} == SHA256
 
 
-def paragraphs(split: Split, seed: int, questions: int) -> list[Paragraph]:
-    return [paragraph for group in articles(split, seed, questions).values() for paragraph in group]
-
-
-def entities(data: list[Paragraph]) -> set[str]:
-    """Everything that a split names as an entity, in its contexts or in its questions."""
-    return {name for p in data for name in (*p.entities, *(question.entity for question in p.questions))}
-
-
-@pytest.fixture(scope="module")
-def both() -> tuple[dict[str, Any], dict[str, Any]]:
-    return generate()
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=SEEDS, size=SIZES)
-def test_answers_are_where_they_are_said_to_be(seed: int, size: int) -> None:
-    for data in generate(seed, size, size):
-        found = rows(data)
-        assert len(found) == size
-        for context, qa in found:
-            assert bool(qa["answers"]) is not qa["is_impossible"]
-            for answer in qa["answers"] + qa.get("plausible_answers", []):
-                start = answer["answer_start"]
-                assert context[start : start + len(answer["text"])] == answer["text"]
-
-
-def sentence_around(paragraph: Paragraph, start: int) -> str:
-    context = paragraph.context
-    return context[context.rfind(". ", 0, start) + 1 : context.find(".", start) + 1]
-
-
-@settings(max_examples=20, deadline=None)
-@given(split=SPLITS, seed=SEEDS, size=SIZES)
-def test_an_answer_is_the_occurrence_in_its_fact_sentence(split: Split, seed: int, size: int) -> None:
-    for paragraph in paragraphs(split, seed, size):
-        for fact in paragraph.facts:
-            sentence = sentence_around(paragraph, fact.start)
-            openings = [says.partition("{A}")[0].rpartition("{E}")[2] for says in fact.attribute.says]
-            assert any(opening + fact.answer in sentence for opening in openings), sentence
-
-
-def is_stated(paragraph: Paragraph, question: Question) -> bool:
-    return any((fact.entity, fact.attribute) == (question.entity, question.attribute) for fact in paragraph.facts)
-
-
-@settings(max_examples=20, deadline=None)
-@given(split=SPLITS, seed=SEEDS, size=SIZES)
-def test_unanswerable_questions_have_no_stated_answer(split: Split, seed: int, size: int) -> None:
-    for paragraph in paragraphs(split, seed, size):
-        told = {fact.attribute for fact in paragraph.facts}
-        for question in paragraph.questions:
-            assert is_stated(paragraph, question) is (question.kind == "stated")
-            assert (question.entity in paragraph.entities) is (question.kind in ("stated", "nowhere", "other"))
-            assert (question.attribute in told) is (question.kind in ("stated", "other", "stranger"))
-
-
-@settings(max_examples=20, deadline=None)
-@given(split=SPLITS, seed=SEEDS, size=SIZES)
-def test_a_paragraph_never_repeats_itself(split: Split, seed: int, size: int) -> None:
-    for paragraph in paragraphs(split, seed, size):
-        answers = [fact.answer for fact in paragraph.facts]
-        texts = [question.text for question in paragraph.questions]
-        assert len(set(answers)) == len(answers), "an equal value would make a wrong reading right"
-        assert len(set(texts)) == len(texts)
-        assert len({fact.entity for fact in paragraph.facts}) == 2
-
-
-def test_the_hard_kind_occurs_and_offers_the_other_entitys_value() -> None:
-    hard = [q for p in paragraphs("train", 0, 1500) for q in p.questions if q.kind == "other"]
-    assert len(hard) >= 60
-    assert all(q.fact is not None and q.fact.entity != q.entity and q.fact.attribute == q.attribute for q in hard)
-
-
-def test_both_entities_have_a_value_of_one_type() -> None:
-    data = paragraphs("train", 0, 1500)
-    pairs = [[{f.attribute.kind for f in p.facts if f.entity == entity} for entity in p.entities] for p in data]
-    assert all(first & second for first, second in pairs)
-    same = [p for p in data if len({f.attribute for f in p.facts}) < len(p.facts)]
-    assert len(same) > 0.3 * len(data), "paragraphs that state one attribute of both entities"
-
-
-def test_ids_are_unique_over_both_splits(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    ids = [qa["id"] for data in both for _, qa in rows(data)]
-    assert len(ids) == len(set(ids)) == 1750
-
-
-def test_shares_of_unanswerable_questions(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    for data in both:
-        impossible = [qa["is_impossible"] for _, qa in rows(data)]
-        assert 0.35 <= sum(impossible) / len(impossible) <= 0.40
-
-
-def test_articles_and_paragraphs_are_enough_to_split_by(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    train, dev = both
-    assert not {a["title"] for a in train["data"]} & {a["title"] for a in dev["data"]}
-    for data in both:
-        assert len({a["title"] for a in data["data"]}) == len(data["data"]) >= 8
-        assert all(3 <= len(p["qas"]) <= 6 for a in data["data"] for p in a["paragraphs"])
-    assert 300 <= sum(len(a["paragraphs"]) for a in train["data"]) <= 400
-    assert all(
-        {p.domain.name for p in group} == {d.name for d in DOMAINS} for group in articles("train", 0, 1500).values()
-    )
-
-
-def test_contexts_are_short_paragraphs(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    contexts = {context for data in both for context, _ in rows(data)}
-    words = [len(context.split()) for context in contexts]
-    assert min(words) >= 60
-    assert max(words) <= 115
-    assert 80 <= sum(words) / len(words) <= 100
-    assert {context.count(".") for context in contexts} <= {4, 5, 6, 7}
-    assert not any(mark in context for context in contexts for mark in ("{", "}", "  ", ",,", ",.", "..", " ."))
-
-
-def test_dev_has_other_entities_people_and_contexts(both: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    train, dev = paragraphs("train", 0, 1500), paragraphs("dev", 0, 250)
-    people = [{f.answer for p in data for f in p.facts if f.attribute.kind == "person"} for data in (train, dev)]
-    assert not entities(train) & entities(dev)
-    assert not people[0] & people[1]
-    assert not {context for context, _ in rows(both[0])} & {context for context, _ in rows(both[1])}
-    named = Counter(name for p in train for name in {*p.entities, *(question.entity for question in p.questions)})
-    assert max(named.values()) == 1, "an entity belongs to one paragraph"
-
-
-def test_some_question_wordings_are_kept_for_dev() -> None:
-    def held(split: Split, questions: int) -> list[bool]:
-        asked = [q for p in paragraphs(split, 0, questions) for q in p.questions]
-        return [q.text in [h.replace("{E}", q.entity) for h in q.attribute.held] for q in asked]
-
-    assert not any(held("train", 1500))
-    assert 0.3 < sum(held("dev", 250)) / 250 < 0.7
-
-
-def test_the_seed_decides_everything(tmp_path: Path) -> None:
-    first, again, other = (write(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
-    assert all(a.read_bytes() != c.read_bytes() for a, c in zip(first, other, strict=True))
-    assert json.loads(first[0].read_text(encoding="utf-8")) == generate()[0]
-    assert [path.name for path in first] == ["train.json", "dev.json"]
-
-
-def test_dev_does_not_depend_on_the_size_of_train() -> None:
-    assert generate(3, questions=30, dev=40)[1] == generate(3, questions=60, dev=40)[1]
-
-
-def test_names_suffice_up_to_the_limit() -> None:
-    assert [len(rows(data)) for data in generate(1, LIMIT, LIMIT)] == [LIMIT, LIMIT]
-
-
-@pytest.mark.parametrize("size", [2, LIMIT + 1])
-def test_sizes_that_names_cannot_serve_are_refused(size: int) -> None:
-    with pytest.raises(BadInput, match=f"got {size}, expected 3 to {LIMIT}"):
-        generate(questions=size)
-
-
-@pytest.mark.parametrize("attribute", [a for d in DOMAINS for a in d.attributes], ids=lambda a: a.name)
-def test_wordings_are_complete(attribute: generated_words.Attribute) -> None:
-    assert len(set(attribute.says)) == len(set(attribute.asks)) == 3
-    assert attribute.held
-    assert all(says.count("{E}") == says.count("{A}") == 1 and says.endswith(".") for says in attribute.says)
-    assert not any(says.startswith("{A}") for says in attribute.says), "a capital letter would change the answer"
-    assert all(asks.count("{E}") == 1 and asks.endswith("?") for asks in attribute.asks + attribute.held)
-    assert not set(attribute.asks) & set(attribute.held)
-
-
-def test_the_closing_example_is_new_and_answerable_as_said() -> None:
-    context = generated.DEMO_CONTEXT
-    assert context.count(generated.DEMO_ANSWER) == 1
-    known = {*generated_words.FIRST_OF_NAME, *generated_words.LAST_OF_NAME, *generated_words.SURNAMES}
-    assert not {"Cobalt", "Otter", "Ivory", "Lynx", "Agatha", "Pennington"} & {*known, *generated_words.FIRST_NAMES}
-    assert "Ivory Lynx" in generated.DEMO_QUESTION
-    assert "Cobalt Otter" in generated.DEMO_UNANSWERABLE
-    assert not any(word in context for word in ("shut", "close", "closed", "because"))
+def test_the_files_are_a_task(tmp_path: Path) -> None:
+    train, dev = write(tmp_path)
+    task = load_task("squad2", train=train, dev=dev)
+    assert len(task["train"]) + len(task["inner"]) == 1500
+    assert len(task["dev"]) == 250
