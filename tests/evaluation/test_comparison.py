@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from metric_oracles import bootstrap_interval, paired_test
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.leaderboard import compare, evaluate
-from bertvision.evaluation.metrics.bootstrap import bootstrap_interval, holm, paired_test
+from bertvision.evaluation.metrics.bootstrap import holm
 from bertvision.tasks.task import Task
 
 COUNT = 120

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from metric_oracles import f1_micro
 
 from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
@@ -19,8 +20,7 @@ from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import ensemble, sigmoid
 from bertvision.evaluation.example_scores import label_marks, score_answers
 from bertvision.evaluation.leaderboard import evaluate
-from bertvision.evaluation.metrics.labels import f1_micro
-from bertvision.evaluation.scoring import score_inner, score_predictions, score_split
+from bertvision.evaluation.scoring import score_split, score_inner, score_predictions
 from bertvision.model import QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task

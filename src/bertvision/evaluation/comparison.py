@@ -19,22 +19,20 @@ from bertvision.core.records import CONTROL, PairedTest, SeedSummary
 from bertvision.evaluation.example_scores import ExampleScores, clusters_of
 from bertvision.evaluation.metrics.bootstrap import (
     DRAWS,
-    LABEL_SCORES,
-    Ranked,
     Score,
     alike_share,
     cluster_sums,
     holm,
-    label_score,
     mean_score,
     number_clusters,
-    pearson_score,
     percentile_interval,
     resampled,
     seed_summary,
     sign_flip_p,
     swap_p,
 )
+from bertvision.evaluation.metrics.labels import LABEL_SCORES, label_score
+from bertvision.evaluation.metrics.values import Ranked, pearson_score
 from bertvision.tasks.task import Task
 
 Floats = NDArray[np.float64]
@@ -131,14 +129,13 @@ class Comparison:
             )
         return groups
 
-    def interval(self, estimate: float, drawn: Floats) -> Interval:
-        """95 % interval of an estimate; None if there is only one context."""
-        interval = percentile_interval(estimate, drawn, self.num_units)
-        return None if interval is None else (interval.low, interval.high)
+    def interval(self, drawn: Floats) -> Interval:
+        """95 % interval; None if there is only one context."""
+        return percentile_interval(drawn, self.num_units)
 
     def score_interval(self, score: float, drawn: Floats) -> Interval:
         """95 % interval of a score; if every resample is perfect, the exact lower bound for so few examples."""
-        interval = self.interval(score, drawn)
+        interval = self.interval(drawn)
         return (score * alike_share(self.num_units), score) if interval == (PERFECT, PERFECT) else interval
 
     def row_intervals(self, groups: Sequence[SeedGroup]) -> dict[int, Interval]:
@@ -167,7 +164,7 @@ class Comparison:
         """First minus second, with p not yet corrected."""
         a, b = first.for_tests(), second.for_tests()
         difference = float(np.mean(a.points) - np.mean(b.points))
-        low, high = self.interval(difference, a.drawn.mean(0) - b.drawn.mean(0)) or (None, None)
+        low, high = self.interval(a.drawn.mean(0) - b.drawn.mean(0)) or (None, None)
         if a.values is not None and b.values is not None:
             p = sign_flip_p(cluster_sums(self.members, a.values - b.values))
         else:

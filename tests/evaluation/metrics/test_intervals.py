@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.bootstrap import (
+from metric_oracles import (
     Interval,
     bootstrap_interval,
     bootstrap_metric,
-    holm,
+    f1,
+    matthews_correlation,
     paired_metric_test,
     paired_test,
-    seed_summary,
 )
-from bertvision.evaluation.metrics.labels import f1, matthews_correlation
+
+from bertvision.core.errors import BadInput
+from bertvision.evaluation.metrics.bootstrap import holm, seed_summary
 from bertvision.evaluation.metrics.values import pearson
 
 VALUES = np.random.default_rng(5).random(40)

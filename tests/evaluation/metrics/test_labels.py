@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metric_oracles import accuracy, f1, macro_f1, matthews_correlation
 from sklearn import metrics
 
 from bertvision.core.errors import BadInput
@@ -66,6 +67,21 @@ def test_scores_are_those_of_scikit_learn(rows: tuple[int, list[tuple[int, int]]
         assert scores["matthews_correlation"] == pytest.approx(100 * matthews)
     if labels == 2:
         assert scores["f1"] == pytest.approx(100 * metrics.f1_score(gold, predicted, zero_division=0))
+
+
+@given(
+    st.integers(2, 40).flatmap(
+        lambda labels: st.tuples(
+            st.just(labels), st.lists(st.tuples(*[st.integers(0, labels - 1)] * 2), min_size=1, max_size=60)
+        )
+    )
+)
+def test_scores_are_to_the_last_digit_those_of_the_slow_definitions(rows: tuple[int, list[tuple[int, int]]]) -> None:
+    labels, pairs = rows
+    gold, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    slow = {"accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation}
+    expected = {name: 100 * score(gold, predicted) for name, score in slow.items() if labels == 2 or name != "f1"}
+    assert classification_scores(gold, predicted, labels) == expected
 
 
 def test_rows_that_cannot_be_compared() -> None:

@@ -153,7 +153,7 @@ def _by_layer(shop: Workshop, place: Path, states: States, task: Task) -> dict[s
     known = [one for one in drawn if one is not None]
     if rise is None or len(known) < SURE * len(drawn):
         return {"values": values, "ends": {}}
-    ends = comparison.interval(rise, np.array(known))
+    ends = comparison.interval(np.array(known))
     return {"values": {**values, "early": rise}, "ends": {} if ends is None else {"early": ends}}
 
 

@@ -218,7 +218,7 @@ def _scores(test: Check, a: Entry, b: Entry) -> Found:
 
 
 def _interval(difference: float, drawn: NDArray[np.float64], comparison: Comparison) -> Found:
-    ends = comparison.interval(difference, drawn)
+    ends = comparison.interval(drawn)
     return Found(difference, why="one context only") if ends is None else Found(difference, *ends)
 
 

@@ -40,8 +40,7 @@ def drawn_ends(comparison: Comparison, number: Callable[[NDArray[np.int64]], flo
     whole = number(np.arange(len(comparison.members)))
     drawn = np.array([number(rows) for rows in draw_rows(comparison.members, DRAWS, 0)])
     drawn = drawn[np.isfinite(drawn)]
-    interval = None if math.isnan(whole) or not len(drawn) else percentile_interval(whole, drawn, comparison.num_units)
-    return None if interval is None else (interval.low, interval.high)
+    return None if math.isnan(whole) or not len(drawn) else percentile_interval(drawn, comparison.num_units)
 
 
 def floor_of(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
@@ -64,8 +63,7 @@ def has_learned(answers: Sequence[Answers], task: Task) -> bool:
     mine = side_of(comparison, answers)
     if mine is None:
         return False
-    floor, drawn = floor_of(comparison)
-    ends = comparison.interval(point(comparison, mine) - floor, mine.drawn.mean(0) - drawn)
+    ends = comparison.interval(mine.drawn.mean(0) - floor_of(comparison)[1])
     return ends is not None and ends[0] > 0
 
 
