@@ -91,7 +91,7 @@ def _single(options: argparse.Namespace, keys: tuple[str, str], spans: bool) -> 
 
 def _check_text(value: object, where: str) -> None:
     """What an encoder can be asked: not blank, and no half characters (JSON and a terminal can send them)."""
-    from bertvision.tasks.readers.files import is_unicode
+    from bertvision.tasks.readers.encodings import is_unicode
 
     if not isinstance(value, str) or not value.strip():
         raise BadInput(f"{where} is {shorten(value)}, expected a text")

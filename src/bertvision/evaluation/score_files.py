@@ -6,37 +6,37 @@ Matthews correlation of its three labels.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import distinct_keys
 from bertvision.core.registry import unknown
 from bertvision.evaluation.metrics.labels import classification_scores
-from bertvision.evaluation.metrics.squad import read_by_id, read_gold
+from bertvision.evaluation.metrics.squad import read_by_id, read_bytes, read_gold
 from bertvision.evaluation.metrics.values import regression_scores
+from bertvision.tasks import answerability
+from bertvision.tasks.glue_table import GLUE
+from bertvision.tasks.readers.columns import LABELS
+from bertvision.tasks.readers.encodings import read_lines
+from bertvision.tasks.readers.files import (
+    JSON_LINES,
+    TEXT_TABLES,
+    Records,
+    Row,
+    column_names,
+    csv_records,
+    json_object,
+    named_cells,
+    tsv_records,
+)
+from bertvision.tasks.task import BadRow, BadRows
 
-GLUE = ("gold_label", "quality", "is_duplicate")  # MNLI, MRPC, QQP
-
-GOLD = ("label", "labels", "class", "target", "sentiment", "score", "category", "rating", "stars", *GLUE)
-
+GOLD = (*LABELS, "quality", "is_duplicate")  # the last two: MRPC, QQP
 PREDICTED = ("prediction",)
-
 IDS = ("id", "index", "idx", "guid")
-
-LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module takes on every platform
-
-Row = tuple[int, dict[str, object]]
-
-Records = Iterator[tuple[int, list[str]]]
-
-NLI = ("entailment", "neutral", "contradiction")
 
 
 @dataclass(frozen=True)
@@ -106,92 +106,48 @@ def _label_column(path: Path, there: Sequence[str], names: Sequence[str], column
 
 
 def _rows(path: Path, encoding: str | None, headless: Sequence[str]) -> list[Row]:
-    if path.suffix.lower() == ".json":
+    suffix = path.suffix.lower()
+    if suffix == ".json":
         entries = read_by_id(path, '{"id": label, ...}')
         return [(number, {"id": key, "label": value}) for number, (key, value) in enumerate(entries.items(), 1)]
-    reader = FORMATS.get(path.suffix.lower())
-    if reader is None:
-        raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: .json, {', '.join(FORMATS)}")
-    rows = list(reader(path, _text(path, encoding), headless))
+    if suffix not in TEXT_TABLES:
+        raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: .json, {', '.join(TEXT_TABLES)}")
+    read_bytes(path, "rows of labels")
+    # No guessing of encodings here: a label that is read wrongly would be a wrong score.
+    encoding = encoding or "utf-8"
+    if suffix in JSON_LINES:
+        return list(_json_rows(path, encoding))
+    if suffix == ".csv":
+        records = csv_records(path, encoding, BadRows(skip=False, advice=""), unclosed="broken quotes")
+    else:
+        records = tsv_records(path, encoding)
+    rows = list(_under_header(path, records, headless))
     if not rows:
         raise BadInput(f"{path}: no rows; expected a header and at least one row")
     return rows
 
 
-def _text(path: Path, encoding: str | None) -> str:
-    try:
-        text = path.read_bytes().decode(encoding or "utf-8-sig").removeprefix("\ufeff")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected a file of labels") from None
-    except LookupError:
-        raise BadInput(f"--encoding: got {shorten(encoding)}, expected one Python knows: utf-8, cp1252 ...") from None
-    except UnicodeError as error:
-        raise BadInput(f"{path}: not {encoding or 'utf-8'}: {error}; give the --encoding it was saved in") from None
-    if "\0" in text or not text.strip():
-        raise BadInput(f"{path}: {'holds a NUL' if text.strip() else 'the file is empty'}; expected rows of text")
-    return text
-
-
-def _csv_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
-    header = text.split("\n", 1)[0]
-    return _under_header(path, _csv_records(path, text, ";" if ";" in header and "," not in header else ","), headless)
-
-
-def _csv_records(path: Path, text: str, delimiter: str) -> Records:
-    csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    start = 1
-    try:
-        for cells in reader:
-            yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise BadInput(f"{path}, line {start}: broken quotes: {error}; write a quote in a quoted cell twice") from None
-
-
-def _tsv_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
-    lines = text.removesuffix("\n").split("\n")  # no splitlines: a form feed does not end a row
-    records = ((number, line.rstrip("\r").split("\t")) for number, line in enumerate(lines, 1))
-    return _under_header(path, records, headless)
-
-
 def _under_header(path: Path, records: Records, headless: Sequence[str]) -> Iterator[Row]:
+    """Rows by the names in the first record, or by ``headless`` where that is a row already."""
     number, first = next(records)
-    bare = len(first) == len(headless) and "label" not in [cell.strip().lower() for cell in first]
-    names = list(headless) if bare else _column_names(path, first)
-    if bare:
-        yield number, dict(zip(names, first, strict=True))
+    if len(first) == len(headless) and "label" not in [cell.strip().lower() for cell in first]:
+        names = list(headless)
+        yield number, named_cells(names, first)
+    else:
+        names = column_names(path, first)
     for number, cells in records:
         if len(cells) != len(names):
             raise BadInput(f"{path}, line {number}: got {len(cells)} cells, expected {len(names)} as in the first line")
-        yield number, {name: cell for name, cell in zip(names, cells, strict=True) if name}
+        yield number, named_cells(names, cells)
 
 
-def _column_names(path: Path, cells: Sequence[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    twice = next((name for name in names if name and names.count(name) > 1), None)
-    if twice is not None:
-        raise BadInput(f"{path}, line 1: two columns are named {shorten(twice)}; rename one (is there a header?)")
-    return names
-
-
-def _json_rows(path: Path, text: str, headless: Sequence[str]) -> Iterator[Row]:
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+def _json_rows(path: Path, encoding: str) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path, encoding, newline="\n"), 1):
         try:
-            row = json.loads(line, object_pairs_hook=distinct_keys)
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"{path}, line {number}: not JSON: {error}; expected one object per line") from None
-        if not isinstance(row, dict):
-            raise BadInput(f'{path}, line {number}: got {shorten(row)}, expected {{"column": value, ...}}')
-        yield number, row
-
-
-FORMATS: Mapping[str, Callable[[Path, str, Sequence[str]], Iterator[Row]]] = {
-    ".csv": _csv_rows,
-    ".tsv": _tsv_rows,
-    ".jsonl": _json_rows,
-    ".ndjson": _json_rows,
-}
+            yield number, json_object(line)
+        except BadRow as error:
+            what = "not JSON: " if error.reason == "not JSON" else ""
+            raise BadInput(f"{path}, line {number}: {what}{error.detail}") from None
 
 
 @dataclass(frozen=True)
@@ -280,25 +236,13 @@ class Official:
     """How a task is scored: metrics, and labels by number (a file may write either); no labels: values."""
 
     labels: tuple[str, ...]
-    metrics: tuple[str, ...] = ("accuracy",)
+    metrics: tuple[str, ...]
     headless: tuple[str, ...] = ()  # columns of a gold file that comes without a header
 
 
-OFFICIAL: Mapping[str, Official] = {
-    "cola": Official(
-        ("unacceptable", "acceptable"), ("matthews_correlation",), ("source", "label", "notation", "sentence")
-    ),
-    "sst2": Official(("negative", "positive")),
-    "mrpc": Official(("not_equivalent", "equivalent"), ("accuracy", "f1")),
-    "stsb": Official((), ("pearson", "spearmanr")),
-    "qqp": Official(("not_duplicate", "duplicate"), ("accuracy", "f1")),
-    "mnli": Official(NLI),
-    "mnli-mm": Official(NLI),
-    "qnli": Official(("entailment", "not_entailment")),
-    "rte": Official(("entailment", "not_entailment")),
-    "wnli": Official(("not_entailment", "entailment")),
-    "ax": Official(NLI, ("matthews_correlation",)),
-    "answerability": Official(("answerable", "unanswerable"), ("accuracy", "f1")),
+OFFICIAL = {
+    **{name: Official(task.labels, tuple(sorted(task.metrics)), task.header) for name, task in GLUE.items()},
+    "answerability": Official(answerability.LABELS, ("accuracy", "f1")),
 }
 
 

@@ -12,8 +12,8 @@ from bertvision.core.progress import log_line
 from bertvision.core.records import Example
 from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
 from bertvision.tasks.readers.columns import Columns
-from bertvision.tasks.readers.encodings import broken_part
-from bertvision.tasks.readers.files import Row, is_unicode, read_headerless, read_table
+from bertvision.tasks.readers.encodings import broken_part, is_unicode
+from bertvision.tasks.readers.files import Row, read_headerless, read_table
 from bertvision.tasks.readers.hub import load_hub
 from bertvision.tasks.splits import make_splits
 from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_whole

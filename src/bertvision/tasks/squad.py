@@ -15,8 +15,7 @@ from pathlib import Path
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import distinct_keys
 from bertvision.core.records import Answer, Example
-from bertvision.tasks.readers.encodings import open_file
-from bertvision.tasks.readers.files import is_unicode
+from bertvision.tasks.readers.encodings import is_unicode, open_file
 from bertvision.tasks.splits import make_splits, spread
 from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_whole
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.tasks.readers import encodings
-from bertvision.tasks.readers.encodings import broken_part, detect_encoding, read_lines
-from bertvision.tasks.readers.files import is_unicode
+from bertvision.tasks.readers.encodings import broken_part, detect_encoding, is_unicode, read_lines
 
 WESTERN = "Der Bär aß «déjà vu» — “naïve”…\nGarçon, un œuf à 3 €!\n"
 RUSSIAN = "текст,оценка\nочень хорошо,да\n"
@@ -140,3 +139,8 @@ def test_western_text_comes_back_whatever_it_was_saved_in(text: str, encoding: s
         else:
             assert found == text or (encoding == "cp1252" and detect_encoding(path)[0] == "utf-8")
             assert found == text or found.encode("utf-8", "surrogateescape") == content
+
+
+def test_half_a_surrogate_pair_is_not_text() -> None:
+    assert is_unicode("né \U0001f600")
+    assert not is_unicode("\ud83d")

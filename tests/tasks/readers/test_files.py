@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.tasks.readers.files import Row, is_unicode, read_table
+from bertvision.tasks.readers.files import Row, read_table
 from bertvision.tasks.task import BadRows
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
@@ -185,8 +185,3 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     assert "d.csv: this is a folder" in refusal(tmp_path / "d.csv")
     assert "cannot be read" in refusal(tmp_path / ("x" * 300 + ".csv"))
-
-
-def test_half_a_surrogate_pair_is_not_text() -> None:
-    assert is_unicode("né \U0001f600")
-    assert not is_unicode("\ud83d")

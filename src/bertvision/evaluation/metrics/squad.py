@@ -7,6 +7,7 @@ Several gold answers: the best counts. No gold answer: only the empty answer is 
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -38,21 +39,27 @@ Golds = Mapping[str, Sequence[str]]
 Pairs = Mapping[str, tuple[float, float]]
 
 
+def read_bytes(path: Path, expected: str) -> bytes:
+    """What is in a file, which must not be blank; ``expected`` is what the messages say it should be."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
+    if not content.removeprefix(codecs.BOM_UTF8).strip():
+        raise BadInput(f"{path}: the file is empty; expected {expected}")
+    return content
+
+
 def read_json(path: Path, expected: str, unique: bool = False) -> object:
-    """The document of a file; ``expected`` is what the messages say it should be.
+    """The document of a file.
 
     With ``unique``, no object may name a key twice: of two values JSON would silently keep the last.
     """
+    content = read_bytes(path, expected)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=distinct_keys if unique else None)
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
-    if not text.strip():
-        raise BadInput(f"{path}: the file is empty; expected {expected}")
-    try:
-        return json.loads(text, object_pairs_hook=distinct_keys if unique else None)
     except RecursionError as error:
         raise BadInput(f"{path}: nested too deeply; expected {expected}") from error
     except ValueError as error:

@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.tasks.readers.encodings import broken_part
-from bertvision.tasks.readers.files import is_unicode
+from bertvision.tasks.readers.encodings import broken_part, is_unicode
 from bertvision.tasks.task import BadRow
 
 TEXTS = ("text", "sentence", "review", "content", "question", "tweet", "comment", "message", "body", "document")

@@ -106,6 +106,11 @@ def _is_damaged(content: bytes) -> bool:
     return len(_BEYOND_ASCII.findall(escaped)) > len(_ESCAPED.findall(escaped))
 
 
+def is_unicode(text: str) -> bool:
+    """False for text that no encoder can take: half a surrogate pair, as in ``"\\ud83d"``."""
+    return _SURROGATE.search(text) is None
+
+
 def broken_part(text: str) -> str:
     """What is wrong with text that is no Unicode: a byte that was no UTF-8, or half a surrogate pair."""
     first = _SURROGATE.findall(text)[0]

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeGuard
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.progress import log_line
-from bertvision.tasks.readers.files import SUFFIX, Row, read_table
+from bertvision.tasks.readers.files import PARQUET, Row, read_table
 from bertvision.tasks.readers.hub import class_names, load_hub, with_names
 from bertvision.tasks.task import BadRows, PathsLike, as_paths
 
@@ -72,7 +72,7 @@ def _is_frame(value: object) -> TypeGuard[Frame]:
 
 def _file(split: str, value: Any, encoding: str | None) -> Table:
     (path,) = as_paths(split, value)
-    unit = "row" if path.suffix.lower() == SUFFIX else "line"
+    unit = "row" if path.suffix.lower() == PARQUET else "line"
     read = partial(_read_file, path, encoding)
     return Table(split, path.stem, str(path), unit, read, path.resolve())
 
