@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
@@ -15,6 +15,7 @@ from bertvision.tasks.readers.columns import Columns
 from bertvision.tasks.readers.encodings import broken_part, is_unicode
 from bertvision.tasks.readers.files import Row, read_headerless, read_table
 from bertvision.tasks.readers.hub import load_hub
+from bertvision.tasks.readers.sources import distinct_name
 from bertvision.tasks.splits import make_splits
 from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_whole
 
@@ -288,8 +289,7 @@ def _distinct_names(paths: Iterable[Path]) -> dict[Path, str]:
             raise BadInput(f"{path}: given twice; dev must be other rows than train, or left out to be cut off train")
         seen.add(path.resolve())
         taken = set(names.values())
-        numbered = (f"{path.stem}-{number}" for number in count(2))
-        names[path] = path.stem if path.stem not in taken else next(name for name in numbered if name not in taken)
+        names[path] = distinct_name(path.stem, taken)
     return names
 
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
@@ -53,51 +52,52 @@ class Columns:
     more: tuple[str, ...] = ()
 
 
-def choose_columns(there: Sequence[str], wanted: Wanted, path: str | Path) -> Columns:
+def choose_columns(columns: Sequence[str], wanted: Wanted, path: str | Path) -> Columns:
     """The columns that were named, and for the others the only one that is called like what is looked for.
 
     A pair is guessed only together with its text: who names the text alone wants it alone.
     """
-    named = _check_named(there, wanted, path)
-    left = [name for name in there if name not in named]
-    label = wanted.label or _only([(name,) for name in left if name.lower() in LABELS], "label", there, path)[0]
+    labels = [("label", name) for name in (wanted.label, *wanted.more)]
+    named = [(what, name) for what, name in (("text", wanted.text), ("pair", wanted.pair), *labels) if name]
+    names = [name for _, name in named]
+    for what, name in named:
+        if name not in columns:
+            raise BadInput(f"{path}: no column {name!r}; {_listed(columns)}; give --{what}-column")
+        if names.count(name) > 1:
+            raise BadInput(f"{path}: column {name!r} is named twice; text, pair and label must be different columns")
+    left = [name for name in columns if name not in names]
+    label = wanted.label or _only([(name,) for name in left if name.lower() in LABELS], "label", columns, path)[0]
     if wanted.text:
         return Columns(wanted.text, wanted.pair, label, wanted.more)
-    text, *pair = _only(_text_candidates(left, not wanted.pair), "text", there, path)
+    text, *pair = _only(_text_candidates(left, not wanted.pair), "text", columns, path)
     return Columns(text, wanted.pair or (pair[0] if pair else None), label, wanted.more)
 
 
-def _check_named(there: Sequence[str], wanted: Wanted, path: str | Path) -> list[str]:
-    labels = [("label", name) for name in (wanted.label, *wanted.more)]
-    named = [("text", wanted.text), ("pair", wanted.pair), *labels]
-    names = [name for _, name in named if name]
-    for what, name in named:
-        if name and name not in there:
-            raise BadInput(f"{path}: no column {name!r}; {_listed(there)}; give --{what}-column")
-        if name and names.count(name) > 1:
-            raise BadInput(f"{path}: column {name!r} is named twice; text, pair and label must be different columns")
-    return names
-
-
-def _text_candidates(left: Sequence[str], pairs: bool) -> list[tuple[str, ...]]:
+def _text_candidates(columns: Sequence[str], pairs: bool) -> list[tuple[str, ...]]:
     """Known pairs of columns, and known single ones that are in none of these pairs."""
-    written = {name.lower(): name for name in left}
-    found = [(written[one], written[two]) for one, two in PAIRS if pairs and {one, two} <= set(written)]
-    paired = set(chain.from_iterable(found))
-    return [*found, *((name,) for name in left if name.lower() in TEXTS and name not in paired)]
+    written = {name.lower(): name for name in columns}
+    candidates: list[tuple[str, ...]] = []
+    paired: set[str] = set()
+    for first, second in PAIRS:
+        if pairs and first in written and second in written:
+            candidates.append((written[first], written[second]))
+            paired |= {written[first], written[second]}
+    return candidates + [(name,) for name in columns if name.lower() in TEXTS and name not in paired]
 
 
-def _only(candidates: Sequence[tuple[str, ...]], what: str, there: Sequence[str], path: str | Path) -> tuple[str, ...]:
+def _only(
+    candidates: Sequence[tuple[str, ...]], what: str, columns: Sequence[str], path: str | Path
+) -> tuple[str, ...]:
     if len(candidates) == 1:
         return candidates[0]
-    found = " or ".join(" with ".join(repr(name) for name in names) for names in candidates)
-    why = f"the {what} may be {found}" if candidates else f"no column is called like a {what}"
-    raise BadInput(f"{path}: {why}; {_listed(there)}; give --{what}-column")
+    listed = " or ".join(" with ".join(repr(name) for name in names) for names in candidates)
+    why = f"the {what} may be {listed}" if candidates else f"no column is called like a {what}"
+    raise BadInput(f"{path}: {why}; {_listed(columns)}; give --{what}-column")
 
 
-def _listed(there: Sequence[str]) -> str:
+def _listed(columns: Sequence[str]) -> str:
     """The names, cut where a first line of data is taken for a header."""
-    return f"the file has: {', '.join(name if len(name) <= 40 else name[:37] + '...' for name in there)}"
+    return f"the file has: {', '.join(name if len(name) <= 40 else name[:37] + '...' for name in columns)}"
 
 
 def is_number(text: str) -> bool:
@@ -117,16 +117,13 @@ def cell_text(value: object, column: str) -> str:
     """A cell without outer blanks, nothing for a blank one; it may be a number, true or false."""
     if isinstance(value, dict | list | tuple | bytes):
         raise BadRow("wrong type", f"column {column!r}: got {shorten(value)}, expected text or a number")
-    text = _written(value).strip()
-    if not is_unicode(text):
-        raise BadRow("broken character", f"column {column!r}: {broken_part(text)}")
-    return text
-
-
-def _written(value: object) -> str:
-    """A typed value as one would write it; 2.0 is 2, because a missing value turns a column's 2 into 2.0."""
     if value is None or (isinstance(value, float) and math.isnan(value)):  # NaN is how tables write nothing
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)  # a missing value turns a column's 2 into 2.0
+    text = str(value).strip()
+    if not is_unicode(text):
+        raise BadRow("broken character", f"column {column!r}: {broken_part(text)}")
+    return text

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.progress import log_line
@@ -53,9 +53,14 @@ def read_lines(path: Path, encoding: str | None, newline: str) -> Iterator[str]:
     """Decoded lines without byte order mark; an empty file, a NUL or a wrong encoding ends the reading."""
     number = 0
     used, errors = detect_encoding(path) if encoding is None else (encoding, STRICT)
+    open_file(path).close()
     try:
-        with _open_text(path, used, errors, newline) as lines:
-            for number, line in enumerate(lines, start=1):
+        file = path.open(encoding=used, errors=errors, newline=newline)
+    except (LookupError, ValueError):
+        raise BadInput(f"--encoding: got {shorten(used)}, expected one Python knows: utf-8, cp1252 ...") from None
+    try:
+        with file:
+            for number, line in enumerate(file, start=1):
                 if "\0" in line:
                     raise BadInput(f"{path}, line {number}: holds a NUL; expected text (or give --encoding utf-16)")
                 yield line.removeprefix("\ufeff") if number == 1 else line
@@ -64,14 +69,6 @@ def read_lines(path: Path, encoding: str | None, newline: str) -> Iterator[str]:
         raise BadInput(f"{_misfit(path, used, at, byte)}; give the --encoding it was saved in") from None
     if number == 0:
         raise BadInput(f"{path}: the file is empty; expected rows")
-
-
-def _open_text(path: Path, encoding: str, errors: str, newline: str) -> TextIO:
-    open_file(path).close()
-    try:
-        return path.open(encoding=encoding, errors=errors, newline=newline)
-    except (LookupError, ValueError):
-        raise BadInput(f"--encoding: got {shorten(encoding)}, expected one Python knows: utf-8, cp1252 ...") from None
 
 
 def _misfit(path: Path, encoding: str, at: int, byte: int) -> str:
@@ -91,19 +88,15 @@ def detect_encoding(path: Path) -> tuple[str, str]:
         return marked or "utf-8", STRICT
     with open_file(path) as file:
         content = file.read()
-    if marked or _is_damaged(content):
+    escaped = content.decode("utf-8", ESCAPE)
+    damaged = len(_BEYOND_ASCII.findall(escaped)) > len(_ESCAPED.findall(escaped))  # UTF-8 but for a few bytes
+    if marked or damaged:
         return "utf-8", ESCAPE
     misfit, doubt = _misfit(path, "utf-8", *bad), _doubt(path, content)
     if doubt:
         raise BadInput(f"{misfit}; {doubt}")
     log_line(f"note: {misfit}; read as {ASSUMED}; if letters come out wrong, give the --encoding it was saved in")
     return ASSUMED, STRICT
-
-
-def _is_damaged(content: bytes) -> bool:
-    """Whether bytes are UTF-8 but for a few: more characters beyond ASCII that are than bytes that are none."""
-    escaped = content.decode("utf-8", ESCAPE)
-    return len(_BEYOND_ASCII.findall(escaped)) > len(_ESCAPED.findall(escaped))
 
 
 def is_unicode(text: str) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
-from pathlib import Path
+from itertools import chain, count
 from typing import Any, Protocol, TypeGuard
 
 from bertvision.core.errors import BadInput, shorten
@@ -55,54 +54,61 @@ def find_tables(train: Tabular | None, dev: Tabular | None, hub: str | None, enc
         raise BadInput(f"task 'text' needs --train FILE or --hub NAME: got {got}, expected one of them")
     tables = _given("train", train, encoding) if hub is None else _hub_tables(hub, dev is None)
     tables += [] if dev is None else _given("dev", dev, encoding)
-    return _distinct(tables)
+    names: set[str] = set()
+    for number, table in enumerate(tables):
+        if any(table.source == other.source for other in tables[:number]):
+            raise BadInput(
+                f"{table.where}: given twice; dev must be other rows than train, or left out to be cut off train"
+            )
+        tables[number] = replace(table, name=distinct_name(table.name, names))
+        names.add(tables[number].name)
+    return tables
+
+
+def distinct_name(name: str, taken: Collection[str]) -> str:
+    """The name, numbered where another has it already."""
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(new for new in chain([name], numbered) if new not in taken)
 
 
 def _given(split: str, value: Any, encoding: str | None) -> list[Table]:
     """Files and DataFrames, one or several."""
-    several = [value] if _is_frame(value) or not isinstance(value, list | tuple) else value
-    if any(_is_frame(one) for one in several):
-        return [_frame(split, one) if _is_frame(one) else _file(split, one, encoding) for one in several]
-    return [_file(split, path, encoding) for path in as_paths(split, value)]
+    several = value if isinstance(value, list | tuple) and not _is_frame(value) else [value]
+    if not any(map(_is_frame, several)):
+        several = as_paths(split, value)
+    tables = []
+    for source in several:
+        if _is_frame(source):
+            rows: Callable[[BadRows], Iterator[Row]] = partial(_frame_rows, split, source)
+            tables.append(Table(split, split, f"the {split} DataFrame", "row", rows, id(source)))
+        else:
+            (path,) = as_paths(split, source)
+            unit = "row" if path.suffix.lower() == PARQUET else "line"
+            rows = partial(read_table, path, encoding=encoding)
+            tables.append(Table(split, path.stem, str(path), unit, rows, path.resolve()))
+    return tables
 
 
 def _is_frame(value: object) -> TypeGuard[Frame]:
     return hasattr(value, "itertuples") and hasattr(value, "columns")
 
 
-def _file(split: str, value: Any, encoding: str | None) -> Table:
-    (path,) = as_paths(split, value)
-    unit = "row" if path.suffix.lower() == PARQUET else "line"
-    read = partial(_read_file, path, encoding)
-    return Table(split, path.stem, str(path), unit, read, path.resolve())
-
-
-def _read_file(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
-    return read_table(path, bad, encoding)
-
-
-def _frame(split: str, frame: Frame) -> Table:
-    return Table(split, split, f"the {split} DataFrame", "row", partial(_frame_rows, split, frame), id(frame))
-
-
 def _frame_rows(split: str, frame: Frame, bad: BadRows) -> Iterator[Row]:
-    """Rows by their place from 0, whatever the index says; missing values are None."""
+    """Rows by their number from 0, whatever the index says; missing values are None."""
     names = [str(name) for name in frame.columns]
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"the {split} DataFrame: two columns are named {shorten(name)}; rename one")
     number = -1
     for number, cells in enumerate(frame.itertuples(index=False, name=None)):
-        yield number, {name: _plain(cell) for name, cell in zip(names, cells, strict=True)}
+        row: dict[str, object] = {}
+        for name, cell in zip(names, cells, strict=True):
+            missing = type(cell).__name__ in MISSING
+            # Numpy's numbers and lists become Python's.
+            row[name] = None if missing else cell.tolist() if hasattr(cell, "tolist") else cell
+        yield number, row
     if number < 0:
         raise BadInput(f"the {split} DataFrame has no rows; expected at least one row")
-
-
-def _plain(cell: Any) -> object:
-    """What pandas and numpy wrap, unwrapped."""
-    if type(cell).__name__ in MISSING:
-        return None
-    return cell.tolist() if hasattr(cell, "tolist") else cell
 
 
 def _hub_tables(hub: str, with_dev: bool) -> list[Table]:
@@ -115,29 +121,13 @@ def _hub_tables(hub: str, with_dev: bool) -> list[Table]:
     if held_out == HELD_OUT[-1]:
         log_line(f"note: {hub} has no split for validation; {held_out!r} is what is reported on")
     chosen = {"train": "train"} | ({} if held_out is None else {"dev": held_out})
-    return [_hub_table(split, hub, found, splits[found]) for split, found in chosen.items()]
-
-
-def _hub_table(split: str, hub: str, found: str, rows: Any) -> Table:
-    return Table(split, found, f"{hub}, {found}", "row", partial(_hub_rows, rows), (hub, found))
+    tables = []
+    for split, hub_split in chosen.items():
+        rows = partial(_hub_rows, splits[hub_split])
+        tables.append(Table(split, hub_split, f"{hub}, {hub_split}", "row", rows, (hub, hub_split)))
+    return tables
 
 
 def _hub_rows(rows: Any, bad: BadRows) -> Iterator[Row]:
     names = class_names(rows.features)
     return ((number, with_names(row, names)) for number, row in enumerate(rows))
-
-
-def _distinct(tables: Sequence[Table]) -> list[Table]:
-    """Names numbered where several tables have one; the same rows twice would be learnt by heart."""
-    named: dict[str, Table] = {}
-    sources: set[object] = set()
-    for table in tables:
-        if table.source in sources:
-            raise BadInput(
-                f"{table.where}: given twice; dev must be other rows than train, or left out to be cut off train"
-            )
-        sources.add(table.source)
-        numbered = (f"{table.name}-{number}" for number in count(2))
-        name = table.name if table.name not in named else next(name for name in numbered if name not in named)
-        named[name] = replace(table, name=name)
-    return list(named.values())
