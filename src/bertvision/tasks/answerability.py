@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Example
 from bertvision.core.registry import unknown
 from bertvision.tasks.squad import load_squad
 from bertvision.tasks.task import TASKS, PathsLike, Task, check_whole
@@ -57,12 +56,11 @@ def load_answerability(
         no_answer_share=no_answer_share,
     )
     # Labels are put on last: examples are kept together by context as long as they have none.
-    splits = {split: tuple(_labelled(example) for example in examples) for split, examples in asked.splits.items()}
+    # The answers stay, because windows are labelled by them.
+    splits = {
+        split: tuple(replace(example, label=0.0 if example.answers else UNANSWERABLE) for example in examples)
+        for split, examples in asked.splits.items()
+    }
     return replace(
         asked, name="answerability", kind="classify", splits=splits, labels=LABELS, no_answer=False, merge=merge
     )
-
-
-def _labelled(example: Example) -> Example:
-    """The answers stay, because windows are labelled by them."""
-    return replace(example, label=0.0 if example.answers else UNANSWERABLE)

@@ -161,27 +161,20 @@ def read_label(task: GlueTask, value: object) -> float:
         raise BadRow("missing label", "the label is blank")
     if written == "-":
         raise BadRow("no gold label", "got '-': the annotators disagreed; such rows are neither learned nor scored")
-    return _place(task, written) if task.labels else _score(written)
-
-
-def _place(task: GlueTask, written: str) -> float:
-    places = {str(place): float(place) for place in range(len(task.labels))}
-    places.update({label: float(place) for place, label in enumerate(task.labels)})
-    if written not in places:
-        hidden = "; -1 marks labels that GLUE keeps to itself" if written == "-1" else ""
-        expected = ", ".join(f"{place} or {label}" for place, label in enumerate(task.labels))
-        raise BadRow("unknown label", f"got {shorten(written)}, expected {expected}{hidden}")
-    return places[written]
-
-
-def _score(written: str) -> float:
-    try:
-        score = float(written)
-    except ValueError:
-        score = float("nan")
-    if not LOWEST <= score <= HIGHEST:
-        raise BadRow("not a score", f"got {shorten(written)}, expected a number from {LOWEST:g} to {HIGHEST:g}")
-    return score
+    if not task.labels:
+        try:
+            score = float(written)
+        except ValueError:
+            score = float("nan")
+        if not LOWEST <= score <= HIGHEST:
+            raise BadRow("not a score", f"got {shorten(written)}, expected a number from {LOWEST:g} to {HIGHEST:g}")
+        return score
+    for number, label in enumerate(task.labels):
+        if written in (str(number), label):
+            return float(number)
+    hidden = "; -1 marks labels that GLUE keeps to itself" if written == "-1" else ""
+    expected = ", ".join(f"{number} or {label}" for number, label in enumerate(task.labels))
+    raise BadRow("unknown label", f"got {shorten(written)}, expected {expected}{hidden}")
 
 
 @dataclass(frozen=True)

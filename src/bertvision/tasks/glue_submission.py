@@ -40,7 +40,11 @@ def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[
             continue
         rows = read_test(task, path)
         note_rows(str(path), len(rows), file)
-        _write(task, rows, label, out / target)
+        answers = label(list(rows.values()))
+        with atomic_open(out / target) as output:
+            output.write("index\tprediction\n")
+            for index, answer in zip(rows, answers, strict=True):
+                output.write(f"{index}\t{format_prediction(task, answer)}\n")
         written[target] = len(rows)
     if not written:
         looked = looked_for(data, next(iter(task.files.tests.values())))
@@ -50,32 +54,19 @@ def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[
 
 def read_test(task: GlueTask, path: Path) -> dict[str, Texts]:
     """Index -> texts of a test file; without a column of indexes the row's number from 0. Blank texts pass."""
-    bad, found = BadRows(skip=False, advice=EVERY_ROW), dict[str, Texts]()
+    bad, texts = BadRows(skip=False, advice=EVERY_ROW), dict[str, Texts]()
     rows, first = read_rows(task, path, bad, labelled=False)
     columns = None
     for line, row in rows:
         columns = columns or choose_columns(task, row, str(path), labelled=False)
         with bad.row(f"{path}, line {line}"):
-            index = _index(row, line - first)
-            if index in found:
+            index = str(next((row[column] for column in INDEXES if column in row), line - first)).strip()
+            if not (index.isascii() and index.isdigit()):
+                raise BadRow("not an index", f"got {shorten(index)}, expected a whole number")
+            if index in texts:
                 raise BadRow("duplicate index", f"{index} is the index of a row above too")
-            found[index] = read_texts(row, columns, blank=True)
-    return found
-
-
-def _index(row: Mapping[str, object], number: int) -> str:
-    index = str(next((row[column] for column in INDEXES if column in row), number)).strip()
-    if not (index.isascii() and index.isdigit()):
-        raise BadRow("not an index", f"got {shorten(index)}, expected a whole number")
-    return index
-
-
-def _write(task: GlueTask, rows: Mapping[str, Texts], label: Labeller, path: Path) -> None:
-    answers = label(list(rows.values()))
-    with atomic_open(path) as file:
-        file.write("index\tprediction\n")
-        for index, answer in zip(rows, answers, strict=True):
-            file.write(f"{index}\t{format_prediction(task, answer)}\n")
+            texts[index] = read_texts(row, columns, blank=True)
+    return texts
 
 
 def format_prediction(task: GlueTask, answer: Mapping[str, Any]) -> str:

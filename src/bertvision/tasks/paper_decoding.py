@@ -52,23 +52,16 @@ def legacy_decode(logits: Sequence[NDArray[np.float32]], table: WindowTable, exa
     assert len(table.input_ids) == len(table), "a table without input ids has no word pieces to answer with"
     best = [NOTHING] * examples
     for window, example in enumerate(table.example.tolist()):
-        found = _decode_window(logits[window], table, window)
-        if found.probability > best[example].probability:
-            best[example] = found
+        scores = logits[window]  # (tokens, 2)
+        # max p(start) · max p(end); the largest value of a softmax is 1 / Σ exp(x - max x)
+        shifted = np.asarray(scores, np.float64) - scores.max(0, keepdims=True)
+        probability = float(1 / np.exp(shifted).sum(0).prod())
+        if probability > best[example].probability:
+            start, end = (int(token) for token in scores.argmax(0))
+            nothing = start == end == int(table.cls[window])
+            pieces = () if nothing else tuple(table.input_ids[window][start : end + 1].tolist())  # inverted: () too
+            best[example] = LegacyAnswer(pieces, probability, window, start, end)
     return best
-
-
-def _decode_window(logits: NDArray[np.float32], table: WindowTable, window: int) -> LegacyAnswer:
-    start, end = (int(token) for token in logits.argmax(0))
-    nothing = start == end == int(table.cls[window])
-    pieces = () if nothing else tuple(table.input_ids[window][start : end + 1].tolist())  # inverted: () as well
-    return LegacyAnswer(pieces, _largest_product(logits), window, start, end)
-
-
-def _largest_product(logits: NDArray[np.float32]) -> float:
-    """max p(start) · max p(end); the largest value of a softmax is 1 / Σ exp(x - max x)."""
-    shifted = np.asarray(logits, np.float64) - logits.max(0, keepdims=True)  # (tokens, 2)
-    return float(1 / np.exp(shifted).sum(0).prod())
 
 
 def golds_by_text(examples: Sequence[Example], tokenizer: Tokenizer) -> Golds:

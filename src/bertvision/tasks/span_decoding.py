@@ -48,7 +48,8 @@ def decode_window(
 ) -> list[Candidate]:
     """Best spans of one window: the top starts x top ends inside the context, start <= end, capped length."""
     tokens = np.flatnonzero(offsets[:, 0] != NO_OFFSET)
-    starts, ends = (_top(logits[:, side], tokens, top_k) for side in (0, 1))
+    # The tokens with the largest logits, largest first, ties in text order.
+    starts, ends = (tokens[np.argsort(-logits[tokens, side], kind="stable")[:top_k]] for side in (0, 1))
     length = ends[None, :] - starts[:, None] + 1  # (starts, ends)
     scores = logits[starts, 0][:, None] + logits[ends, 1][None, :]  # (starts, ends)
     rows, columns = np.nonzero((length >= 1) & (length <= longest))
@@ -59,11 +60,6 @@ def decode_window(
     ]
 
 
-def _top(logits: NDArray[np.float32], tokens: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The k tokens with the largest logits, largest first, ties in text order."""
-    return tokens[np.argsort(-logits[tokens], kind="stable")[:k]]
-
-
 def decode(
     logits: Sequence[NDArray[np.float32]], table: WindowTable, examples: int, top_k: int = TOP_K
 ) -> list[Decoded]:
@@ -71,16 +67,17 @@ def decode(
     spans: dict[int, dict[tuple[int, int], float]] = defaultdict(dict)
     null = np.full(examples, np.inf)
     for window, example in enumerate(table.example.tolist()):
-        scores, found = logits[window], spans[example]
+        scores, merged = logits[window], spans[example]
         null[example] = min(null[example], float(scores[table.cls[window]].sum()))
-        for one in decode_window(scores, table.offsets[window], top_k):
-            found[one.start, one.end] = max(one.score, found.get((one.start, one.end), -np.inf))
-    return [Decoded(_ranked(spans[example], top_k), float(null[example])) for example in range(examples)]
-
-
-def _ranked(spans: dict[tuple[int, int], float], top_k: int) -> tuple[Candidate, ...]:
-    ranked = sorted(spans.items(), key=lambda item: (-item[1], item[0]))[:top_k]
-    return tuple(Candidate(start, end, score) for (start, end), score in ranked)
+        for candidate in decode_window(scores, table.offsets[window], top_k):
+            span = candidate.start, candidate.end
+            merged[span] = max(candidate.score, merged.get(span, -np.inf))
+    decoded = []
+    for example in range(examples):
+        ranked = sorted(spans[example].items(), key=lambda item: (-item[1], item[0]))[:top_k]
+        candidates = tuple(Candidate(start, end, score) for (start, end), score in ranked)
+        decoded.append(Decoded(candidates, float(null[example])))
+    return decoded
 
 
 def answer_places(
@@ -88,9 +85,9 @@ def answer_places(
 ) -> dict[str, tuple[int, int]]:
     """Question id -> start and end of its answer in the context; a question without an answer is left out."""
     places = {}
-    for example, one in zip(examples, decoded, strict=True):
-        if one.candidates and (threshold is None or one.no_answer_score <= threshold):
-            places[example.id] = one.candidates[0].start, one.candidates[0].end
+    for example, answer in zip(examples, decoded, strict=True):
+        if answer.candidates and (threshold is None or answer.no_answer_score <= threshold):
+            places[example.id] = answer.candidates[0].start, answer.candidates[0].end
     return places
 
 
@@ -108,14 +105,14 @@ def n_best(
     The null score enters lowered by the threshold, so that "no answer" is the likeliest entry
     exactly when the threshold says so.
     """
-    told = threshold is not None or not decoded.candidates
-    entries = _with_nothing(decoded, threshold or 0.0) if told else list(decoded.candidates)
-    scores = np.array([one.score for one in entries])
+    may_be_empty = threshold is not None or not decoded.candidates
+    entries = _with_nothing(decoded, threshold or 0.0) if may_be_empty else list(decoded.candidates)
+    scores = np.array([entry.score for entry in entries])
     weights = np.exp((scores - scores.max()) / temperature)
     shares = (weights / weights.sum()).tolist()
     return [
-        {"answer": context[one.start : one.end], "score": share, "start": one.start, "end": one.end}
-        for one, share in list(zip(entries, shares, strict=True))[:count]
+        {"answer": context[entry.start : entry.end], "score": share, "start": entry.start, "end": entry.end}
+        for entry, share in list(zip(entries, shares, strict=True))[:count]
     ]
 
 
@@ -128,4 +125,4 @@ def _with_nothing(decoded: Decoded, threshold: float) -> list[Candidate]:
         listed = [*decoded.candidates, Candidate(0, 0, min(null, best))]
     else:  # then null >= best, rounded or not
         listed = [Candidate(0, 0, null), *decoded.candidates]
-    return sorted(listed, key=lambda one: -one.score)
+    return sorted(listed, key=lambda entry: -entry.score)

@@ -29,9 +29,11 @@ def cut_inner(
         keys = [example.group for example in examples]
     strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
     chosen = _choose_groups(keys, strata, salt)
-    train = tuple(e for e, key in zip(examples, keys, strict=True) if key not in chosen)
-    inner = tuple(e for e, key in zip(examples, keys, strict=True) if key in chosen)
-    return train, inner
+    train: list[Example] = []
+    inner: list[Example] = []
+    for example, key in zip(examples, keys, strict=True):
+        (inner if key in chosen else train).append(example)
+    return tuple(train), tuple(inner)
 
 
 def _group_key(example: Example) -> str:
@@ -49,10 +51,16 @@ def _choose_groups(keys: Sequence[str], strata: Sequence[str], salt: str) -> set
     together. The last group of each stratum stays, so that training knows every label. If no group
     is small enough, the smallest that is not alone is taken: an inner split too large beats none.
     """
+    owner: dict[str, str] = {}  # a group with rows of several strata belongs to the first by name
+    for key, stratum in zip(keys, strata, strict=True):
+        owner[key] = min(stratum, owner.get(key, stratum))
+    sizes: dict[str, Counter[str]] = defaultdict(Counter)  # rows per group in each stratum
+    for key in keys:
+        sizes[owner[key]][key] += 1
     chosen: set[str] = set()
     spare: Counter[str] = Counter()
     wanted, taken = 0.0, 0
-    for _, groups in sorted(_sizes(keys, strata).items()):
+    for _, groups in sorted(sizes.items()):
         wanted += INNER_SHARE * groups.total()
         spare += groups if len(groups) > 1 else Counter()
         for key in sorted(groups, key=lambda key: stable_hash(f"{salt}\x00{key}"))[:-1]:
@@ -63,17 +71,6 @@ def _choose_groups(keys: Sequence[str], strata: Sequence[str], salt: str) -> set
         spare = spare or Counter(keys)
         chosen = {min(spare, key=lambda key: (spare[key], stable_hash(f"{salt}\x00{key}")))}
     return chosen
-
-
-def _sizes(keys: Sequence[str], strata: Sequence[str]) -> dict[str, Counter[str]]:
-    """Rows per group in each stratum; a group with rows of several strata belongs to the first by name."""
-    owner: dict[str, str] = {}
-    for key, stratum in zip(keys, strata, strict=True):
-        owner[key] = min(stratum, owner.get(key, stratum))
-    sizes: dict[str, Counter[str]] = defaultdict(Counter)
-    for key in keys:
-        sizes[owner[key]][key] += 1
-    return sizes
 
 
 def stable_hash(text: str) -> str:

@@ -34,7 +34,9 @@ def walk(path: Path, bad: BadRows) -> Iterator[Found]:
     """Every question of a file, in order."""
     for number, article in enumerate(_load_articles(path)):
         at = f"{path}, data[{number}]"
-        group = _group(article, f"{path.name}[{number}]")
+        title = article.get("title") if isinstance(article, dict) else None
+        named = isinstance(title, str) and title.strip()
+        group = named or f"{path.name}[{number}]"  # only groups examples, so any other name will do
         for paragraph_at, paragraph in _items(article, "paragraphs", at, bad):
             for question_at, question in _items(paragraph, "qas", paragraph_at, bad):
                 assert isinstance(paragraph, dict)
@@ -58,12 +60,6 @@ def _load_articles(path: Path) -> list[object]:
     if not isinstance(articles, list):
         raise BadInput(f'{path}: got {shorten(document)}, expected SQuAD JSON: {{"data": [articles]}}')
     return articles
-
-
-def _group(article: object, otherwise: str) -> str:
-    """The title, which names the article in every file; it serves grouping only, so any other will do."""
-    title = article.get("title") if isinstance(article, dict) else None
-    return title.strip() if isinstance(title, str) and title.strip() else otherwise
 
 
 def _items(node: object, key: str, where: str, bad: BadRows) -> Iterator[tuple[str, object]]:
@@ -196,7 +192,10 @@ def read_squad(paths: Sequence[Path], bad: BadRows, seen: dict[str, str], no_ans
         for found in questions:
             with bad.row(found.where):
                 example = check_question(found, no_answer)
-                _check_new(example.id, found.where, seen)
+                if example.id in seen:  # in training and dev files it would be an answer learnt by heart
+                    detail = f"also at {seen[example.id]}; ids must differ, also between training and dev files"
+                    raise BadRow("duplicate id", detail)
+                seen[example.id] = found.where
                 examples.append(example)
         if not questions:
             raise BadInput(f"{path}: no questions in it; expected data[].paragraphs[].qas[]")
@@ -209,24 +208,17 @@ def with_share(examples: Sequence[Example], share: float | None, split: str) -> 
     """As many as can be kept for ``share`` of them to have no answer, spread over all files, in their order."""
     if share is None:
         return examples
-    kinds = [[e for e in examples if bool(e.answers) == answered] for answered in (False, True)]
-    parts = (share, 1 - share)
-    if not all(kinds):
-        raise BadInput(f"no_answer_share {share:g}: all questions of {split} have {'an' if kinds[1] else 'no'} answer")
-    total = min(len(kind) / part for kind, part in zip(kinds, parts, strict=True))
-    kept = {
-        example.id
-        for kind, part in zip(kinds, parts, strict=True)
-        for example in spread(kind, max(1, round(total * part)), salt="share")
-    }
+    unanswerable = [example for example in examples if not example.answers]
+    answerable = [example for example in examples if example.answers]
+    if not unanswerable or not answerable:
+        raise BadInput(
+            f"no_answer_share {share:g}: all questions of {split} have {'an' if answerable else 'no'} answer"
+        )
+    total = min(len(unanswerable) / share, len(answerable) / (1 - share))
+    kept: set[str] = set()
+    for part, wanted in ((unanswerable, total * share), (answerable, total * (1 - share))):
+        kept.update(example.id for example in spread(part, max(1, round(wanted)), salt="share"))
     return [example for example in examples if example.id in kept]
-
-
-def _check_new(name: str, where: str, seen: dict[str, str]) -> None:
-    """The same id in training and dev files would be an answer learnt by heart."""
-    if name in seen:
-        raise BadRow("duplicate id", f"also at {seen[name]}; ids must differ, also between training and dev files")
-    seen[name] = where
 
 
 for _name, _about in (

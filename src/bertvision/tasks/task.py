@@ -95,17 +95,13 @@ def load_task(name: str, **options: object) -> Task:
     given = {key: value for key, value in options.items() if value is not None}
     weights = given.pop("class_weights", "none")
     _check_options(name, loader, given)
-    return weighed(_standardised(replace(loader(**given), skip_bad=bool(given.get("skip_bad")))), weights)
-
-
-def _standardised(task: Task) -> Task:
-    """Values of any scale are learned at mean 0 and spread 1 of the training values."""
-    if task.kind != "regress":
-        return task
-    values = [example.label for example in task["train"] if example.label is not None]
-    center = math.fsum(values) / len(values)
-    spread = math.sqrt(math.fsum((value - center) ** 2 for value in values) / len(values))
-    return replace(task, center=center, spread=spread or 1.0)
+    task = replace(loader(**given), skip_bad=bool(given.get("skip_bad")))
+    if task.kind == "regress":  # values of any scale are learned at mean 0 and spread 1 of the training values
+        values = [example.label for example in task["train"] if example.label is not None]
+        center = math.fsum(values) / len(values)
+        spread = math.sqrt(math.fsum((value - center) ** 2 for value in values) / len(values))
+        task = replace(task, center=center, spread=spread or 1.0)
+    return weighed(task, weights)
 
 
 def _check_options(name: str, loader: Callable[..., Task], given: Mapping[str, object]) -> None:
@@ -160,7 +156,20 @@ def save_task(task: Task, folder: Path) -> None:
     """Write a task as ``task.json`` and one JSON-lines file per split."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
-        lines = (json.dumps(_example_dict(e), ensure_ascii=True) + "\n" for e in task[split])
+        lines = []
+        for example in task[split]:
+            answers = [(answer.text, answer.start) for answer in example.answers]
+            row: dict[str, object] = {
+                "id": example.id,
+                "text": example.text,
+                "pair": example.pair,
+                "answers": answers,
+                "label": example.label,
+                "group": example.group,
+            }
+            if example.labels is not None:
+                row["labels"] = example.labels
+            lines.append(json.dumps(row, ensure_ascii=True) + "\n")
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
     head = {key: value for key, value in asdict(replace(task, splits={})).items() if key != "splits"}
     (folder / "task.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
@@ -169,33 +178,19 @@ def save_task(task: Task, folder: Path) -> None:
 def read_task(folder: Path) -> Task:
     """The inverse of :func:`save_task`."""
     head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-    splits = {split: _read_examples(folder / f"{split}.jsonl") for split in SPLITS}
+    splits = {}
+    for split in SPLITS:
+        examples = []
+        with (folder / f"{split}.jsonl").open(encoding="utf-8") as lines:
+            for line in lines:
+                fields: dict[str, Any] = json.loads(line)
+                fields["answers"] = tuple(Answer(*answer) for answer in fields["answers"])
+                if "labels" in fields:
+                    fields["labels"] = tuple(fields["labels"])
+                examples.append(Example(**fields))
+        splits[split] = tuple(examples)
     listed = {key: tuple(head.get(key, ())) for key in ("labels", "class_weights")}
     return Task(**{**head, **listed, "splits": splits})
-
-
-def _read_examples(path: Path) -> tuple[Example, ...]:
-    with path.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return tuple(_example(row) for row in rows)
-
-
-def _example(row: dict[str, Any]) -> Example:
-    several = {"labels": tuple(row["labels"])} if "labels" in row else {}
-    return Example(**{**row, "answers": tuple(Answer(*a) for a in row["answers"]), **several})
-
-
-def _example_dict(example: Example) -> dict[str, object]:
-    several = {} if example.labels is None else {"labels": example.labels}
-    return {
-        "id": example.id,
-        "text": example.text,
-        "pair": example.pair,
-        "answers": [(answer.text, answer.start) for answer in example.answers],
-        "label": example.label,
-        "group": example.group,
-        **several,
-    }
 
 
 def as_paths(option: str, value: PathsLike) -> tuple[Path, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import Example, Kind
 from bertvision.tasks.readers.columns import Columns, Wanted, cell_text, choose_columns, is_number, read_cell
-from bertvision.tasks.readers.files import Row
 from bertvision.tasks.readers.sources import Table, Tabular, find_tables
 from bertvision.tasks.splits import make_splits
 from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, check_whole
@@ -36,7 +35,14 @@ PEEKED_ROWS = 100
 def read_labels(row: Mapping[str, object], columns: Columns) -> Written:
     """The labels of a row as they are written; a blank cell is none."""
     if columns.more:
-        return tuple(column for column in (columns.label, *columns.more) if _is_set(row, column))
+        marked = []
+        for column in (columns.label, *columns.more):
+            text = cell_text(row.get(column), column)
+            if text.lower() not in YES_NO:
+                raise BadRow("not 0 or 1", f"column {column!r}: got {shorten(text)}, expected 0 or 1 (or true, false)")
+            if YES_NO[text.lower()]:
+                marked.append(column)
+        return tuple(marked)
     if columns.label not in row:
         raise BadRow("missing label", f"no {columns.label!r}; expected labels, or an empty one for none")
     value = row[columns.label]
@@ -45,17 +51,11 @@ def read_labels(row: Mapping[str, object], columns: Columns) -> Written:
     return cell_text(value, columns.label)
 
 
-def _is_set(row: Mapping[str, object], column: str) -> bool:
-    text = cell_text(row.get(column), column)
-    if text.lower() not in YES_NO:
-        raise BadRow("not 0 or 1", f"column {column!r}: got {shorten(text)}, expected 0 or 1 (or true, false)")
-    return YES_NO[text.lower()]
-
-
 def find_separator(written: Iterable[Written]) -> str:
     """The first of the known separators that stands in any of the cells."""
-    found = {separator for cell in written if isinstance(cell, str) for separator in SEPARATORS if separator in cell}
-    return next((separator for separator in SEPARATORS if separator in found), SEPARATORS[0])
+    cells = [cell for cell in written if isinstance(cell, str)]
+    used = (separator for separator in SEPARATORS if any(separator in cell for cell in cells))
+    return next(used, SEPARATORS[0])
 
 
 def split_labels(written: Written, separator: str) -> tuple[str, ...]:
@@ -98,31 +98,29 @@ def load_text(
     hash, and leaves at most as many for dev.
     """
     check_whole("max_length", max_length, 1)
-    label, more = _label_columns(label_column)
-    kind = _check_kind(kind, bool(more), label_separator)
-    bad, wanted = BadRows(skip_bad), Wanted(text_column, pair_column, label, more)
+    label_columns = (label_column,) if isinstance(label_column, str) else tuple(label_column or ())
+    kind = _check_kind(kind, len(label_columns) > 1, label_separator)
+    bad = BadRows(skip_bad)
+    wanted = Wanted(text_column, pair_column, label_columns[0] if label_columns else None, label_columns[1:])
     rows = _read_tables(find_tables(train, dev, hub, encoding), wanted, bad, kind == "multilabel")
-    known = KINDS[kind or _guess_kind(rows["train"])]
-    rows = _split_sets(rows, label_separator) if known == "multilabel" else rows
-    labels = _label_names(rows["train"], known, (label, *more) if label and more else ())
-    found = {split: _read_labels(split, part, labels, bad) for split, part in rows.items()}
-    stratify = known != "regress"
+    settled = KINDS[kind or _guess_kind(rows["train"])]
+    if settled == "multilabel":
+        separator = label_separator or find_separator(row.label for row in rows["train"])
+        for split, part in rows.items():
+            rows[split] = [replace(row, label=split_labels(row.label, separator)) for row in part]
+    labels = _label_names(rows["train"], settled, label_columns if len(label_columns) > 1 else ())
+    examples = {split: _number_labels(split, part, labels, bad) for split, part in rows.items()}
+    stratify = settled != "regress"
     return Task(
         name="text",
-        kind=known,
-        splits=make_splits(found["train"], found.get("dev"), stratify=stratify, limit=limit, seed=split_seed),
-        metric=METRICS[known],
+        kind=settled,
+        splits=make_splits(examples["train"], examples.get("dev"), stratify=stratify, limit=limit, seed=split_seed),
+        metric=METRICS[settled],
         labels=labels,
         max_length=max_length,
         overlap=0,
         skipped=dict(bad.counts),
     )
-
-
-def _label_columns(given: str | Sequence[str] | None) -> tuple[str | None, tuple[str, ...]]:
-    """The label's column, and the further ones where each label has its own."""
-    names = [given] if isinstance(given, str) else list(given or ())
-    return (names[0], tuple(names[1:])) if names else (None, ())
 
 
 def _check_kind(kind: str | None, several: bool, separator: str | None) -> str | None:
@@ -140,25 +138,22 @@ def _read_tables(tables: Sequence[Table], wanted: Wanted, bad: BadRows, sets: bo
     """Rows by split; columns that were guessed in one table are the columns of those after it."""
     rows: dict[str, list[Labelled]] = {}
     for table in tables:
-        found = table.read(bad)
-        peeked = list(islice(found, PEEKED_ROWS))
-        rows.setdefault(table.split, [])
-        if peeked:
-            there = list(dict.fromkeys(key for _, row in peeked for key in row))
-            columns = choose_columns(there, wanted, table.where)
-            wanted = Wanted(columns.text, columns.pair, columns.label, columns.more)
-            rows[table.split] += _labelled(chain(peeked, found), table, columns, bad, sets)
+        part = rows.setdefault(table.split, [])
+        unread = table.read(bad)
+        peeked = list(islice(unread, PEEKED_ROWS))
+        if not peeked:
+            continue
+        names = list(dict.fromkeys(name for _, row in peeked for name in row))
+        columns = choose_columns(names, wanted, table.where)
+        wanted = Wanted(columns.text, columns.pair, columns.label, columns.more)
+        for number, row in chain(peeked, unread):
+            where = table.place(number)
+            with bad.row(where):
+                text = read_cell(row, columns.text, "text")
+                pair = read_cell(row, columns.pair, "pair") if columns.pair else None
+                label = read_labels(row, columns) if sets else _read_label(row, columns.label)
+                part.append(Labelled(where, Example(f"{table.name}:{number}", text, pair), label))
     return rows
-
-
-def _labelled(rows: Iterable[Row], table: Table, columns: Columns, bad: BadRows, sets: bool) -> Iterator[Labelled]:
-    for number, row in rows:
-        where = table.place(number)
-        with bad.row(where):
-            text = read_cell(row, columns.text, "text")
-            pair = read_cell(row, columns.pair, "pair") if columns.pair else None
-            label = read_labels(row, columns) if sets else _read_label(row, columns.label)
-            yield Labelled(where, Example(f"{table.name}:{number}", text, pair), label)
 
 
 def _read_label(row: Mapping[str, object], column: str) -> str:
@@ -166,12 +161,6 @@ def _read_label(row: Mapping[str, object], column: str) -> str:
         detail = f"column {column!r}: got {shorten(row[column])}, expected one label (or give --kind multilabel)"
         raise BadRow("wrong type", detail)
     return read_cell(row, column, "label")
-
-
-def _split_sets(rows: Mapping[str, list[Labelled]], separator: str | None) -> dict[str, list[Labelled]]:
-    """Cells of several labels split at the separator given, or at the one that train has."""
-    used = separator or find_separator(row.label for row in rows["train"])
-    return {split: [replace(row, label=split_labels(row.label, used)) for row in part] for split, part in rows.items()}
 
 
 def _guess_kind(rows: Sequence[Labelled]) -> str:
@@ -196,42 +185,41 @@ def _label_names(rows: Sequence[Labelled], kind: Kind, columns: tuple[str, ...])
     """The labels in order: as the columns were given, else numbers by size, else by name; none for values."""
     if columns or kind == "regress":
         return columns
-    names = {name for row in rows for name in (row.label if isinstance(row.label, tuple) else (row.label,))}
+    names: set[str] = set()
+    for row in rows:
+        names.update(row.label if isinstance(row.label, tuple) else (row.label,))
     if len(names) == 1 and kind == "classify":
         raise BadInput(f"all {len(rows)} training rows are labelled {shorten(min(names))}; expected at least 2 classes")
     if len(names) < 2 and kind == "multilabel":
-        found = shorten(min(names)) if names else "none"
-        raise BadInput(f"the training rows hold {found} as label; --kind multilabel expects at least 2 labels")
+        only = shorten(min(names)) if names else "none"
+        raise BadInput(f"the training rows hold {only} as label; --kind multilabel expects at least 2 labels")
     numbers = all(is_number(name) for name in names)
     return tuple(sorted(names, key=lambda name: (float(name) if numbers else 0.0, name)))
 
 
-def _read_labels(split: str, rows: Sequence[Labelled], labels: Sequence[str], bad: BadRows) -> list[Example]:
-    """The examples with their labels as numbers: places among ``labels`` or, without those, the value."""
-    places = {label: place for place, label in enumerate(labels)}
+def _number_labels(split: str, rows: Sequence[Labelled], labels: Sequence[str], bad: BadRows) -> list[Example]:
+    """The examples with their labels as numbers: indices into ``labels`` or, without those, the value."""
+    indices = {label: index for index, label in enumerate(labels)}
     examples = []
     for row in rows:
         with bad.row(row.where):
-            examples.append(_with_label(row.example, row.label, places))
+            if isinstance(row.label, tuple):
+                several = tuple(sorted(_index(label, indices) for label in row.label))
+                examples.append(replace(row.example, labels=several))
+            elif labels:
+                examples.append(replace(row.example, label=float(_index(row.label, indices))))
+            elif is_number(row.label):
+                examples.append(replace(row.example, label=float(row.label)))
+            else:
+                detail = f"got {shorten(row.label)}, expected a number as label (or give --kind classify)"
+                raise BadRow("not a number", detail)
     if not examples:
         raise BadInput(f"no row of the {split} data can be used; {bad}")
     return examples
 
 
-def _with_label(example: Example, label: Written, places: Mapping[str, int]) -> Example:
-    if isinstance(label, tuple):
-        return replace(example, labels=tuple(sorted(_place(one, places) for one in label)))
-    return replace(example, label=float(_place(label, places)) if places else _value(label))
-
-
-def _place(label: str, places: Mapping[str, int]) -> int:
-    if label not in places:
-        known = shorten(list(places), 200)
+def _index(label: str, indices: Mapping[str, int]) -> int:
+    if label not in indices:
+        known = shorten(list(indices), 200)
         raise BadRow("unknown label", f"got {shorten(label)}, expected one that the training rows have: {known}")
-    return places[label]
-
-
-def _value(label: str) -> float:
-    if not is_number(label):
-        raise BadRow("not a number", f"got {shorten(label)}, expected a number as label (or give --kind classify)")
-    return float(label)
+    return indices[label]

@@ -93,7 +93,12 @@ def _text_windows(
     for index, example in chunk:
         encoding = next(one if example.pair is None else two)
         nowhere = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
-        target = _one_target(example) if labels is None else _set_target(example, labels)
+        if labels is None:  # an example that is only asked about has no label or value
+            target: tuple[float, ...] = (float("nan") if example.label is None else float(example.label),)
+        elif example.labels is None:
+            target = (float("nan"),) * labels
+        else:
+            target = tuple(float(label in example.labels) for label in range(labels))
         yield _window(index, encoding, nowhere, tokenizer.cls_token_id, target)
 
 
@@ -154,26 +159,10 @@ def context_offsets(encoding: Any, context: str) -> NDArray[np.int32]:
         while start < end and context[end - 1].isspace():
             end -= 1
         if start < end:
-            offsets[token] = start, _with_marks(context, end)
+            while end < len(context) and not context[end].isascii() and unicodedata.category(context[end]) == "Mn":
+                end += 1
+            offsets[token] = start, end
     return offsets
-
-
-def _with_marks(context: str, end: int) -> int:
-    while end < len(context) and not context[end].isascii() and unicodedata.category(context[end]) == "Mn":
-        end += 1
-    return end
-
-
-def _one_target(example: Example) -> tuple[float, ...]:
-    """The label or value; an example that is only asked about has none."""
-    return (float("nan") if example.label is None else float(example.label),)
-
-
-def _set_target(example: Example, labels: int) -> tuple[float, ...]:
-    """1 for each label that the example has, 0 for the others."""
-    if example.labels is None:
-        return (float("nan"),) * labels
-    return tuple(float(label in example.labels) for label in range(labels))
 
 
 def _span_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, ...]:
