@@ -87,21 +87,21 @@ def read_labels(
     ``headless`` are the columns of a file that may come without a header, as GLUE's CoLA does.
     """
     rows = tuple(_rows(path, encoding, headless))
-    there = tuple(dict.fromkeys(name for _, row in rows for name in row))
+    columns = tuple(dict.fromkeys(name for _, row in rows for name in row))
     by_id = path.suffix.lower() == ".json"
-    return LabelFile(path, rows, there, "label" if by_id else _label_column(path, there, names, column))
+    return LabelFile(path, rows, columns, "label" if by_id else _label_column(path, columns, names, column))
 
 
-def _label_column(path: Path, there: Sequence[str], names: Sequence[str], column: str | None) -> str:
-    found = [name for name in there if (name == column if column else name.lower() in names)]
-    if len(found) == 1:
-        return found[0]
-    has = f"the file has: {', '.join(shorten(name, 40) for name in there[:20])}"
+def _label_column(path: Path, columns: Sequence[str], names: Sequence[str], column: str | None) -> str:
+    matches = [name for name in columns if (name == column if column else name.lower() in names)]
+    if len(matches) == 1:
+        return matches[0]
+    has = f"the file has: {', '.join(shorten(name, 40) for name in columns[:20])}"
     if column:
         raise BadInput(f"{path}: no column {column!r}; {has}; name another --label-column")
-    if not found and names == PREDICTED:
+    if not matches and names == PREDICTED:
         raise BadInput(f"{path}: no column 'prediction'; {has}; rename the column of predictions to that")
-    why = f"the label may be {' or '.join(map(repr, found))}" if found else "no column is called like a label"
+    why = f"the label may be {' or '.join(map(repr, matches))}" if matches else "no column is called like a label"
     raise BadInput(f"{path}: {why}; {has}; give --label-column")
 
 
@@ -162,7 +162,15 @@ class LabelPairs:
 
 def pair_labels(gold: LabelFile, predicted: LabelFile) -> LabelPairs:
     """Every gold row with its one prediction; a row too many or too few on either side is named."""
-    order = _by_position(gold, predicted) if predicted.id_column is None else _by_id(gold, predicted)
+    if predicted.id_column is not None:
+        order: Sequence[int] = _by_id(gold, predicted)
+    elif len(gold) == len(predicted):
+        order = range(len(gold))
+    else:
+        raise BadInput(
+            f"{predicted.path}: got {len(predicted)} predictions for the {len(gold)} rows of {gold.path}; "
+            "expected one per row, in order (or a column 'id' or 'index')"
+        )
     labels = predicted.labels
     return LabelPairs(
         gold.labels,
@@ -170,15 +178,6 @@ def pair_labels(gold: LabelFile, predicted: LabelFile) -> LabelPairs:
         [gold.where(row) for row in range(len(gold))],
         [predicted.where(row) for row in order],
     )
-
-
-def _by_position(gold: LabelFile, predicted: LabelFile) -> Sequence[int]:
-    if len(gold) != len(predicted):
-        raise BadInput(
-            f"{predicted.path}: got {len(predicted)} predictions for the {len(gold)} rows of {gold.path}; "
-            "expected one per row, in order (or a column 'id' or 'index')"
-        )
-    return range(len(gold))
 
 
 def _by_id(gold: LabelFile, predicted: LabelFile) -> list[int]:
@@ -281,7 +280,13 @@ def score_label_files(
     else:
         gold = read_labels(golds[0], GOLD, label_column, encoding, official.headless if official else ())
     pairs = pair_labels(gold, read_labels(predicted, PREDICTED, encoding=encoding))
-    scores = _value_scores(pairs) if values else _class_scores(pairs, _numbers(pairs, official, labels))
+    sides = ((pairs.gold, pairs.gold_places), (pairs.predicted, pairs.predicted_places))
+    if values:
+        scores = regression_scores(*(_values(*side) for side in sides))
+    else:
+        numbers = _numbers(pairs, official, labels)
+        truth, answers = (_numbered(*side, numbers) for side in sides)
+        scores = classification_scores(truth, answers, len(set(numbers.values())))
     wanted = official.metrics if official else tuple(scores)
     return name, len(pairs.gold), {metric: scores[metric] for metric in wanted}
 
@@ -310,19 +315,6 @@ def _check_labels(task: str, labels: Sequence[str], count: int | None) -> None:
         raise BadInput(f"--labels: got {len(labels)}, expected the {count} of {task}")
     if len(set(labels)) < len(labels) or not all(labels):
         raise BadInput(f"--labels: got {shorten(list(labels))}, expected different names")
-
-
-def _class_scores(pairs: LabelPairs, numbers: Mapping[str, int]) -> dict[str, float]:
-    gold = _numbered(pairs.gold, pairs.gold_places, numbers)
-    predicted = _numbered(pairs.predicted, pairs.predicted_places, numbers)
-    return classification_scores(gold, predicted, len(set(numbers.values())))
-
-
-def _value_scores(pairs: LabelPairs) -> dict[str, float]:
-    return regression_scores(
-        _values(pairs.gold, pairs.gold_places),
-        _values(pairs.predicted, pairs.predicted_places),
-    )
 
 
 def _label_names(labels: Sequence[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from bertvision.evaluation.metrics import check_rows
+from bertvision.evaluation.metrics.squad import by_answerability
 
 Pieces = Sequence[int]
 """Word-piece ids of an answer, in order; none of them is "no answer"."""
@@ -37,19 +38,10 @@ def legacy_scores(golds: Sequence[Sequence[Pieces]], predicted: Sequence[Pieces]
     """
     check_rows(golds, predicted)
     rows = list(zip(golds, predicted, strict=True))
-    scores = _means("", rows)
-    for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
-        part = [row for row in rows if bool(row[0]) == answerable]
-        if part:
-            scores |= _means(prefix, part)
-    return scores
-
-
-def _means(prefix: str, rows: Sequence[tuple[Sequence[Pieces], Pieces]]) -> dict[str, float]:
     metrics: dict[str, Callable[[Pieces, Pieces], float]] = {"legacy_exact": exact, "legacy_f1": f1}
-    return {
-        f"{prefix}{name}": 100
-        * sum(max(score(gold, said) for gold in golds or [()]) for golds, said in rows)
-        / len(rows)
-        for name, score in metrics.items()
-    }
+    scores = {}
+    for prefix, part in by_answerability([bool(texts) for texts in golds], rows).items():
+        for name, score in metrics.items():
+            best = [max(score(gold, answer) for gold in texts or [()]) for texts, answer in part]
+            scores[prefix + name] = 100 * sum(best) / len(part)
+    return scores

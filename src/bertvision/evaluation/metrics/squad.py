@@ -129,21 +129,20 @@ def summarise(golds: Mapping[str, Sequence[str]], scores: Mapping[str, tuple[flo
 
     As in the official script a question counts as HasAns if it lists any gold answer at all.
     """
-    result = _means("", list(scores.values()))
-    for prefix, answerable in (("HasAns_", True), ("NoAns_", False)):
-        part = [pair for qid, pair in scores.items() if bool(golds[qid]) == answerable]
-        if part:
-            result |= _means(prefix, part)
+    result: dict[str, float] = {}
+    for prefix, pairs in by_answerability([bool(golds[qid]) for qid in scores], list(scores.values())).items():
+        result[f"{prefix}exact"] = 100 * sum(pair[0] for pair in pairs) / len(pairs)
+        result[f"{prefix}f1"] = 100 * sum(pair[1] for pair in pairs) / len(pairs)
+        result[f"{prefix}total"] = len(pairs)
     return result
 
 
-def _means(prefix: str, pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
-    total = len(pairs)
-    return {
-        f"{prefix}exact": 100 * sum(pair[0] for pair in pairs) / total,
-        f"{prefix}f1": 100 * sum(pair[1] for pair in pairs) / total,
-        f"{prefix}total": total,
-    }
+def by_answerability(answerable: Sequence[bool], rows: Sequence[T]) -> dict[str, list[T]]:
+    """Rows by what their scores' names begin with: all, then those with and without answer where there are such."""
+    parts: dict[str, list[T]] = {"": list(rows), "HasAns_": [], "NoAns_": []}
+    for answered, row in zip(answerable, rows, strict=True):
+        parts["HasAns_" if answered else "NoAns_"].append(row)
+    return {prefix: part for prefix, part in parts.items() if part}
 
 
 def best_threshold(
@@ -159,31 +158,21 @@ def best_threshold(
     require_all(has_answer, score_if_answered, "score", "one for every question")
     gains: defaultdict[float, float] = defaultdict(float)  # by no-answer score: what answering adds to the total
     for qid, answerable in has_answer.items():
-        gains[_finite(qid, no_answer_scores[qid])] += score_if_answered[qid] - (not answerable)
+        score = no_answer_scores[qid]
+        if not abs(score) <= _LARGEST:  # written so that NaN fails too
+            raise BadInput(f"no-answer score of question {shorten(qid)}: got {score}, expected a finite number")
+        gains[float(score)] += score_if_answered[qid] - (not answerable)
     levels = sorted(gains)
     unanswered = sum(not answerable for answerable in has_answer.values())
     totals = list(accumulate((gains[level] for level in levels), initial=float(unanswered)))
     best = max(range(len(totals)), key=lambda cut: round(totals[cut], _DECIMALS))
-    return _cuts(levels)[best], totals[best] / len(has_answer)
-
-
-def _cuts(levels: Sequence[float]) -> list[float]:
-    """Thresholds that answer nothing, the lowest level, the lowest two, ..., everything."""
-    lowest, highest = levels[0], levels[-1]
-    between = [_midway(below, above) for below, above in pairwise(levels)]
-    return [lowest - max(1.0, abs(lowest)), *between, highest + max(1.0, abs(highest))]
-
-
-def _midway(below: float, above: float) -> float:
-    """Midway, or ``below`` itself where rounding leaves no number in between."""
-    middle = (below + above) / 2
-    return middle if middle < above else below
-
-
-def _finite(qid: str, score: float) -> float:
-    if not abs(score) <= _LARGEST:  # written so that NaN fails too
-        raise BadInput(f"no-answer score of question {shorten(qid)}: got {score}, expected a finite number")
-    return float(score)
+    # Thresholds that answer nothing, the lowest level, the lowest two, ..., everything.
+    cuts = [levels[0] - max(1.0, abs(levels[0]))]
+    for below, above in pairwise(levels):
+        middle = (below + above) / 2
+        cuts.append(middle if middle < above else below)  # rounding may leave no number in between
+    cuts.append(levels[-1] + max(1.0, abs(levels[-1])))
+    return cuts[best], totals[best] / len(has_answer)
 
 
 def require_all(questions: Mapping[str, object], given: Mapping[str, object], what: str, expected: str) -> None:
