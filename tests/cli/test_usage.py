@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import bertvision
-from bertvision.cli import info as inspect
-from bertvision.cli.main import build_parser, main
+from bertvision.cli.main import COMMANDS, build_parser, main
 
 Call = Callable[..., Any]
 
@@ -92,7 +91,7 @@ def broken(error: BaseException) -> Callable[[Any], Any]:
 
 
 def test_a_failure_is_one_line_and_exit_1(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect, "_tasks", broken(RuntimeError("out of\nluck")))
+    monkeypatch.setitem(COMMANDS, "tasks", broken(RuntimeError("out of\nluck")))
     assert call("tasks").refused(1) == "error: RuntimeError: out of luck"
     with pytest.raises(RuntimeError):
         call("tasks", "--debug")
@@ -106,7 +105,7 @@ def test_a_path_that_cannot_be_used_is_the_users_to_change(call: Call, tmp_path:
 
 
 def test_an_interruption_is_not_a_failure(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspect, "_tasks", broken(KeyboardInterrupt()))
+    monkeypatch.setitem(COMMANDS, "tasks", broken(KeyboardInterrupt()))
     said = call("tasks")
     assert (said.code, said.out) == (130, "")
     assert "the same command goes on from here" in said.err

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import add_set, numbers, whole_numbers
+from bertvision.cli.options import Result, add_set, numbers, whole_numbers
 from bertvision.core.errors import BadInput
 
 FITS = ("layers", "depth", "learning-curve")
@@ -24,8 +24,6 @@ USED = {
 
 OF_DEPTH = ("seeds", "set")
 """What --depth SPEC takes too."""
-
-Result = tuple[Any, str]
 
 TOLD, WIDEST = 2, 160
 """Examples of a sort that a terminal shows, and letters of one text of them."""
@@ -87,15 +85,13 @@ def add_commands(commands: Any) -> None:
     analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
     analyse.add_argument("--seeds", type=whole_numbers, metavar="0,1,2", help="one fit each; default 0")
     add_set(analyse)
-    analyse.set_defaults(run=_analyse)
 
     report = commands.add_parser("report", help="write a run, or several, as one HTML file")
     report.add_argument("folders", nargs="+", metavar="RUN", help="folders that run or fit made")
     report.add_argument("--to", metavar="FILE", help="where to; default RUN/report.html, needed for several runs")
-    report.set_defaults(run=_report)
 
 
-def _analyse(options: argparse.Namespace) -> Result:
+def analyse_command(options: argparse.Namespace) -> Result:
     if options.list:
         return _listed()
     check_options(options)
@@ -238,7 +234,7 @@ def _depth(options: argparse.Namespace) -> Result:
     return document, "\n".join(lines)
 
 
-def _report(options: argparse.Namespace) -> Result:
+def report_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.analyse import complete
     from bertvision.workflows.conclude import renew_report, renew_reports
 

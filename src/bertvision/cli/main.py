@@ -7,93 +7,82 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import bertvision
-from bertvision.cli import analyse, reproduce, search
-from bertvision.cli import info as inspect
-from bertvision.cli import predict as use
-from bertvision.cli import store as stores
-from bertvision.cli import train as experiment
+from bertvision.cli import analyse, info, predict, reproduce, search, store, train
+from bertvision.cli.options import Result
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import escape_control_chars, log_line
 from bertvision.core.run_log import note_command, typed
 from bertvision.core.runtime import set_omp_wait_policy
 
-PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
-"""What a path that a user gave can lead to where nobody looked closer."""
-
-
-def workplace(options: argparse.Namespace) -> Path | None:
-    """The run's folder; None for a command that only looks, and for all but the first of several processes."""
-    if os.environ.get("RANK", "0") != "0":
-        return None
-    find = PLACES.get(options.command)
-    return None if find is None else find(options)
-
-
-def _out(options: argparse.Namespace) -> Path:
-    return Path(options.out)
-
-
-def _extracted(options: argparse.Namespace) -> Path | None:
-    """The run that a store lies in; of a store on its own there is none."""
-    run = Path(options.to).parent
-    return run if Path(options.to).name == "store" and (run / "encoder").is_dir() else None
-
-
-def _fitted(options: argparse.Namespace) -> Path:
-    return Path(options.out) if options.out else Path(options.store).parent
-
-
-def _evaluated(options: argparse.Namespace) -> Path | None:
-    return Path(options.folder) if options.compare is None and options.decode is None else None
-
-
-def _analysed(options: argparse.Namespace) -> Path | None:
-    return None if options.list or options.folder is None else Path(options.folder)
-
-
-def _reported(options: argparse.Namespace) -> Path | None:
-    """A page that goes elsewhere leaves its runs as they are."""
-    return Path(options.folders[0]) if options.to is None else None
-
-
-def _searched(options: argparse.Namespace) -> Path | None:
-    if Path(options.task).is_dir():
-        return Path(options.task)
-    return None if options.out is None else Path(options.out)
-
-
-PLACES = {
-    "demo": _out,
-    "run": _out,
-    "tune": _out,
-    "extract": _extracted,
-    "fit": _fitted,
-    "evaluate": _evaluated,
-    "analyse": _analysed,
-    "report": _reported,
-    "search": _searched,
+COMMANDS: dict[str, Callable[[argparse.Namespace], Result]] = {
+    "demo": train.demo_command,
+    "run": train.run_command,
+    "tune": train.tune_command,
+    "extract": train.extract_command,
+    "fit": train.fit_command,
+    "costs": train.costs_command,
+    "evaluate": train.evaluate_command,
+    "ensemble": train.ensemble_command,
+    "analyse": analyse.analyse_command,
+    "report": analyse.report_command,
+    "search": search.search_command,
+    "reproduce": reproduce.reproduce_command,
+    "plan": store.plan_command,
+    "store": store.store_command,
+    "predict": predict.predict_command,
+    "score": predict.score_command,
+    "heads": info.heads_command,
+    "tasks": info.tasks_command,
+    "encoders": info.encoders_command,
+    "doctor": info.doctor_command,
 }
-"""By command where it works."""
+
+PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+"""Errors that a path given by the user can cause anywhere."""
+
+
+def run_folder(options: argparse.Namespace) -> Path | None:
+    """The run that a command writes to, and is logged in; None if it only reads."""
+    match options.command:
+        case "demo" | "run" | "tune":
+            return Path(options.out)
+        case "extract":  # a store outside a run belongs to none
+            run = Path(options.to).parent
+            return run if Path(options.to).name == "store" and (run / "encoder").is_dir() else None
+        case "fit":
+            return Path(options.out) if options.out else Path(options.store).parent
+        case "evaluate" if options.compare is None and options.decode is None:
+            return Path(options.folder)
+        case "analyse" if not options.list and options.folder is not None:
+            return Path(options.folder)
+        case "report" if options.to is None:  # a page written elsewhere leaves its runs as they are
+            return Path(options.folders[0])
+        case "search" if Path(options.task).is_dir():
+            return Path(options.task)
+        case "search" if options.out is not None:
+            return Path(options.out)
+    return None
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors are one line, like all others; an option is written out, because half of one may mean another."""
+    """Usage errors are one line; options cannot be abbreviated, because half of one may mean another."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """What a command does not know is told by the command itself, whose help has what was meant."""
-        options, strange = super().parse_known_args(args, namespace)
-        if strange:
-            close = difflib.get_close_matches(strange[0], self._option_string_actions, n=1)
-            self.error(f"unrecognized arguments: {' '.join(strange)}{f' (did you mean {close[0]}?)' if close else ''}")
-        return options, strange
+        """Report unknown arguments by the command itself, whose help lists the right ones."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{self.prog}: {message}; see {self.prog} --help")
@@ -103,12 +92,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bertvision", description=bertvision.__doc__)
     parser.add_argument("--version", action="version", version=f"bertvision {bertvision.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (experiment, analyse, search, reproduce, stores, use, inspect):
+    for module in (train, analyse, search, reproduce, store, predict, info):
         module.add_commands(commands)
     for command in commands.choices.values():
-        command.add_argument(
-            "--json", action="store_true", help="print one JSON document on stdout and nothing else there"
-        )
+        command.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else")
         command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -120,7 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace(debug="--debug" in words)
     try:
         options = build_parser().parse_args(words)
-        _print(_done(options, words), options.json)
+        leads = os.environ.get("RANK", "0") == "0"  # of several processes only the first one writes the log
+        with typed(words, run_folder(options) if leads else None):
+            document, text = COMMANDS[options.command](options)
+            note_command()  # only a command that succeeded
+        print(json.dumps(document) if options.json else escape_control_chars(text), flush=True)
         return 0
     except BadInput as error:
         return _failed(error, 2, options)
@@ -136,14 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(error, 1, options)
 
 
-def _done(options: argparse.Namespace, words: Sequence[str]) -> Any:
-    """What a command gives; one that went well is written down in the run that it worked in."""
-    with typed(words, workplace(options)):
-        result = options.run(options)
-        note_command()
-    return result
-
-
 def _failed(error: Exception, code: int, options: argparse.Namespace) -> int:
     if options.debug:
         raise error
@@ -151,9 +134,3 @@ def _failed(error: Exception, code: int, options: argparse.Namespace) -> int:
     text = " ".join(f"{name}{error}".split())
     log_line(f"error: {text}")
     return code
-
-
-def _print(result: Any, as_json: bool) -> None:
-    """A command returns (plain data, text for a person)."""
-    data, text = result
-    print(json.dumps(data) if as_json else escape_control_chars(text), flush=True)

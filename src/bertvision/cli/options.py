@@ -1,64 +1,69 @@
-"""Options that several commands share, and how they become a recipe."""
+"""Flags that several commands share, and the recipe that they add up to."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import typing
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertvision.core.config import QUICK_HEADS, DataConfig, Recipe, built_in_recipe, override, read_recipe, updated
+from bertvision.core.config import (
+    QUICK_HEADS,
+    DataConfig,
+    ExtractConfig,
+    FitConfig,
+    Recipe,
+    TuneConfig,
+    built_in_recipe,
+    override,
+    read_recipe,
+    setting_types,
+    updated,
+)
 
 if TYPE_CHECKING:
     from bertvision.core.records import Shape
 
+Result = tuple[Any, str]
+"""What a command returns: plain data, and the same as text for a person."""
+
+SECTIONS = {"data": DataConfig, "tune": TuneConfig, "extract": ExtractConfig, "fit": FitConfig}
+
+
+def add_settings(parser: Any, config: Any, only: Collection[str] = ()) -> None:
+    """A flag for every field of a config that declares one, or for those named.
+
+    Without the flag the option is None, so that a recipe's own value stays.
+    """
+    kinds = setting_types(config)
+    for item in fields(config):
+        flag, wanted = item.metadata.get("flag"), kinds[item.name]
+        if flag is None or (only and item.name not in only):
+            continue
+        if wanted is bool:
+            parser.add_argument(flag, action="store_true", default=None, help=item.metadata["help"])
+            continue
+        facts = {key: item.metadata[key] for key in ("help", "metavar", "choices")}
+        if typing.get_origin(wanted) is tuple:
+            facts |= {"action": "extend", "nargs": "+"}
+        value_type = (typing.get_args(wanted) or (wanted,))[0]  # of X | None, tuple[X, ...] or X
+        parser.add_argument(flag, type=value_type, **facts)
+
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """What the examples are."""
-    parser.add_argument("task", metavar="TASK|RECIPE.toml", help="see bertvision tasks; or a file of settings")
-    group = parser.add_argument_group("data")
-    files: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "F"}
-    group.add_argument("--train", **files, help="training files: SQuAD JSON, CSV, TSV, JSON lines or Parquet")
-    group.add_argument("--dev", **files, help="files to report on; without them a tenth of train is cut off")
-    group.add_argument("--extra", **files, help="files to learn from too, but never to choose on (SQuAD)")
-    group.add_argument("--data", metavar="FOLDER", help="GLUE's official files: the task's folder or the one above")
-    group.add_argument("--hub", metavar="NAME[:CONFIG]", help="a data set of the Hub in place of files")
-    group.add_argument("--text-column", metavar="NAME", help="guessed from the header if not given, as the next two")
-    group.add_argument("--pair-column", metavar="NAME", help="second text of a pair")
-    several: dict[str, Any] = {"action": "extend", "nargs": "+", "metavar": "NAME"}
-    group.add_argument("--label-column", **several, help="what to predict; several: a column of 0 and 1 for each label")
-    group.add_argument("--label-separator", metavar="S", help="between the labels of a cell; found if not given: | ; ,")
-    group.add_argument("--encoding", metavar="NAME", help="of CSV, TSV and JSON lines, e.g. cp1252; found if not given")
-    kinds = ("classify", "multilabel", "regress")
-    group.add_argument("--kind", choices=kinds, help="a label, any number of them (never guessed), or a number")
-    group.add_argument("--class-weights", choices=("none", "balanced"), help="weigh rare labels up in the loss")
-    group.add_argument("--merge", metavar="RULE", help="answerability: any-answerable (default) or any-unanswerable")
-    group.add_argument("--threshold", type=float, metavar="X", help="SQuAD 2.0: of no answer, not fitted; 0 is plain")
-    group.add_argument(
-        "--no-answer-share", type=float, metavar="X", help="SQuAD: leave questions out until X have none"
-    )
-    group.add_argument("--split-seed", type=int, metavar="N", help="another tenth for dev, where there is no --dev")
-    group.add_argument("--limit", type=int, metavar="N", help="a sample of N training examples, and at most N of dev")
-    group.add_argument("--skip-bad", action="store_true", default=None, help="leave bad rows out and count them")
-    group.add_argument("--max-length", type=int, metavar="N", help="tokens of a window; a longer context needs several")
-    group.add_argument("--overlap", type=int, metavar="N", help="context tokens that neighbouring windows share")
+    """The task, and where its examples come from."""
+    parser.add_argument("task", metavar="TASK|RECIPE.toml", help="a task (see bertvision tasks) or a recipe file")
+    add_settings(parser.add_argument_group("data"), DataConfig)
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--encoder", metavar="E", help="minilm (embedded, default), a folder, or a Hub name")
+    add_settings(parser, Recipe)
 
 
 def add_tune(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("tuning the encoder")
-    group.add_argument(
-        "--method",
-        metavar="SPEC",
-        help="full (default), freeze:k=K, adapters:size=64,share=none|layer|3|all, bitfit, lora:r=8",
-    )
-    group.add_argument("--epochs", type=float, metavar="X", help="epochs of tuning; fractions, and 0 for none, allowed")
-    group.add_argument("--lr", type=float, metavar="X", help="peak learning rate of tuning")
-    group.add_argument("--tune-head", metavar="SPEC", help="tune together with this head instead of the plain one")
+    add_settings(parser.add_argument_group("tuning the encoder"), TuneConfig)
 
 
 def add_heads(parser: argparse.ArgumentParser, text: str) -> None:
@@ -68,23 +73,23 @@ def add_heads(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, as in fit.lr=1e-3; repeatable"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, e.g. fit.lr=1e-3; repeatable"
     )
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
     """``0,1,2`` as numbers, each once: the same seed twice would count as two."""
     try:
-        found = tuple(int(part) for part in text.split(","))
+        seeds = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected whole numbers such as 0,1,2") from None
-    if len(set(found)) < len(found):
+    if len(set(seeds)) < len(seeds):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected each number once")
-    return found
+    return seeds
 
 
 def numbers(text: str) -> list[float]:
-    """``0,0.1,1`` as numbers."""
+    """``0,0.1,1`` as a list of floats."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -92,7 +97,7 @@ def numbers(text: str) -> list[float]:
 
 
 def share(text: str) -> tuple[int, int]:
-    """``2/8`` as numbers."""
+    """``2/8`` as (2, 8)."""
     part, _, parts = text.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8")
@@ -107,39 +112,42 @@ def at_least_one(text: str) -> int:
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
-    """Task or recipe file, overlaid with the flags that were given, then with --set."""
+    """Task or recipe file, overridden by the flags that were typed, then by --set."""
     from bertvision.tasks.recipe_defaults import recipe_defaults
 
-    task, flags = options.task, _flags(options)
-    if task.endswith(".toml"):
-        recipe = read_recipe(Path(task), recipe_defaults, flags)
+    flags: dict[str, Any] = _typed(options, Recipe)
+    for name in ("heads", "seeds"):
+        if getattr(options, name, None) is not None:
+            flags[name] = getattr(options, name)
+    for name, config in SECTIONS.items():
+        if typed := _typed(options, config):
+            flags[name] = typed
+    for text in options.set:
+        if text.startswith("tune.method="):  # a method presets other settings: it must be known before --set applies
+            flags["tune"] = {**flags.get("tune", {}), "method": text.partition("=")[2]}
+    if options.task.endswith(".toml"):
+        recipe = read_recipe(Path(options.task), recipe_defaults, flags)
     else:
-        recipe = built_in_recipe(task, recipe_defaults, **flags)
+        recipe = built_in_recipe(options.task, recipe_defaults, **flags)
     recipe = override(recipe, options.set)
     return updated(recipe, heads=tuple(expand_heads(recipe.heads)))
 
 
-def _flags(options: argparse.Namespace) -> dict[str, Any]:
-    """The flags that were given, in the recipe's form."""
-    data = _given(options, {item.name: item.name for item in fields(DataConfig)})
-    tune = _given(options, {"method": "method", "epochs": "epochs", "lr": "lr", "tune_head": "head"})
-    for one in options.set:
-        if one.startswith("tune.method="):  # a method brings settings: it must be known before --set has its turn
-            tune["method"] = one.partition("=")[2]
-    extract = _given(options, {name: name for name in ("dtype", "layers", "tokens", "shard_mb", "max_gb", "live")})
-    top = _given(options, {"encoder": "encoder", "seeds": "seeds", "heads": "heads"})
-    return {**top, "data": data, "tune": tune, "extract": extract}
-
-
-def _given(options: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]:
-    found = {setting: getattr(options, flag, None) for flag, setting in names.items()}
-    return {setting: value for setting, value in found.items() if value is not None}
+def _typed(options: argparse.Namespace, config: Any) -> dict[str, Any]:
+    """By field the values of a config's flags that were typed."""
+    values: dict[str, Any] = {}
+    for item in fields(config):
+        flag = item.metadata.get("flag")
+        value = None if flag is None else getattr(options, flag.removeprefix("--").replace("-", "_"), None)
+        if value is not None:
+            values[item.name] = value
+    return values
 
 
 def expand_heads(
     words: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
 ) -> list[str]:
-    """``quick``, ``all`` or specs; what ``all`` are depends on the shape, without which the word is left."""
+    """``quick``, ``all`` or specs; ``all`` depends on the shape and is kept as it is without one."""
     from bertvision.heads.base import canonical_spec
     from bertvision.heads.summary import fitting_heads
 

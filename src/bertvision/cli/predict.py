@@ -8,44 +8,40 @@ import math
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import at_least_one
+from bertvision.cli.options import Result, at_least_one
 from bertvision.core.errors import BadInput, shorten
-
-Result = tuple[Any, str]
 
 
 def add_commands(commands: Any) -> None:
     predict = commands.add_parser("predict", help="ask a saved model: a question, a text, or a file of them")
     predict.add_argument("model", metavar="MODEL", help="a model folder, e.g. RUN/model")
-    predict.add_argument("--question", metavar="Q", help="for a model of questions, with --context")
-    predict.add_argument("--context", metavar="C", help="the text that the answer is looked for in")
-    predict.add_argument("--text", metavar="T", help="for a model of labels or numbers")
+    predict.add_argument("--question", metavar="Q", help="for a question-answering model, with --context")
+    predict.add_argument("--context", metavar="C", help="text to find the answer in")
+    predict.add_argument("--text", metavar="T", help="for a model that predicts labels or numbers")
     predict.add_argument("--pair", metavar="T", help="second text of a pair")
     predict.add_argument("--file", metavar="in.jsonl", help='JSON lines {"question", "context"} or {"text", "pair"}')
     predict.add_argument("--glue-submission", metavar="DIR", help="write files for the GLUE server; needs --data")
     predict.add_argument("--data", metavar="FOLDER", help="GLUE's official files, with the test files")
-    predict.add_argument("--base", metavar="ENCODER", help="what an adapted model lies on, where that has moved")
-    predict.add_argument("--top-k", type=at_least_one, default=1, metavar="N", help="that many answers; default 1")
-    predict.set_defaults(run=_predict)
+    predict.add_argument("--base", metavar="ENCODER", help="base encoder of an adapted model, if it was moved")
+    predict.add_argument("--top-k", type=at_least_one, default=1, metavar="N", help="number of answers; default 1")
 
     score = commands.add_parser("score", help="score a file of predictions as the official script does")
     score.add_argument("task", metavar="TASK", help="squad1, squad2, classify, regress, or a GLUE task such as mrpc")
     score.add_argument("files", nargs="+", metavar="GOLD... PREDICTIONS", help="gold files, then one predictions file")
     squad = score.add_argument_group("squad2")
     squad.add_argument("--na-probs", metavar="F", help="no-answer probabilities as JSON; adds best_exact and best_f1")
-    squad.add_argument("--na-prob-thresh", type=float, metavar="X", help="above it a question is unanswered (1.0)")
+    squad.add_argument("--na-prob-thresh", type=float, metavar="X", help="above X a question is unanswered; default 1")
     labels = score.add_argument_group("labels and numbers")
-    labels.add_argument("--label-column", metavar="NAME", help="of the gold file; guessed if not given")
+    labels.add_argument("--label-column", metavar="NAME", help="column of the gold file; guessed by default")
     labels.add_argument("--labels", metavar="A,B", help="all labels; of two, the second is the positive one")
-    labels.add_argument("--encoding", metavar="NAME", help="of CSV and TSV files, e.g. cp1252")
-    score.set_defaults(run=_score)
+    labels.add_argument("--encoding", metavar="NAME", help="encoding of CSV and TSV files, e.g. cp1252")
 
 
-def _predict(options: argparse.Namespace) -> Result:
+def predict_command(options: argparse.Namespace) -> Result:
     from bertvision.model import QuestionAnswerer, load_model
 
-    asked = [options.question, options.text, options.file, options.glue_submission]
-    if sum(one is not None for one in asked) != 1:
+    inputs = [options.question, options.text, options.file, options.glue_submission]
+    if sum(value is not None for value in inputs) != 1:
         raise BadInput(
             "predict needs one of --question Q --context C, --text T [--pair T], --file in.jsonl, --glue-submission DIR"
         )
@@ -58,14 +54,13 @@ def _predict(options: argparse.Namespace) -> Result:
     keys = ("question", "context") if spans else ("text", "pair")
     from_file = options.file is not None
     rows = _read_lines(Path(options.file), keys, spans) if from_file else [_single(options, keys, spans)]
-    found = model.answers(rows, options.top_k) if isinstance(model, QuestionAnswerer) else model.labels(rows)
-    answers = list(found)
-    data = answers if from_file else answers[0]
-    return data, "\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers)
+    answers = list(model.answers(rows, options.top_k) if isinstance(model, QuestionAnswerer) else model.labels(rows))
+    text = "\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers)
+    return answers if from_file else answers[0], text
 
 
 def _submit(options: argparse.Namespace) -> Result:
-    """The model's answers to the hidden test set(s) of its task."""
+    """Write the model's answers to the hidden test sets of its task."""
     from bertvision.model import TextClassifier
     from bertvision.tasks.glue_submission import write_submission
 
@@ -79,6 +74,7 @@ def _submit(options: argparse.Namespace) -> Result:
 
 
 def _single(options: argparse.Namespace, keys: tuple[str, str], spans: bool) -> tuple[str, Any]:
+    """The one row that was typed."""
     first, second = (getattr(options, key) for key in keys)
     if first is None or (spans and second is None):
         expected = "--question Q --context C" if spans else "--text T [--pair T]"
@@ -90,7 +86,7 @@ def _single(options: argparse.Namespace, keys: tuple[str, str], spans: bool) -> 
 
 
 def _check_text(value: object, where: str) -> None:
-    """What an encoder can be asked: not blank, and no half characters (JSON and a terminal can send them)."""
+    """Reject blank text and lone surrogates, which JSON and a terminal can send."""
     from bertvision.tasks.readers.encodings import is_unicode
 
     if not isinstance(value, str) or not value.strip():
@@ -100,32 +96,32 @@ def _check_text(value: object, where: str) -> None:
 
 
 def _read_lines(path: Path, keys: tuple[str, str], spans: bool) -> list[tuple[str, Any]]:
-    """One row a line; a blank line is refused, because answers are told apart by their place."""
+    """One row per line; a blank line is an error, because answers are matched to rows by position."""
     try:
         text = path.read_bytes().decode("utf-8-sig").rstrip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"cannot read {path}: {error}; expected UTF-8 JSON lines") from error
     if not text:
         raise BadInput(f"{path} has no lines; expected JSON lines with {keys[0]!r} and {keys[1]!r}")
-    # Not splitlines: it also cuts at characters that may stand inside a JSON string.
-    return [_read_line(line, f"{path}, line {number}", keys, spans) for number, line in enumerate(text.split("\n"), 1)]
+    rows: list[tuple[str, Any]] = []
+    # Not splitlines: it also splits at characters that may occur inside a JSON string.
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{where}: not JSON: {error}; expected one object a line") from error
+        if not isinstance(row, dict):
+            raise BadInput(f"{where}: got {shorten(row)}, expected an object with {keys[0]!r}")
+        first, second = row.get(keys[0]), row.get(keys[1])
+        _check_text(first, f"{where}: {keys[0]!r}")
+        if spans or second is not None:
+            _check_text(second, f"{where}: {keys[1]!r}")
+        rows.append((str(first), second))
+    return rows
 
 
-def _read_line(line: str, where: str, keys: tuple[str, str], spans: bool) -> tuple[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not JSON: {error}; expected one object a line") from error
-    if not isinstance(row, dict):
-        raise BadInput(f"{where}: got {shorten(row)}, expected an object with {keys[0]!r}")
-    first, second = row.get(keys[0]), row.get(keys[1])
-    _check_text(first, f"{where}: {keys[0]!r}")
-    if spans or second is not None:
-        _check_text(second, f"{where}: {keys[1]!r}")
-    return str(first), second
-
-
-def _score(options: argparse.Namespace) -> Result:
+def score_command(options: argparse.Namespace) -> Result:
     if len(options.files) < 2:
         raise BadInput("score needs gold files and then one file of predictions: score TASK GOLD... PREDICTIONS")
     paths = [Path(path) for path in options.files]

@@ -8,10 +8,8 @@ from os.path import abspath
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import add_set
+from bertvision.cli.options import Result, add_set
 from bertvision.core.errors import BadInput
-
-Result = tuple[Any, str]
 
 
 def add_commands(commands: Any) -> None:
@@ -23,10 +21,9 @@ def add_commands(commands: Any) -> None:
     command.add_argument("--encoder", metavar="E", help="in place of every encoder of the scale")
     command.add_argument("--plan", action="store_true", help="only tell data, hours and bytes")
     add_set(command)
-    command.set_defaults(run=_reproduce)
 
 
-def _reproduce(options: argparse.Namespace) -> Result:
+def reproduce_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.reproduce.specs import find_items, shared_at
 
     shared = shared_at(options.scale)

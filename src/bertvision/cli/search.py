@@ -9,11 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import add_data, add_encoder, add_heads, add_set, add_tune, at_least_one, whole_numbers
+from bertvision.cli.options import (
+    Result,
+    add_data,
+    add_encoder,
+    add_heads,
+    add_set,
+    add_tune,
+    at_least_one,
+    whole_numbers,
+)
 from bertvision.core.config import DataConfig
 from bertvision.core.errors import BadInput
-
-Result = tuple[Any, str]
 
 
 def add_commands(commands: Any) -> None:
@@ -47,10 +54,9 @@ def add_commands(commands: Any) -> None:
     search.add_argument(
         "--tunings", type=at_least_one, metavar="N", help="with tune. keys in --space: how many tunings"
     )
-    search.set_defaults(run=_search)
 
 
-def _search(options: argparse.Namespace) -> Result:
+def search_command(options: argparse.Namespace) -> Result:
     from bertvision.tasks.task import TASKS
     from bertvision.workflows.search.heads import Plan
 

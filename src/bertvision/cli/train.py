@@ -1,4 +1,4 @@
-"""Commands that make things: demo, run, tune, extract, fit, evaluate, ensemble."""
+"""Commands that make things: demo, run, tune, extract, fit, costs, evaluate, ensemble."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.cli.options import (
+    Result,
     add_data,
     add_encoder,
     add_heads,
     add_set,
+    add_settings,
     add_tune,
     at_least_one,
     expand_heads,
@@ -20,142 +22,121 @@ from bertvision.cli.options import (
     share,
     whole_numbers,
 )
+from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import log_line
 
-Result = tuple[Any, str]
+HEADS_HELP = "quick (default), all, or specs such as compress:size=64; see bertvision heads"
+RUN_HELP = "a folder made by run or fit"
 
 
 def add_commands(commands: Any) -> None:
     demo = commands.add_parser("demo", help="everything once, on generated questions, in a few minutes")
-    demo.add_argument("--out", default="runs/demo", metavar="RUN", help="folder for everything this makes")
-    demo.set_defaults(run=_demo)
+    demo.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder")
 
     run = commands.add_parser("run", help="from text to a scored, saved model")
-    run.add_argument("--out", required=True, metavar="RUN", help="folder for everything this makes")
-    add_heads(run, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
-    run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="one fit of every head for each")
-    _add_store_choices(run)
-    run.add_argument("--live", action="store_true", default=None, help="store no states; run the encoder every epoch")
+    run.add_argument("--out", required=True, metavar="RUN", help="output folder")
+    add_heads(run, HEADS_HELP)
+    run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="random seeds; every head is trained per seed")
+    add_settings(run, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
-    run.set_defaults(run=_run)
 
     tune = commands.add_parser("tune", help="tune an encoder and save it in RUN/encoder")
-    tune.add_argument("--out", required=True, metavar="RUN", help="the encoder goes into RUN/encoder")
+    tune.add_argument("--out", required=True, metavar="RUN", help="the encoder is saved in RUN/encoder")
     tune.add_argument("--head", dest="tune_head", metavar="SPEC", help="the same as --tune-head")
     tune.add_argument(
         "--from-store",
         nargs="?",
         const="",
         metavar="STORE",
-        help="with --method freeze:k=K: read state K from here (written once; default RUN/store), run what is above",
+        help="with --method freeze:k=K: read state K from here (written once; default RUN/store), run the layers above",
     )
     tune.add_argument(
         "--curve",
         type=numbers,
         metavar="0,0.1,1,2",
-        help="keep and score a checkpoint at each of these epochs of one run, in RUN/curve/EPOCHS",
+        help="save and score a checkpoint at each of these epochs of one run, in RUN/curve/EPOCHS",
     )
     for add in (add_data, add_encoder, add_tune, add_set):
         add(tune)
-    tune.set_defaults(run=_tune)
 
-    _add_extract(commands)
-    _add_fit(commands)
-    _add_costs(commands)
-    evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
-    evaluate.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
-    instead = evaluate.add_mutually_exclusive_group()
-    instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="only two rows: NAME (all seeds) or NAME@SEED")
-    instead.add_argument("--decode", choices=("legacy",), help="the paper's decoding of spans instead, beside ours")
-    evaluate.set_defaults(run=_evaluate)
-    _add_ensemble(commands)
-
-
-def _add_store_choices(command: Any) -> None:
-    dtypes, tokens = ("f32", "f16", "int8"), ("all", "context", "cls", "mean")
-    command.add_argument("--dtype", choices=dtypes, help="how states are stored; default f16, int8 is half of it")
-    command.add_argument("--tokens", choices=tokens, help="context: with CLS, for spans; cls, mean: one vector a text")
-    command.add_argument("--layers", metavar="all|last4|first6|every2|0+3+6", help="states to store; 0: embeddings")
-    command.add_argument("--max-gb", type=float, metavar="X", help="refuse to start a store larger than this")
-
-
-def _add_ensemble(commands: Any) -> None:
-    mixed = commands.add_parser("ensemble", help="several rows of a run as one predictor")
-    mixed.add_argument("folder", metavar="RUN", help="a folder that run or fit made")
-    mixed.add_argument("--members", nargs="+", default=[], metavar="ROW", help="encoder, NAME or NAME@SEED")
-    mixed.add_argument("--how", choices=("max", "mean", "fitted"), default="fitted", help="default: weights of inner")
-    mixed.add_argument("--save", metavar="MODEL", help="a new folder to save it in as a model")
-    mixed.set_defaults(run=_ensemble)
-
-
-def _add_extract(commands: Any) -> None:
-    extract = commands.add_parser("extract", help="all layers' states of all splits into a store")
-    extract.add_argument("--to", required=True, metavar="STORE", help="a new folder or URL, or one to go on in")
-    _add_store_choices(extract)
-    extract.add_argument("--shard-mb", type=int, metavar="N", help="most megabytes of a file; default 256")
+    extract = commands.add_parser("extract", help="store all layers' states of all splits")
+    extract.add_argument("--to", required=True, metavar="STORE", help="folder or URL, new or to be resumed")
+    add_settings(extract, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "shard_mb"))
     parts = extract.add_mutually_exclusive_group()
-    parts.add_argument("--shard", type=share, metavar="I/N", help="make every N-th shard from the I-th on, and no more")
+    parts.add_argument("--shard", type=share, metavar="I/N", help="make only every N-th shard, from the I-th on")
     parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
-    parts.add_argument("--engine", choices=("ray",), help="let a Ray cluster make the shards (docs/clusters.md)")
-    extract.add_argument("--address", metavar="A", help="with --engine ray: auto or HOST:PORT; default: one of its own")
-    extract.add_argument("--actors", type=at_least_one, metavar="N", help="with --engine ray: at most so many at work")
+    parts.add_argument("--engine", choices=("ray",), help="make the shards on a Ray cluster (docs/clusters.md)")
+    extract.add_argument("--address", metavar="A", help="with --engine ray: auto or HOST:PORT; default: a new cluster")
+    extract.add_argument("--actors", type=at_least_one, metavar="N", help="with --engine ray: maximum number of actors")
     for add in (add_data, add_encoder, add_set):
         add(extract)
-    extract.set_defaults(run=_extract)
 
-
-def _add_fit(commands: Any) -> None:
-    fit = commands.add_parser("fit", help="heads on a store, all from one read")
-    fit.add_argument("store", metavar="STORE", help="a folder that extract made, e.g. RUN/store")
-    add_heads(fit, "quick (default), all, or specs such as compress:size=64; see bertvision heads")
-    fit.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="one fit each; default 0")
-    fit.add_argument("--out", metavar="RUN", help="folder for what this makes; default: RUN where STORE is RUN/store")
+    fit = commands.add_parser("fit", help="train heads on a store, all in one pass")
+    fit.add_argument("store", metavar="STORE", help="a folder made by extract, e.g. RUN/store")
+    add_heads(fit, HEADS_HELP)
+    fit.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="random seeds; default 0")
+    fit.add_argument("--out", metavar="RUN", help="output folder; default: RUN if STORE is RUN/store")
     add_set(fit)
-    fit.set_defaults(run=_fit)
 
-
-def _add_costs(commands: Any) -> None:
-    costs = commands.add_parser("costs", help="what tuned encoders cost and give, in one table")
-    costs.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="folders that tune made")
+    costs = commands.add_parser("costs", help="cost and scores of tuned encoders in one table")
+    costs.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="folders made by tune")
     add_data(costs)
     add_set(costs)
-    costs.set_defaults(run=_costs)
+
+    evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
+    evaluate.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    instead = evaluate.add_mutually_exclusive_group()
+    instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two rows only: NAME (all seeds) or NAME@SEED")
+    instead.add_argument("--decode", choices=("legacy",), help="scores by the paper's span decoding, beside ours")
+
+    ensemble = commands.add_parser("ensemble", help="several rows of a run as one predictor")
+    ensemble.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    ensemble.add_argument("--members", nargs="+", default=[], metavar="ROW", help="encoder, NAME or NAME@SEED")
+    ensemble.add_argument(
+        "--how", choices=("max", "mean", "fitted"), default="fitted", help="default: weights fitted on inner"
+    )
+    ensemble.add_argument("--save", metavar="MODEL", help="new folder to save the ensemble in as a model")
 
 
-def _demo(options: argparse.Namespace) -> Result:
+def demo_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.demo import demo
 
     return demo(Path(options.out))
 
 
-def _run(options: argparse.Namespace) -> Result:
+def run_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.run import run
 
-    recipe = recipe_from(options)
-    result = run(recipe, options.out)
+    result = run(recipe_from(options), options.out)
     log_line(f"report: {result.folder / 'report.html'}")
     return {**result.document, "run": str(result.folder)}, str(result)
 
 
-def _tune(options: argparse.Namespace) -> Result:
+def tune_command(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.distributed import leads, team_size
     from bertvision.training.tune import SAVED, check_tuning, tune
     from bertvision.training.tune_from_store import tune_from_store
 
-    _check_ways(options, team_size())
+    from_store, processes = options.from_store is not None, team_size()
+    if options.curve and from_store:
+        raise BadInput("--curve and --from-store do not go together; leave one of them out")
+    if processes > 1 and (options.curve or from_store):
+        raise BadInput(
+            f"--curve and --from-store are for one process, these are {processes}; start it without torchrun"
+        )
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     folder, encoder = Path(options.out), load_encoder(recipe.encoder)
     check_tuning(encoder, task, recipe.tune, folder / "encoder")
     if options.curve:
-        return _curve(encoder, task, recipe.tune, options.curve, folder)
-    if options.from_store is not None:
-        place = options.from_store or folder / "store"
-        tuned = tune_from_store(encoder, task, place, recipe.tune, folder / SAVED)
+        return _tuning_curve(encoder, task, recipe.tune, options.curve, folder)
+    if from_store:
+        store = options.from_store or folder / "store"
+        tuned = tune_from_store(encoder, task, store, recipe.tune, folder / SAVED)
     else:
         tuned = tune(encoder, task, recipe.tune, folder / SAVED)
     target = folder / "encoder"
@@ -165,30 +146,20 @@ def _tune(options: argparse.Namespace) -> Result:
     return facts, f"{target}: {tuned.record['tune']['steps']} steps, {tuned.record['cost']['seconds']:.0f} s"
 
 
-def _check_ways(options: argparse.Namespace, processes: int) -> None:
-    """What cannot be asked for together."""
-    if options.curve and options.from_store is not None:
-        raise BadInput("--curve and --from-store do not go together; leave one of them out")
-    if processes > 1 and (options.curve or options.from_store is not None):
-        raise BadInput(
-            f"--curve and --from-store are for one process, these are {processes}; start it without torchrun"
-        )
-
-
-def _curve(encoder: Any, task: Any, config: Any, at: list[float], folder: Path) -> Result:
+def _tuning_curve(encoder: Any, task: Any, config: Any, epochs: list[float], folder: Path) -> Result:
     from bertvision.core.records import aligned
     from bertvision.workflows.tuning_curve import tune_curve
 
-    document = tune_curve(encoder, task, config, at, folder)
+    document = tune_curve(encoder, task, config, epochs, folder)
     metric = document["metric"]
     cells = [["epochs", "steps", "seconds", f"dev {metric}", f"inner {metric}"]]
     for row in document["rows"]:
-        told = [f"{row['epochs']:g}", str(row["steps"]), f"{row['seconds']:.0f}"]
-        cells.append([*told, f"{row['scores'][metric]:.2f}", f"{row['inner'][metric]:.2f}"])
+        scores = [f"{row['scores'][metric]:.2f}", f"{row['inner'][metric]:.2f}"]
+        cells.append([f"{row['epochs']:g}", str(row["steps"]), f"{row['seconds']:.0f}", *scores])
     return document, "\n".join([*aligned(cells), f"picture: {folder / 'curve.svg'}"])
 
 
-def _costs(options: argparse.Namespace) -> Result:
+def costs_command(options: argparse.Namespace) -> Result:
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.workflows.tuning_costs import cost_lines, cost_table
 
@@ -196,7 +167,7 @@ def _costs(options: argparse.Namespace) -> Result:
     return document, cost_lines(document)
 
 
-def _extract(options: argparse.Namespace) -> Result:
+def extract_command(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.extract import extract, extract_share, finalize
@@ -208,23 +179,24 @@ def _extract(options: argparse.Namespace) -> Result:
     task = load_recipe_task(recipe)
     encoder = load_encoder(recipe.encoder)
     if options.shard:
-        made = extract_share(encoder, task, options.to, options.shard, recipe.extract)
-        of = "{}/{}".format(*options.shard)
-        text = f"{options.to}: share {of} is there, {made} shards; when all are: extract ... --finalize"
-        return {"store": options.to, "share": of, "shards": made}, text
+        shards = extract_share(encoder, task, options.to, options.shard, recipe.extract)
+        part = "{}/{}".format(*options.shard)
+        text = f"{options.to}: share {part} is there, {shards} shards; when all are: extract ... --finalize"
+        return {"store": options.to, "share": part, "shards": shards}, text
     if options.engine:
         store = ray_extract(encoder, task, options.to, recipe.extract, options.address, options.actors)
     else:
         store = (finalize if options.finalize else extract)(encoder, task, options.to, recipe.extract)
-    splits = {
-        name: {k: v for k, v in split.items() if k != "shards"} for name, split in store.manifest["splits"].items()
-    }
+    splits: dict[str, Any] = {}
+    for name, split in store.manifest["splits"].items():
+        splits[name] = {key: value for key, value in split.items() if key != "shards"}
+    windows = sum(split["windows"] for split in splits.values())
     size = sum(split["bytes"] for split in splits.values())
-    text = f"{options.to}: {sum(s['windows'] for s in splits.values()):,} windows, {size / 1e6:,.1f} MB"
-    return {"store": options.to, "id": store.id, "shape": asdict(store.shape), "splits": splits}, text
+    document = {"store": options.to, "id": store.id, "shape": asdict(store.shape), "splits": splits}
+    return document, f"{options.to}: {windows:,} windows, {size / 1e6:,.1f} MB"
 
 
-def _fit(options: argparse.Namespace) -> Result:
+def fit_command(options: argparse.Namespace) -> Result:
     from bertvision.core.config import Recipe, override
     from bertvision.core.records import CONTROL
     from bertvision.heads.summary import fits
@@ -245,17 +217,8 @@ def _fit(options: argparse.Namespace) -> Result:
     return result.document, str(result)
 
 
-def _ensemble(options: argparse.Namespace) -> Result:
-    from bertvision.core.records import board_document
-    from bertvision.workflows.compare import mix
-
-    place = None if options.save is None else Path(options.save)
-    board = mix(Path(options.folder), options.members, options.how, place)
-    return board_document(board), str(board) + (f"\nmodel: {place}" if place else "")
-
-
-def _evaluate(options: argparse.Namespace) -> Result:
-    """The leaderboard, written anew; a comparison or another decoding writes nothing."""
+def evaluate_command(options: argparse.Namespace) -> Result:
+    """The leaderboard, written again; a comparison or another decoding writes nothing."""
     from bertvision.workflows.compare import compare_rows, legacy_board
     from bertvision.workflows.conclude import conclude
 
@@ -266,3 +229,12 @@ def _evaluate(options: argparse.Namespace) -> Result:
         return legacy_board(folder)
     result = conclude(folder)
     return result.document, str(result)
+
+
+def ensemble_command(options: argparse.Namespace) -> Result:
+    from bertvision.core.records import board_document
+    from bertvision.workflows.compare import mix
+
+    model = None if options.save is None else Path(options.save)
+    board = mix(Path(options.folder), options.members, options.how, model)
+    return board_document(board), str(board) + (f"\nmodel: {model}" if model else "")

@@ -1,7 +1,7 @@
-"""Settings as frozen dataclasses, TOML in and out; a key that no setting has is refused.
+"""Settings as frozen dataclasses with their help texts, and how they are read from TOML files and ``--set``.
 
-Precedence: default < task < recipe < flag < ``--set``. The resolved recipe is written into the run
-and is itself a valid recipe.
+Precedence: default < task < recipe < flag < ``--set``. An unknown key is an error. The resolved recipe is written into
+the run and is itself a valid recipe. The command line makes its flags from the fields (``cli/options.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,90 +33,14 @@ QUICK_HEADS = (
 """``--heads quick``: the control and the heads that are cheap and usually best."""
 
 Defaults = Callable[[str, str], Mapping[str, Any]]
-"""A task's name and a tune method to the settings that they bring themselves; they lie over the defaults."""
+"""From a task's name and a tuning method to the settings they preset; these override the defaults."""
 
 
-def from_mapping(cls: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Build a config from plain data; ``where`` names the file or flag for the message."""
-    known = typing.get_type_hints(cls)
-    read: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in known:
-            raise BadInput(f"{where}: {unknown('setting', key, known)}")
-        read[key] = _convert(known[key], value, f"{where}: {key}")
-    missing = [item.name for item in fields(cls) if item.name not in read and _is_required(item)]  # type: ignore[arg-type]
-    if missing:
-        raise BadInput(f"{where}: setting {missing[0]!r} is missing")
-    return cls(**read)
-
-
-def _is_required(item: Field[Any]) -> bool:
-    return item.default is MISSING and item.default_factory is MISSING
-
-
-def to_mapping(config: Any) -> dict[str, Any]:
-    """The inverse of :func:`from_mapping`; settings that are None are left out, as TOML has no null."""
-    plain: dict[str, Any] = {}
-    for item in fields(config):
-        value = getattr(config, item.name)
-        if is_dataclass(value):
-            plain[item.name] = to_mapping(value)
-        elif value is not None:
-            plain[item.name] = list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def _convert(wanted: Any, value: Any, where: str) -> Any:
-    """Check one value against its annotation; whole numbers pass as floats, lists as tuples."""
-    if isinstance(value, Typed):
-        value = _read_typed(wanted, value)
-    if is_dataclass(wanted) and isinstance(wanted, type):
-        if isinstance(value, Mapping):
-            return from_mapping(wanted, value, where)
-        raise BadInput(f"{where}: got {shorten(value)}, expected a table")
-    if isinstance(wanted, types.UnionType):
-        inner = [kind for kind in typing.get_args(wanted) if kind is not type(None)]
-        return None if value is None else _convert(inner[0], value, where)
-    if typing.get_origin(wanted) is tuple:
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(_convert(typing.get_args(wanted)[0], item, where) for item in items)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
-        raise BadInput(f"{where}: got {shorten(value)}, expected {wanted.__name__}")
-    return value
-
-
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings laid over others, section by section."""
-    plain = dict(under)
-    for key, value in over.items():
-        below = plain.get(key)
-        plain[key] = {**below, **value} if isinstance(value, Mapping) and isinstance(below, Mapping) else value
-    return plain
-
-
-class Typed(str):
-    """A value as a user typed it; what it means depends on the setting."""
-
-
-def _read_typed(wanted: Any, text: str) -> Any:
-    """Text as the setting's type; what cannot be read stays text, and is refused as such.
-
-    Specs hold commas themselves, so a list of words is separated by blanks, one of numbers by commas.
-    Nothing at all takes an optional setting back.
-    """
-    if isinstance(wanted, types.UnionType):
-        return _read_typed(typing.get_args(wanted)[0], text) if text else None
-    if typing.get_origin(wanted) is tuple:
-        kind = typing.get_args(wanted)[0]
-        return [_read_typed(kind, part) for part in (text.split() if kind is str else text.split(","))]
-    if wanted is bool:
-        return {"true": True, "false": False}.get(text, str(text))
-    try:
-        return wanted(text) if wanted in (int, float) else str(text)
-    except ValueError:
-        return str(text)
+def setting(
+    default: Any, about: str, flag: str | None = None, metavar: str | None = None, choices: Sequence[str] | None = None
+) -> Any:
+    """A field with its help text; one with a flag can be given on the command line."""
+    return field(default=default, metadata={"help": about, "flag": flag, "metavar": metavar, "choices": choices})
 
 
 @hashed_as(
@@ -144,26 +69,49 @@ def _read_typed(wanted: Any, text: str) -> Any:
 class DataConfig:
     """Where the examples come from; which keys apply depends on the task."""
 
-    train: tuple[str, ...] = ()
-    dev: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    data: str | None = None
-    hub: str | None = None
-    text_column: str | None = None
-    pair_column: str | None = None
-    label_column: tuple[str, ...] = ()  # several: a column of 0 and 1 for each label
-    label_separator: str | None = None
-    encoding: str | None = None
-    kind: str | None = None
-    class_weights: str | None = None
-    merge: str | None = None
-    threshold: float | None = None
-    no_answer_share: float | None = None
-    split_seed: int | None = None
-    limit: int | None = None
-    skip_bad: bool = False
-    max_length: int | None = None
-    overlap: int | None = None
+    train: tuple[str, ...] = setting((), "training files: SQuAD JSON, CSV, TSV, JSON Lines or Parquet", "--train", "F")
+    dev: tuple[str, ...] = setting(
+        (), "evaluation files; default: a tenth of the training data is split off", "--dev", "F"
+    )
+    extra: tuple[str, ...] = setting((), "more training files, never used for validation (SQuAD)", "--extra", "F")
+    data: str | None = setting(None, "GLUE's official files: the task's folder or its parent", "--data", "FOLDER")
+    hub: str | None = setting(None, "dataset of the Hub to use instead of files", "--hub", "NAME[:CONFIG]")
+    text_column: str | None = setting(
+        None, "column of the text; guessed from the header by default, as the next two", "--text-column", "NAME"
+    )
+    pair_column: str | None = setting(None, "column of the second text of a pair", "--pair-column", "NAME")
+    label_column: tuple[str, ...] = setting(
+        (), "column to predict; several: one 0/1 column per label", "--label-column", "NAME"
+    )
+    label_separator: str | None = setting(
+        None, "separator of the labels in a cell; detected by default: | ; ,", "--label-separator", "S"
+    )
+    encoding: str | None = setting(
+        None, "encoding of CSV, TSV and JSON Lines, e.g. cp1252; detected by default", "--encoding", "NAME"
+    )
+    kind: str | None = setting(
+        None,
+        "what to predict: one label, any number of labels (never guessed), or a number",
+        "--kind",
+        choices=("classify", "multilabel", "regress"),
+    )
+    class_weights: str | None = setting(
+        None, "give rare labels more weight in the loss", "--class-weights", choices=("none", "balanced")
+    )
+    merge: str | None = setting(None, "answerability: any-answerable (default) or any-unanswerable", "--merge", "RULE")
+    threshold: float | None = setting(
+        None, "SQuAD 2.0: no-answer threshold to use instead of fitting one (0: no offset)", "--threshold", "X"
+    )
+    no_answer_share: float | None = setting(
+        None, "SQuAD: subsample so that this fraction of questions is unanswerable", "--no-answer-share", "X"
+    )
+    split_seed: int | None = setting(None, "random seed of the dev split, where there is no --dev", "--split-seed", "N")
+    limit: int | None = setting(None, "use a sample of N training examples, and at most N of dev", "--limit", "N")
+    skip_bad: bool = setting(False, "skip malformed rows and report how many", "--skip-bad")
+    max_length: int | None = setting(
+        None, "tokens per window; a longer context is split into several", "--max-length", "N"
+    )
+    overlap: int | None = setting(None, "context tokens that neighbouring windows share", "--overlap", "N")
 
 
 @hashed_as(
@@ -188,22 +136,27 @@ class DataConfig:
 class TuneConfig:
     """How the encoder is tuned before its states are taken."""
 
-    method: str = "full"
-    epochs: float = 1.0
-    head: str | None = None
-    lr: float | None = None  # None: what suits an encoder of this width
-    bert_lr: float | None = None  # the task's own choice where lr is None and the encoder as wide as BERT
-    batch: int = 16
-    warmup: float = 0.1
-    decay: str = "linear"
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    accumulate: int = 1  # pieces that a batch goes through the encoder in: the same result with less memory
-    checkpointing: bool = False  # compute states again on the way back instead of keeping them
-    bf16: bool | None = None  # None: on CUDA devices that have it
-    save_minutes: float = 5.0  # how often the state is written down, to be taken up after an interruption
-    seed: int = 0
-    device: str = "auto"
+    method: str = setting(
+        "full",
+        "full (default), freeze:k=K, adapters:size=64,share=none|layer|3|all, bitfit, lora:r=8",
+        "--method",
+        "SPEC",
+    )
+    epochs: float = setting(1.0, "tuning epochs; may be a fraction, 0 for none", "--epochs", "X")
+    head: str | None = setting(None, "tune with this head instead of a plain linear one", "--tune-head", "SPEC")
+    lr: float | None = setting(None, "peak learning rate of tuning; default: by method and encoder width", "--lr", "X")
+    bert_lr: float | None = setting(None, "the task's learning rate for encoders as wide as BERT, if lr is not set")
+    batch: int = setting(16, "windows per batch")
+    warmup: float = setting(0.1, "share of the steps in which the learning rate rises")
+    decay: str = setting("linear", "learning rate after warm-up: linear or constant")
+    weight_decay: float = setting(0.01, "weight decay")
+    clip: float = setting(1.0, "maximum norm of the gradient")
+    accumulate: int = setting(1, "pieces that each batch is split into: the same result with less memory")
+    checkpointing: bool = setting(False, "recompute activations in the backward pass instead of keeping them")
+    bf16: bool | None = setting(None, "compute in bfloat16; default: on CUDA devices that support it")
+    save_minutes: float = setting(5.0, "minutes between checkpoints, from which an interrupted run resumes")
+    seed: int = setting(0, "random seed")
+    device: str = setting("auto", "device to tune on")
 
     def __post_init__(self) -> None:
         least = {"epochs": 0, "batch": 1, "warmup": 0, "weight_decay": 0, "accumulate": 1, "save_minutes": 0}
@@ -217,15 +170,24 @@ class TuneConfig:
 class ExtractConfig:
     """How states are computed and stored."""
 
-    dtype: str = "f16"  # f32, f16 or int8
-    layers: str = "all"
-    tokens: str = "all"  # all, context (and CLS), cls, or mean: one vector a text
-    live: bool = False  # keep no states: the encoder runs again each time they are read
-    max_gb: float | None = None  # refuse a larger store before anything is written
-    shard_mb: int = 256
-    batch_tokens: int = 4096
-    seed: int = 0
-    device: str = "auto"
+    dtype: str = setting(
+        "f16", "number format of stored states; default f16, int8 halves it", "--dtype", choices=("f32", "f16", "int8")
+    )
+    layers: str = setting(
+        "all", "states to store; state 0 is the embeddings", "--layers", "all|last4|first6|every2|0+3+6"
+    )
+    tokens: str = setting(
+        "all",
+        "tokens to store: context includes CLS, for spans; cls and mean are one vector per text",
+        "--tokens",
+        choices=("all", "context", "cls", "mean"),
+    )
+    live: bool = setting(False, "store no states; run the encoder again in every epoch", "--live")
+    max_gb: float | None = setting(None, "maximum size of a store in gigabytes; refuse a larger one", "--max-gb", "X")
+    shard_mb: int = setting(256, "maximum megabytes per shard file; default 256", "--shard-mb", "N")
+    batch_tokens: int = setting(4096, "tokens per batch of the encoder")
+    seed: int = setting(0, "random seed")
+    device: str = setting("auto", "device to run the encoder on")
 
     def __post_init__(self) -> None:
         _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
@@ -236,15 +198,17 @@ class ExtractConfig:
 class FitConfig:
     """How heads are fitted on stored states."""
 
-    epochs: int = 5
-    lr: float = 3e-3
-    rates: tuple[float, ...] = ()  # more rates, from the same read; a head keeps the one that is best on inner
-    batch: int = 32
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    order_seed: int = 0
-    device: str = "auto"
+    epochs: int = setting(5, "training epochs of the heads")
+    lr: float = setting(3e-3, "peak learning rate of the heads")
+    rates: tuple[float, ...] = setting(
+        (), "more learning rates to try in the same pass; each head keeps the one that is best on inner"
+    )
+    batch: int = setting(32, "windows per batch")
+    warmup: float = setting(0.1, "share of the steps in which the learning rate rises")
+    weight_decay: float = setting(0.01, "weight decay")
+    clip: float = setting(1.0, "maximum norm of the gradient")
+    order_seed: int = setting(0, "random seed of the order of the batches")
+    device: str = setting("auto", "device to fit on")
 
     def __post_init__(self) -> None:
         least = {"epochs": 1, "batch": 1, "warmup": 0, "weight_decay": 0, "order_seed": 0}
@@ -257,7 +221,7 @@ class Recipe:
     """Everything one run does."""
 
     task: str
-    encoder: str = "minilm"
+    encoder: str = setting("minilm", "minilm (embedded, default), a folder, or a Hub name", "--encoder", "E")
     heads: tuple[str, ...] = QUICK_HEADS
     seeds: tuple[int, ...] = (0, 1)
     data: DataConfig = field(default_factory=DataConfig)
@@ -270,21 +234,8 @@ class Recipe:
             raise BadInput("seeds is empty; expected at least one whole number, e.g. 0,1")
 
 
-def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) -> Recipe:
-    """The recipe that a bare task name stands for; ``values`` are the top-level settings and sections."""
-    values = {"task": task, **values}
-    return from_mapping(Recipe, merged(_brought(values, defaults), values), f"recipe for {task}")
-
-
-def _brought(values: Mapping[str, Any], defaults: Defaults | None) -> dict[str, Any]:
-    """What the task and the method that are asked for bring."""
-    tune = values.get("tune")
-    method = tune.get("method", "full") if isinstance(tune, Mapping) else "full"
-    return dict(defaults(str(values.get("task")), str(method))) if defaults else {}
-
-
 def _check_numbers(config: object, section: str, least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
-    """Refuse numbers with which a step would fail late, or do nothing in silence; NaN is never large enough."""
+    """Reject numbers with which a step would fail late or do nothing; NaN passes no comparison."""
     for name, bound in least.items():
         value = getattr(config, name)
         if not bound <= value < math.inf:
@@ -295,20 +246,128 @@ def _check_numbers(config: object, section: str, least: Mapping[str, float], abo
             raise BadInput(f"{section}.{name} is {value}; expected more than 0")
 
 
+# From and to plain data
+
+
+@cache
+def setting_types(cls: type[Any]) -> dict[str, Any]:
+    """By setting its type."""
+    return typing.get_type_hints(cls)
+
+
+class Typed(str):
+    """A value as a user typed it; its meaning depends on the type of the setting."""
+
+
+def from_mapping(cls: type[T], values: Mapping[str, Any], where: str) -> T:
+    """Build a config from plain data; ``where`` names the file or flag for the message."""
+    known = setting_types(cls)  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in known:
+            raise BadInput(f"{where}: {unknown('setting', key, known)}")
+        arguments[key] = _convert(known[key], value, f"{where}: {key}")
+    for item in fields(cls):  # type: ignore[arg-type]
+        required = item.default is MISSING and item.default_factory is MISSING
+        if required and item.name not in arguments:
+            raise BadInput(f"{where}: setting {item.name!r} is missing")
+    return cls(**arguments)
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The inverse of :func:`from_mapping`; settings that are None are left out, as TOML has no null."""
+    plain: dict[str, Any] = {}
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if is_dataclass(value):
+            plain[item.name] = to_mapping(value)
+        elif value is not None:
+            plain[item.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings overridden by others, section by section."""
+    plain = dict(under)
+    for key, value in over.items():
+        below = plain.get(key)
+        plain[key] = {**below, **value} if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return plain
+
+
+def updated(config: T, **values: Any) -> T:
+    """A copy with the values that are not None."""
+    return replace(config, **{key: value for key, value in values.items() if value is not None})  # type: ignore[type-var]
+
+
+def _convert(wanted: Any, value: Any, where: str) -> Any:
+    """Check one value against its annotation; whole numbers pass as floats, lists as tuples."""
+    if isinstance(value, Typed):
+        value = _read_typed(wanted, value)
+    if is_dataclass(wanted) and isinstance(wanted, type):
+        if isinstance(value, Mapping):
+            return from_mapping(wanted, value, where)
+        raise BadInput(f"{where}: got {shorten(value)}, expected a table")
+    if isinstance(wanted, types.UnionType):  # X | None
+        return None if value is None else _convert(typing.get_args(wanted)[0], value, where)
+    if typing.get_origin(wanted) is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(_convert(typing.get_args(wanted)[0], item, where) for item in items)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
+        raise BadInput(f"{where}: got {shorten(value)}, expected {wanted.__name__}")
+    return value
+
+
+def _read_typed(wanted: Any, text: str) -> Any:
+    """Text as the setting's type; what cannot be read stays text, which :func:`_convert` rejects.
+
+    Specs contain commas, so words of a list are separated by spaces and numbers by commas. Empty text unsets an
+    optional setting.
+    """
+    if isinstance(wanted, types.UnionType):
+        return _read_typed(typing.get_args(wanted)[0], text) if text else None
+    if typing.get_origin(wanted) is tuple:
+        kind = typing.get_args(wanted)[0]
+        return [_read_typed(kind, part) for part in (text.split() if kind is str else text.split(","))]
+    if wanted is bool:
+        return {"true": True, "false": False}.get(text, str(text))
+    try:
+        return wanted(text) if wanted in (int, float) else str(text)
+    except ValueError:
+        return str(text)
+
+
+# Recipes
+
+
+def _with_presets(values: Mapping[str, Any], defaults: Defaults | None, where: str) -> Recipe:
+    """A recipe from plain data, over what its task and tuning method preset."""
+    tune = values.get("tune")
+    method = tune.get("method", "full") if isinstance(tune, Mapping) else "full"
+    presets = defaults(str(values.get("task")), str(method)) if defaults else {}
+    return from_mapping(Recipe, merged(presets, values), where)
+
+
+def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) -> Recipe:
+    """The recipe that a bare task name stands for; ``values`` are the top-level settings and sections."""
+    return _with_presets({"task": task, **values}, defaults, f"recipe for {task}")
+
+
 def read_recipe(path: Path, defaults: Defaults | None = None, over: Mapping[str, Any] | None = None) -> Recipe:
-    """A recipe from a TOML file, laid over what its task and method bring; ``over`` lies over both."""
+    """A recipe from a TOML file, over what its task and method preset; ``over`` overrides both."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not a TOML recipe: {error}") from error
-    asked = merged(values, over or {})
-    return from_mapping(Recipe, merged(_brought(asked, defaults), asked), str(path))
+    return _with_presets(merged(values, over or {}), defaults, str(path))
 
 
 def recipe_of_run(folder: Path) -> Recipe:
-    """What a run was made by; of a folder that only ``fit`` made, the defaults."""
+    """The recipe that a run was made by; the defaults for a folder that only ``fit`` made."""
     path = folder / "recipe.toml"
     return read_recipe(path) if path.exists() else Recipe(task="fit")
 
@@ -322,30 +381,18 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
 
 
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """Apply ``--set fit.lr=1e-3`` style settings, last word wins."""
+    """Apply ``--set fit.lr=1e-3`` style settings; the last one wins."""
     plain = to_mapping(recipe)
-    for setting in settings:
-        path, equals, text = setting.partition("=")
+    for text in settings:
+        path, equals, value = text.partition("=")
         if not equals or not path:
-            raise BadInput(f"--set {shorten(setting)}: expected key=value, e.g. fit.lr=1e-3")
-        _put(plain, path.split("."), text, setting)
+            raise BadInput(f"--set {shorten(text)}: expected key=value, e.g. fit.lr=1e-3")
+        *sections, key = path.split(".")
+        table = plain
+        for section in sections:
+            if not isinstance(table.get(section), dict):
+                known = [name for name, content in plain.items() if isinstance(content, dict)]
+                raise BadInput(f"--set {shorten(text)}: {unknown('section', section, known)}")
+            table = table[section]
+        table[key] = Typed(value)
     return from_mapping(Recipe, plain, "--set")
-
-
-def _put(plain: dict[str, Any], path: Sequence[str], text: str, setting: str) -> None:
-    """Set one dotted key."""
-    table = plain
-    for key in path[:-1]:
-        if not isinstance(table.get(key), dict):
-            raise BadInput(f"--set {shorten(setting)}: {unknown('section', key, _sections(plain))}")
-        table = table[key]
-    table[path[-1]] = Typed(text)
-
-
-def _sections(plain: Mapping[str, Any]) -> list[str]:
-    return [key for key, value in plain.items() if isinstance(value, dict)]
-
-
-def updated(config: T, **values: Any) -> T:
-    """A copy with the values that are not None."""
-    return replace(config, **{key: value for key, value in values.items() if value is not None})  # type: ignore[type-var]
