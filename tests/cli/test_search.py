@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bertvision.cli.search import told_search
+from bertvision.cli.search import search_result
 from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
 from bertvision.evaluation.scoring import score_predictions
@@ -25,12 +25,11 @@ from bertvision.runs.folder import run_states
 from bertvision.store.store import Store
 from bertvision.training.fit import fit
 from bertvision.training.live_states import states_task
-from bertvision.workflows.search import finalists as finals
-from bertvision.workflows.search import trials as trying
-from bertvision.workflows.search import tunings as search_tuning
-from bertvision.workflows.search.finalists import Final, Standings
+from bertvision.workflows.search import finalists, tunings
+from bertvision.workflows.search import trials as search_trials
+from bertvision.workflows.search.finalists import Finalist, Standings
 from bertvision.workflows.search.heads import Plan, search, states_space
-from bertvision.workflows.search.trials import Attempt
+from bertvision.workflows.search.trials import Candidate
 
 pytest.importorskip("optuna", reason="needs the extra search")
 
@@ -75,7 +74,7 @@ def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
     facts = {"against": "probe", "difference": 1.0, "low": None, "high": None, "p": 0.5, "seeds": seeds}
     found = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
     found |= {"default_wins": False, "dev_looks": 1, "command": "c"}
-    assert said in told_search(found, Path("run"))[1]
+    assert said in search_result(found, Path("run"))[1]
 
 
 def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: Path) -> None:
@@ -88,31 +87,33 @@ def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: P
     assert document["winner"]["inner"] > max(row["inner"] for row in document["finalists"])
     assert (document["default_wins"], document["difference"], document["winner"]["fit"]) == (True, None, {})
     said = "nothing that was tried is better on inner than the default probe:layers=last1"
-    assert said in told_search(document, tmp_path)[1]
+    assert said in search_result(document, tmp_path)[1]
     better = searched(1e-7, "fit.lr=0.02|0.03")
     assert (better["default_wins"], better["difference"]["against"]) == (False, "probe:layers=last1")
-    assert said not in told_search(better, tmp_path)[1]
+    assert said not in search_result(better, tmp_path)[1]
 
 
 def test_of_equals_a_default_wins() -> None:
-    tried, usual, worse = (Attempt(name, FitConfig()) for name in ("tried", "usual", "worse"))
-    ends = [Final(usual, (), (2.0, 4.0)), Final(worse, (), (1.0,)), Final(tried, (), (3.0, 3.0))]
+    tried, usual, worse = (Candidate(name, FitConfig()) for name in ("tried", "usual", "worse"))
+    ends = [Finalist(usual, (), (2.0, 4.0)), Finalist(worse, (), (1.0,)), Finalist(tried, (), (3.0, 3.0))]
     found = Standings(ends, frozenset([tried]), frozenset([usual, worse]))
-    assert (found.winner.attempt, found.beaten, found.default_wins) == (usual, None, True)
-    ahead = Standings([*ends[:2], Final(tried, (), (3.0, 3.1))], found.tried, found.usual)
-    assert (ahead.winner.attempt, ahead.beaten, ahead.default_wins) == (tried, ends[0], False)
-    assert [one.attempt for one in ahead.shown] == [tried, usual, worse]
+    assert (found.winner.candidate, found.beaten, found.default_wins) == (usual, None, True)
+    ahead = Standings([*ends[:2], Finalist(tried, (), (3.0, 3.1))], found.tried, found.default)
+    assert (ahead.winner.candidate, ahead.beaten, ahead.default_wins) == (tried, ends[0], False)
+    assert [one.candidate for one in ahead.shown] == [tried, usual, worse]
 
 
 @pytest.mark.parametrize("together", [1, 2, 8])
 def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
     fitted, judged = [], []
-    fit_epochs, predict = finals.fit_epochs, finals.predict
-    monkeypatch.setattr(finals, "fit_epochs", lambda some, *given: fitted.append(len(some)) or fit_epochs(some, *given))
-    monkeypatch.setattr(finals, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
+    fit_epochs, predict = finalists.fit_epochs, finalists.predict
+    monkeypatch.setattr(
+        finalists, "fit_epochs", lambda some, *given: fitted.append(len(some)) or fit_epochs(some, *given)
+    )
+    monkeypatch.setattr(finalists, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
     states = run_states(run)
     space = states_space(states, ["probe", "mean-pool"], ["fit.lr=0.001|0.002"])
-    plan = Plan(trials=2, together=together, seeds=(0, 1, 2))
+    plan = Plan(trials=2, heads_per_pass=together, seeds=(0, 1, 2))
     document = search(run, states, space, FitConfig(epochs=1, batch=8), plan)
     heads = len({row["spec"] for row in document["defaults"]}) + len(document["finalists"])
     shown = len(document["defaults"]) + (not document["default_wins"])
@@ -134,7 +135,7 @@ def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.Mon
     whole = type(states).__getitem__
     monkeypatch.setattr(type(states), "__getitem__", lambda self, name: asked.append(name) or whole(self, name))
     space = states_space(states, ["probe"], [])
-    search(run, states, space, FitConfig(epochs=1, batch=8), Plan(trials=3, together=2, seeds=(0,)))
+    search(run, states, space, FitConfig(epochs=1, batch=8), Plan(trials=3, heads_per_pass=2, seeds=(0,)))
     first = asked.index("dev")
     assert "train" not in asked[first:]
     assert asked.count("train") > 3
@@ -144,8 +145,8 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     states = run_states(run)
     task, space = states_task(states), states_space(states, ["compress"], ["compress.size=2|4|8"])
     config, path = FitConfig(epochs=2, batch=8), run / "search" / "study.db"
-    trials = trying.Trials(path, states, task, space, config)
-    trials.more(2)
+    trials = search_trials.Trials(path, states, task, space, config)
+    trials.run(2)
     asked = []
 
     def stop(runners: Any, *_: Any) -> Any:
@@ -153,31 +154,31 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trying, "fit_epochs", stop)
+        patch.setattr(search_trials, "fit_epochs", stop)
         with pytest.raises(KeyboardInterrupt):
-            trials.more(3)
-    again = trying.Trials(path, states, task, space, config)
+            trials.run(3)
+    again = search_trials.Trials(path, states, task, space, config)
     assert again.done == 2
-    again.more(3)
+    again.run(3)
     assert again.done == 5
     assert sorted(one.spec for one in again.tried()[2:]) == sorted(asked)  # what was open is tried first
     assert {one.settings["compress.size"] for one in again.tried()} <= {2, 4, 8}  # and not 64, the default
-    other = trying.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
+    other = search_trials.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
     assert other.done == 0
-    assert trying.Trials(path, states, task, space, config, seed=1).done == 0
+    assert search_trials.Trials(path, states, task, space, config, seed=1).done == 0
 
 
 def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
     call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = trying.Trials.more
+    real = search_trials.Trials.run
 
-    def more(trials: trying.Trials, count: int) -> None:
+    def more(trials: search_trials.Trials, count: int) -> None:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         real(trials, count)
 
-    monkeypatch.setattr(trying.Trials, "more", more)
+    monkeypatch.setattr(search_trials.Trials, "run", more)
     said = call("search", run, *FEW, "--trials", 4, "--together", 2, *QUICK)
     assert (said.code, said.out) == (130, "")
     assert "search: 2 of 4 trials" in said.err
@@ -186,7 +187,7 @@ def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
 def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
     space, config = states_space(states, ["probe"], []), FitConfig(epochs=1, batch=8)
-    plan, whole, said = Plan(trials=2, together=2, seeds=(0,)), trying.fit_epochs, []
+    plan, whole, said = Plan(trials=2, heads_per_pass=2, seeds=(0,)), search_trials.fit_epochs, []
 
     def meanwhile(*given: Any) -> Any:
         with pytest.raises(BadInput) as refused:
@@ -194,10 +195,10 @@ def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: py
         said.append(str(refused.value))
         return whole(*given)
 
-    monkeypatch.setattr(trying, "fit_epochs", meanwhile)
+    monkeypatch.setattr(search_trials, "fit_epochs", meanwhile)
     assert search(run, states, space, config, plan)["trials"] == 2
     assert re.fullmatch(rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", said[0])
-    trials = trying.Trials(trying.study_path(run), states, states_task(states), space, config)
+    trials = search_trials.Trials(search_trials.study_path(run), states, states_task(states), space, config)
     assert [trial.state.name for trial in trials.study.get_trials()] == ["COMPLETE", "COMPLETE"]
     assert not (run / "search" / "lock").exists()
 
@@ -207,28 +208,28 @@ def test_a_killed_search_leaves_no_lock(run: Path) -> None:
     code = f"{held}\nwith only_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
     assert (run / "search" / "lock").exists()
-    with trying.only_search(run):
+    with search_trials.only_search(run):
         pass
 
 
 def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
     states = run_states(run)
     space = states_space(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
-    trials = trying.Trials(run / "s.db", states, states_task(states), space, FitConfig(epochs=2, batch=8))
-    trials.more(4)
+    trials = search_trials.Trials(run / "s.db", states, states_task(states), space, FitConfig(epochs=2, batch=8))
+    trials.run(4)
     for attempt, one in zip(trials.best(1), sorted(trials.tried(), key=lambda one: -(one.score or 0)), strict=False):
         alone = fit([attempt.spec], states, [0], attempt.config)[0]
         assert max(point["inner"] for point in alone.history) == one.score
 
 
 def test_hopeless_trials_are_stopped(label_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "STARTUP", 2)
+    monkeypatch.setattr(search_trials, "STARTUP", 2)
     states = label_store
     space = states_space(states, ["probe:layers=last1"], ["fit.lr=1e-7|0.03"])
     config = FitConfig(epochs=6, batch=8, lr=0.03)
-    trials = trying.Trials(tmp_path / "s.db", states, states_task(states), space, config)
+    trials = search_trials.Trials(tmp_path / "s.db", states, states_task(states), space, config)
     for _ in range(3):
-        trials.more(4)
+        trials.run(4)
     fates = {one.state for one in trials.tried() if one.settings["fit.lr"] == 1e-7}
     assert "pruned" in fates
     assert trials.best(1)[0].config.lr == 0.03
@@ -308,7 +309,7 @@ def test_a_method_brings_its_own_settings(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    monkeypatch.setattr(search_tuning, "prepare", lambda recipe, *_: made.append(recipe.tune) or stop())
+    monkeypatch.setattr(tunings, "prepare", lambda recipe, *_: made.append(recipe.tune) or stop())
 
     def stop() -> None:
         raise BadInput("far enough")
@@ -395,7 +396,7 @@ def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
     space = states_space(states, ["probe"], ["fit.lr=1e30|1e31"])
     config = FitConfig(epochs=1, batch=8, clip=1e30)
     with pytest.raises(BadInput, match=r"search in .*run: none of 2 trials came to a score .* try smaller rates"):
-        search(run, states, space, config, Plan(trials=2, together=2, seeds=(0,)))
+        search(run, states, space, config, Plan(trials=2, heads_per_pass=2, seeds=(0,)))
 
 
 def test_a_file_that_is_no_study_is_named(call: Call, run: Path) -> None:

@@ -43,8 +43,8 @@ from bertvision.training.inputs import data_hash, encoder_hash
 from bertvision.training.tune import tune_hash
 from bertvision.workflows.reproduce.documents import origin
 from bertvision.workflows.reproduce.specs import SCALES, all_items, shared_at
-from bertvision.workflows.search.space import Ground, space_of
-from bertvision.workflows.search.trials import plain_domains, plain_space, study_tag
+from bertvision.workflows.search.space import FeatureInfo, plain_domains, plain_space, space_of
+from bertvision.workflows.search.trials import study_tag
 
 DATA = Path(__file__).with_name("data")
 
@@ -295,7 +295,7 @@ def _splits(examples: Sequence[bv.Example]) -> dict[str, tuple[bv.Example, ...]]
 def free_hashes() -> dict[str, Any]:
     """Hashes that depend on this package alone."""
     recipes = {"plain": read_recipe(DATA / "plain.toml"), "full": read_recipe(DATA / "full.toml")}
-    spans = Ground(Shape(3, 8, 48, 2, "span"), True, "all")
+    spans = FeatureInfo(Shape(3, 8, 48, 2, "span"), True, "all")
     typed = ("fit.lr=1e-4..1e-2", "fit.batch=8|16", "compress.size=4..64")
     space = space_of(["compress", "learned-pool"], spans, typed)
     return {

@@ -1,4 +1,4 @@
-"""The last round of a search: settings with every seed, and dev for those that are shown; so many heads at a time."""
+"""The last round of a search: candidates fitted with every seed, and dev scores of those that are shown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from bertvision.tasks.task import Task
 from bertvision.training.fit import begin_fit, fit_epochs
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.predict import predict
-from bertvision.workflows.search.trials import Attempt
+from bertvision.workflows.search.trials import Candidate
 
 T = TypeVar("T")
-Entry = tuple[Attempt, int]
-"""Settings and a seed."""
 
 
 @dataclass(frozen=True)
-class Final:
-    """Settings that were fitted with every seed; of some a seed may have diverged."""
+class Finalist:
+    """A candidate fitted with every seed; seeds that diverged are missing."""
 
-    attempt: Attempt
+    candidate: Candidate
     fitted: tuple[FittedHead, ...]
     inner: tuple[float, ...]
 
@@ -38,92 +36,101 @@ class Final:
 class Standings:
     """Who took part in the last round, and who won it."""
 
-    finals: Sequence[Final]  # defaults first: of equals the first wins, and a search that gains nothing says so
-    tried: frozenset[Attempt]
-    usual: frozenset[Attempt]
+    entrants: Sequence[Finalist]  # defaults first: of equals the first wins, so that a default wins a draw
+    tried: frozenset[Candidate]
+    default: frozenset[Candidate]
 
     @property
-    def winner(self) -> Final:
-        return max(self.finals, key=lambda one: one.mean)
+    def winner(self) -> Finalist:
+        return max(self.entrants, key=lambda entrant: entrant.mean)
 
     @property
     def default_wins(self) -> bool:
-        return self.winner.attempt in self.usual
+        return self.winner.candidate in self.default
 
     @property
-    def defaults(self) -> list[Final]:
-        return [one for one in self.finals if one.attempt in self.usual]
+    def defaults(self) -> list[Finalist]:
+        return [entrant for entrant in self.entrants if entrant.candidate in self.default]
 
     @property
-    def finalists(self) -> list[Final]:
-        return [one for one in self.finals if one.attempt in self.tried]
+    def finalists(self) -> list[Finalist]:
+        """The entrants that come from the trials."""
+        return [entrant for entrant in self.entrants if entrant.candidate in self.tried]
 
     @property
-    def beaten(self) -> Final | None:
+    def beaten(self) -> Finalist | None:
         """The best default on inner, unless it is the winner."""
-        return None if self.default_wins else max(self.defaults, key=lambda one: one.mean, default=None)
+        return None if self.default_wins else max(self.defaults, key=lambda entrant: entrant.mean, default=None)
 
     @property
-    def shown(self) -> list[Final]:
-        """Those that dev is looked at for, the winner first."""
-        return [self.winner, *(one for one in self.defaults if one is not self.winner)]
+    def shown(self) -> list[Finalist]:
+        """Those that are scored on dev, the winner first."""
+        return [self.winner, *(entrant for entrant in self.defaults if entrant is not self.winner)]
 
 
 @dataclass(frozen=True)
-class Look:
-    """What dev says of settings: a score a seed, and the outputs where they are to be compared."""
+class DevScores:
+    """A candidate on dev: a score per seed, and the predictions of those that are compared."""
 
     scores: list[float] = field(default_factory=list)
-    told: list[Predictions] = field(default_factory=list)
+    predictions: list[Predictions] = field(default_factory=list)
 
     @property
     def mean(self) -> float:
         return fmean(self.scores)
 
 
-def fit_finals(
-    attempts: Sequence[Attempt], seeds: Sequence[int], together: int, states: States, task: Task
-) -> list[Final]:
-    """Settings x seeds, in the order given; what fitting needed beside the heads is gone before the next are begun."""
-    found: dict[Attempt, list[tuple[FittedHead, float]]] = {one: [] for one in attempts}
-    entries = [(one, seed) for one in found for seed in dict.fromkeys(seeds)]
-    for some in _sharing(entries, together):
-        for one, fitted, score in _fit(some, states, task):
-            found[one].append((fitted, score))
-    return [
-        Final(one, tuple(fitted for fitted, _ in good), tuple(score for _, score in good))
-        for one, good in found.items()
-        if good
-    ]
+def fit_finalists(
+    candidates: Sequence[Candidate], seeds: Sequence[int], heads_per_pass: int, states: States, task: Task
+) -> list[Finalist]:
+    """Every candidate with every seed, in the order given; heads of one batch size share a read of the states."""
+    results: dict[Candidate, list[tuple[FittedHead, float]]] = {candidate: [] for candidate in candidates}
+    for batch_size in dict.fromkeys(candidate.config.batch for candidate in results):
+        jobs: list[tuple[Candidate, int]] = []
+        for candidate in results:
+            if candidate.config.batch == batch_size:
+                jobs += [(candidate, seed) for seed in dict.fromkeys(seeds)]
+        for chunk in _chunks(jobs, heads_per_pass):
+            for candidate, head, score in _fit(chunk, states, task):
+                results[candidate].append((head, score))
+    finalists: list[Finalist] = []
+    for candidate, fitted in results.items():
+        if fitted:
+            heads, scores = zip(*fitted, strict=True)
+            finalists.append(Finalist(candidate, heads, scores))
+    return finalists
 
 
-def _sharing(entries: Sequence[Entry], together: int) -> Iterator[Sequence[Entry]]:
-    """Those that share a read of the states: of one size of batches, and no more than fit beside each other."""
-    for size in dict.fromkeys(one.config.batch for one, _ in entries):
-        yield from _pieces([entry for entry in entries if entry[0].config.batch == size], together)
-
-
-def _pieces(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[first : first + size] for first in range(0, len(items), size))
-
-
-def _fit(entries: Sequence[Entry], states: States, task: Task) -> list[tuple[Attempt, FittedHead, float]]:
-    runners = [begin_fit(one.spec, seed, states, one.config, task) for one, seed in entries]
+def _fit(
+    jobs: Sequence[tuple[Candidate, int]], states: States, task: Task
+) -> list[tuple[Candidate, FittedHead, float]]:
+    """Heads fitted in one pass; a function, so that optimisers and gradients are freed before the next pass."""
+    runners = [begin_fit(candidate.spec, seed, states, candidate.config, task) for candidate, seed in jobs]
     for _ in fit_epochs(runners, states, task):
         pass
-    ended = zip(entries, runners, strict=True)
-    return [(one, runner.result(states.layers), runner.best_score) for (one, _), runner in ended if runner.best]
+    results: list[tuple[Candidate, FittedHead, float]] = []
+    for (candidate, _), runner in zip(jobs, runners, strict=True):
+        if runner.best:
+            results.append((candidate, runner.result(states.layers), runner.best_score))
+    return results
 
 
-def look_at_dev(
-    finals: Sequence[Final], compared: Collection[Attempt], together: int, states: States, task: Task
-) -> dict[Attempt, Look]:
-    """Every head judged, from one read of dev for ``together`` of them; outputs are large, and dropped at once."""
-    looks = {one.attempt: Look() for one in finals}
-    heads = [(one.attempt, fitted) for one in finals for fitted in one.fitted]
-    for some in _pieces(heads, together):
-        told = predict([fitted for _, fitted in some], states["dev"])
-        for (attempt, _), member in zip(some, told, strict=True):
-            looks[attempt].scores.append(score_predictions(task, member).result.scores[task.metric])
-            looks[attempt].told.extend([member] if attempt in compared else [])
-    return looks
+def score_on_dev(
+    finalists: Sequence[Finalist], compared: Collection[Candidate], heads_per_pass: int, states: States, task: Task
+) -> dict[Candidate, DevScores]:
+    """Score every head, in one read of dev for so many; predictions are large, and kept only where compared."""
+    results = {finalist.candidate: DevScores() for finalist in finalists}
+    jobs = [(finalist.candidate, head) for finalist in finalists for head in finalist.fitted]
+    for chunk in _chunks(jobs, heads_per_pass):
+        outputs = predict([head for _, head in chunk], states["dev"])
+        for (candidate, _), predictions in zip(chunk, outputs, strict=True):
+            result = results[candidate]
+            result.scores.append(score_predictions(task, predictions).result.scores[task.metric])
+            if candidate in compared:
+                result.predictions.append(predictions)
+    return results
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

@@ -1,18 +1,19 @@
-"""The values of one setting that a search may try, and how a user types them; what cannot be tried is refused at once.
+"""What a search may try: which values of which settings, as heads declare them or as typed in ``--space``.
 
-``size=16|64|256`` is a choice, ``lr=1e-4..1e-2`` a range (logarithmic from a factor of ten on).
+``size=16|64|256`` is a choice, ``lr=1e-4..1e-2`` a range (logarithmic from a factor of ten on). Values that cannot be
+tried are an error before the search starts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from bertvision.core.config import QUICK_HEADS, FitConfig, TuneConfig, from_mapping
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import hashed_as
+from bertvision.core.files import hashed_as, hashed_fields
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown, write_value
 from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, check_served, head_options
@@ -27,23 +28,26 @@ FIXED = ("device", "rates", "order_seed", "seed", "save_minutes", "bf16", "check
 @hashed_as("values")
 @dataclass(frozen=True)
 class Choice:
-    """One of some values."""
+    """One of some values: Optuna's categorical distribution, before Optuna is imported."""
 
     values: tuple[Value, ...]
 
     @property
-    def tested(self) -> tuple[Value, ...]:
-        """If these can be tried, all can."""
+    def endpoints(self) -> tuple[Value, ...]:
+        """If these values are valid, all are."""
         return self.values
 
-    def holds(self, value: object) -> bool:
+    def contains(self, value: object) -> bool:
         return value in self.values
+
+    def suggest(self, trial: Any, name: str) -> Any:
+        return trial.suggest_categorical(name, list(self.values))
 
 
 @hashed_as("low", "high", "whole")
 @dataclass(frozen=True)
 class Range:
-    """A number between two, both included."""
+    """A number between two, both included: Optuna's float or int distribution, before Optuna is imported."""
 
     low: float
     high: float
@@ -54,75 +58,18 @@ class Range:
         return self.low > 0 and self.high >= 10 * self.low
 
     @property
-    def tested(self) -> tuple[Value, ...]:
+    def endpoints(self) -> tuple[Value, ...]:
         return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
 
-    def holds(self, value: object) -> bool:
+    def contains(self, value: object) -> bool:
         return isinstance(value, int | float) and self.low <= value <= self.high
+
+    def suggest(self, trial: Any, name: str) -> Any:
+        suggest = trial.suggest_int if self.whole else trial.suggest_float
+        return suggest(name, *self.endpoints, log=self.log)
 
 
 Domain = Choice | Range
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One word of ``--space``."""
-
-    text: str
-    section: str
-    key: str
-    domain: Domain
-
-    def refused(self, why: str) -> BadInput:
-        return BadInput(f"--space {self.text}: {why}")
-
-    def refused_value(self, value: Value, why: object) -> BadInput:
-        return self.refused(f"{write_value(value)} cannot be tried, {why}; leave it out or give another")
-
-
-def read_asked(typed: Sequence[str]) -> list[Asked]:
-    """What was typed, every key once."""
-    found: dict[tuple[str, str], Asked] = {}
-    for one in map(_read, typed):
-        before = found.setdefault((one.section, one.key), one)
-        if before is not one:
-            raise one.refused(f"{one.section}.{one.key} is given twice, before as {before.text}; leave one of them out")
-    return list(found.values())
-
-
-def _read(text: str) -> Asked:
-    path, equals, values = text.partition("=")
-    section, dot, key = path.partition(".")
-    if not (equals and dot and key and values):
-        raise BadInput(f"--space {shorten(text)}: expected fit.lr=1e-4..1e-2 or compress.size=16|64")
-    low, dots, high = values.partition("..")
-    if not dots:
-        # A value that stands twice would be drawn twice as often.
-        return Asked(text, section, key, Choice(tuple(dict.fromkeys(map(read_value, values.split("|"))))))
-    ends = [read_value(end) for end in (low, high)]
-    if any(isinstance(end, str | bool) for end in ends) or not -math.inf < float(ends[0]) < float(ends[1]) < math.inf:
-        raise BadInput(f"--space {shorten(text)}: expected two numbers, the smaller first, e.g. 1e-4..1e-2")
-    whole = all(isinstance(end, int) for end in ends)
-    return Asked(text, section, key, Range(float(ends[0]), float(ends[1]), whole))
-
-
-def setting_domain(one: Asked) -> Domain:
-    """The domain of a setting of fitting or tuning, every value of its type and within its bounds."""
-    kind = SECTIONS[one.section]
-    known = [item.name for item in fields(kind) if item.name not in FIXED]
-    if one.key not in known:
-        raise BadInput(f"--space {one.section}.{one.key}: {unknown('setting', one.key, known)}")
-    values = tuple(_value(one, kind, value) for value in one.domain.tested)
-    return Choice(tuple(dict.fromkeys(values))) if isinstance(one.domain, Choice) else one.domain
-
-
-def _value(one: Asked, kind: type[Any], value: Value) -> Value:
-    try:
-        read: Value = getattr(from_mapping(kind, {one.key: value}, one.section), one.key)
-    except BadInput as error:
-        raise one.refused_value(value, error) from error
-    return read
-
 
 FIT: Mapping[str, Domain] = {
     "lr": Range(3e-4, 3e-2),
@@ -133,26 +80,85 @@ FIT: Mapping[str, Domain] = {
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What heads are fitted on, as far as it decides which can be: known before there are any states."""
+class SpaceItem:
+    """One word of ``--space``."""
+
+    text: str
+    section: str
+    key: str
+    domain: Domain
+
+    def error(self, why: str) -> BadInput:
+        return BadInput(f"--space {self.text}: {why}")
+
+    def value_error(self, value: Value, why: object) -> BadInput:
+        return self.error(f"{write_value(value)} cannot be tried, {why}; leave it out or give another")
+
+
+def read_space(typed: Sequence[str]) -> list[SpaceItem]:
+    """The words of ``--space``, every key once."""
+    items: dict[tuple[str, str], SpaceItem] = {}
+    for text in typed:
+        item = _read_item(text)
+        first = items.setdefault((item.section, item.key), item)
+        if first is not item:
+            key = f"{item.section}.{item.key}"
+            raise item.error(f"{key} is given twice, before as {first.text}; leave one of them out")
+    return list(items.values())
+
+
+def _read_item(text: str) -> SpaceItem:
+    path, equals, values = text.partition("=")
+    section, dot, key = path.partition(".")
+    if not (equals and dot and key and values):
+        raise BadInput(f"--space {shorten(text)}: expected fit.lr=1e-4..1e-2 or compress.size=16|64")
+    low, dots, high = values.partition("..")
+    if not dots:
+        # A repeated value would be drawn twice as often.
+        return SpaceItem(text, section, key, Choice(tuple(dict.fromkeys(map(read_value, values.split("|"))))))
+    ends = [read_value(low), read_value(high)]
+    if any(isinstance(end, str | bool) for end in ends) or not -math.inf < float(ends[0]) < float(ends[1]) < math.inf:
+        raise BadInput(f"--space {shorten(text)}: expected two numbers, the smaller first, e.g. 1e-4..1e-2")
+    whole = all(isinstance(end, int) for end in ends)
+    return SpaceItem(text, section, key, Range(float(ends[0]), float(ends[1]), whole))
+
+
+def _setting_domain(item: SpaceItem) -> Domain:
+    """The domain of a setting of fitting or tuning, every value converted to its type and within its bounds."""
+    config = SECTIONS[item.section]
+    known = [field.name for field in fields(config) if field.name not in FIXED]
+    if item.key not in known:
+        raise BadInput(f"--space {item.section}.{item.key}: {unknown('setting', item.key, known)}")
+    values: list[Value] = []
+    for value in item.domain.endpoints:
+        try:
+            values.append(getattr(from_mapping(config, {item.key: value}, item.section), item.key))
+        except BadInput as error:
+            raise item.value_error(value, error) from error
+    return Choice(tuple(dict.fromkeys(values))) if isinstance(item.domain, Choice) else item.domain
+
+
+@dataclass(frozen=True)
+class FeatureInfo:
+    """What is known of the states that heads are fitted on, before there are any."""
 
     shape: Shape
     pooled: bool = True
     tokens: str = "all"
 
-    def asks(self, key: str) -> bool:
-        """Whether a common option makes a difference here: spans read every token."""
+    def offers(self, key: str) -> bool:
+        """Whether a common option makes a difference: spans read every token."""
         return key == "layers" or (self.shape.kind != "span" and (key != "pooled" or self.pooled))
 
-    def problem(self, spec: Spec) -> str:
-        """Why a head cannot be fitted here; nothing if it can."""
+    def problem(self, spec: Spec, **options: Value) -> str:
+        """Why a head, with these options, cannot be fitted on the states; empty if it can."""
         import torch
 
         try:
             with torch.device("meta"):
-                head = build_head(spec, self.shape)
+                head = build_head(Spec(spec.name, {**spec.options, **options}), self.shape)
             check_served(head, self.tokens)
-        except (BadInput, RuntimeError) as error:  # torch's own, for a size below 0
+        except (BadInput, RuntimeError) as error:  # torch raises RuntimeError for a size below 0
             return str(error)
         return "" if self.pooled or not head.needs_pooled else f"head {head.spec} needs the pooled CLS, there is none"
 
@@ -165,76 +171,88 @@ class Space:
     fit: Mapping[str, Domain]
 
 
-def named_heads(words: Sequence[str], ground: Ground) -> tuple[str, ...]:
-    """Specs as typed; ``quick`` and ``all`` are the heads by name, so that none of their options is fixed."""
-    found: list[str] = []
+def named_heads(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
+    """Specs as typed; ``quick`` and ``all`` become bare names of heads, so that none of their options is fixed."""
+    heads: list[str] = []
     for word in words:
         if word == "quick":
-            found += [parse_spec(spec).name for spec in QUICK_HEADS]
+            heads += [parse_spec(spec).name for spec in QUICK_HEADS]
         elif word == "all":
-            found += [name for name in HEADS if fits(name, ground.shape, ground.pooled, ground.tokens)]
+            heads += [name for name in HEADS if fits(name, features.shape, features.pooled, features.tokens)]
         else:
-            found.append(word)
-    return tuple(dict.fromkeys(found))
+            heads.append(word)
+    return tuple(dict.fromkeys(heads))
 
 
-def space_of(heads: Sequence[str], ground: Ground, typed: Sequence[str] = ()) -> Space:
-    """What the heads declare and fitting has, overlaid with what the user typed: ``fit.lr=...``, ``compress.size=...``.
+def space_of(heads: Sequence[str], features: FeatureInfo, typed: Sequence[str] = ()) -> Space:
+    """What the heads declare and fitting has, overridden by what the user typed: ``fit.lr=...``, ``compress.size=...``.
 
-    An option that a head's spec names is fixed. Of what a head declares only values that can be built are tried; a
-    typed one that cannot is refused.
+    An option that a head's spec names is fixed. Declared values that cannot be built are left out; a typed one that
+    cannot is an error.
     """
-    asked = read_asked(typed)
+    items = read_space(typed)
     specs = {head: parse_spec(head) for head in heads}
-    _check_sections(asked, list(specs.values()))
-    fit = {**FIT, **{one.key: setting_domain(one) for one in asked if one.section == "fit"}}
-    return Space({head: _head_space(spec, ground, asked) for head, spec in specs.items()}, fit)
+    sections = ["fit", "tune", *sorted({spec.name for spec in specs.values()})]
+    for item in items:
+        if item.section not in sections:
+            raise BadInput(f"--space {item.section}.{item.key}: {unknown('section', item.section, sections)}")
+        same = [spec for spec in specs.values() if spec.name == item.section]
+        if same and all(item.key in spec.options for spec in same):
+            raise item.error(f"{same[0]} fixes {item.key}; leave it out of the spec, or out of --space")
+    fit = {**FIT, **{item.key: _setting_domain(item) for item in items if item.section == "fit"}}
+    return Space({head: _head_space(spec, features, items) for head, spec in specs.items()}, fit)
 
 
 def tune_space(typed: Sequence[str]) -> dict[str, Domain]:
-    """What the user wants tried of tuning the encoder; nothing unless it is typed, because each try is a tuning."""
-    return {one.key: setting_domain(one) for one in read_asked(typed) if one.section == "tune"}
+    """The settings of tuning to try; none unless typed, because each trial tunes the encoder."""
+    return {item.key: _setting_domain(item) for item in read_space(typed) if item.section == "tune"}
 
 
-def _check_sections(asked: Sequence[Asked], specs: Sequence[Spec]) -> None:
-    """Every word of --space is about something that is searched, and that no spec has fixed."""
-    sections = ["fit", "tune", *sorted({spec.name for spec in specs})]
-    for one in asked:
-        if one.section not in sections:
-            raise BadInput(f"--space {one.section}.{one.key}: {unknown('section', one.section, sections)}")
-        own = [spec for spec in specs if spec.name == one.section]
-        if own and all(one.key in spec.options for spec in own):
-            raise one.refused(f"{own[0]} fixes {one.key}; leave it out of the spec, or out of --space")
-
-
-def _head_space(spec: Spec, ground: Ground, asked: Sequence[Asked]) -> dict[str, Domain]:
-    problem = ground.problem(spec)
-    if problem:  # the defaults are fitted in any case, for the winner to stand beside
+def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> dict[str, Domain]:
+    problem = features.problem(spec)
+    if problem:  # the defaults are always fitted, to compare the winner with
         raise BadInput(problem)
-    body, options = HEADS[spec.name], head_options(str(spec))
-    common = {key: COMMON_CHOICES[key] for key in body.common if ground.asks(key)}
-    declared = {key: values for key, values in {**body.choices, **common}.items() if key not in spec.options}
-    found: dict[str, Domain] = {key: Choice(_fitting(spec, key, values, ground)) for key, values in declared.items()}
-    for one in asked:
-        if one.section == spec.name and one.key not in options:
-            raise BadInput(f"--space {spec.name}.{one.key}: {unknown('option', one.key, list(options))}")
-        if one.section == spec.name and one.key not in spec.options:
-            found[one.key] = _checked(spec, one, ground)
-    return found
+    head = HEADS[spec.name]
+    declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.common if features.offers(key)}}
+    domains: dict[str, Domain] = {}
+    for key, values in declared.items():
+        if key not in spec.options:  # the default is one of the values that fit
+            domains[key] = Choice(tuple(value for value in values if not features.problem(spec, **{key: value})))
+    options = head_options(str(spec))
+    for item in items:
+        if item.section != spec.name:
+            continue
+        if item.key not in options:
+            raise BadInput(f"--space {spec.name}.{item.key}: {unknown('option', item.key, list(options))}")
+        if item.key not in spec.options:
+            for value in item.domain.endpoints:
+                if problem := features.problem(spec, **{item.key: value}):
+                    raise item.value_error(value, problem)
+            domains[item.key] = item.domain
+    return domains
 
 
-def _fitting(spec: Spec, key: str, values: Sequence[Value], ground: Ground) -> tuple[Value, ...]:
-    """The choices with which the head can be fitted here; the default is one of them."""
-    return tuple(value for value in values if not ground.problem(_with(spec, key, value)))
+def default_trials(space: Space, config: FitConfig) -> list[dict[str, Any]]:
+    """Every head with its default settings; what lies outside the space is left to the sampler."""
+    trials = []
+    for head, domains in space.heads.items():
+        options = defaults_in(parse_spec(head).name, domains, head_options(head))
+        trials.append({"head": head, **options, **defaults_in("fit", space.fit, asdict(config))})
+    return trials
 
 
-def _checked(spec: Spec, one: Asked, ground: Ground) -> Domain:
-    for value in one.domain.tested:
-        problem = ground.problem(_with(spec, one.key, value))
-        if problem:
-            raise one.refused_value(value, problem)
-    return one.domain
+def defaults_in(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The present values of a section's settings, where their domains contain them."""
+    return {f"{section}.{key}": values[key] for key, domain in domains.items() if domain.contains(values[key])}
 
 
-def _with(spec: Spec, key: str, value: Value) -> Spec:
-    return Spec(spec.name, {**spec.options, key: value})
+def plain_space(space: Space) -> dict[str, Any]:
+    """A space as plain data, which the name of a study is hashed from."""
+    return {
+        "heads": {head: plain_domains(domains) for head, domains in space.heads.items()},
+        "fit": plain_domains(space.fit),
+    }
+
+
+def plain_domains(domains: Mapping[str, Domain]) -> dict[str, Any]:
+    return {key: hashed_fields(domain) for key, domain in domains.items()}

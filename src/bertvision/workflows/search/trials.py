@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,12 +16,12 @@ from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import log_line
 from bertvision.core.registry import Spec, parse_spec
 from bertvision.evaluation.analyses.search_history import Tried
-from bertvision.heads.base import canonical_spec, head_options
+from bertvision.heads.base import canonical_spec
 from bertvision.store.lock import Purpose, writing
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fit import begin_fit, fit_epochs
-from bertvision.workflows.search.space import Choice, Domain, Space
+from bertvision.workflows.search.space import Space, default_trials, plain_space
 
 if TYPE_CHECKING:
     from bertvision.training.head_trainer import Runner
@@ -29,21 +29,23 @@ if TYPE_CHECKING:
 PLACE, STUDY = "search", "study.db"
 """Where a run keeps its studies."""
 STARTUP = 8
-"""Trials at random before any are drawn by what is known."""
+"""Random trials before the sampler and the pruner use the results."""
 SEARCH = Purpose("search", "search a run that can be written, or choose another --out")
+ENDED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+"""Optuna's states of a trial that has ended, as they are reported."""
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What a trial stands for."""
+class Candidate:
+    """A head and how it is fitted: what a trial tries."""
 
     spec: str
     config: FitConfig
 
 
 @contextmanager
-def quiet() -> Iterator[Any]:
-    """Optuna, without its chatter; in its absence one line says what to install."""
+def quiet_optuna() -> Iterator[Any]:
+    """Optuna without its warnings; one line says what to install if it is missing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,26 +63,32 @@ def study_path(folder: Path) -> Path:
 
 
 def study_tag(name: str) -> str:
-    """A study's name as short as it stands in names of files."""
+    """A study's name, shortened for the names of files."""
     return hash_json(name)[:8]
 
 
 @contextmanager
 def only_search(folder: Path) -> Iterator[None]:
-    """The one search in a run: to a second one the trials of a live process would look like those of a dead one."""
+    """Lock the search of a run: a second process would take the open trials of the first for interrupted ones."""
     with writing(folder / PLACE, purpose=SEARCH):
         yield
 
 
-def opened_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int) -> Any:
-    """A study in a file, new or taken up: what an interruption left open is closed and queued again.
+def open_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int) -> Any:
+    """A study in a file, new or resumed: trials that an interruption left open are closed and queued again.
 
-    Nobody else may be at work in it: see :func:`only_search`.
+    Only one process may use it at a time, see :func:`only_search`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with quiet() as optuna:
+    with quiet_optuna() as optuna:
+        from sqlalchemy.exc import DatabaseError
+
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        except DatabaseError as error:
+            raise BadInput(f"{path} is no study: {error.orig}; delete it, and the search begins anew") from error
         study = optuna.create_study(
-            storage=_storage(optuna, path),
+            storage=storage,
             study_name=name,
             direction="maximize",
             load_if_exists=True,
@@ -91,20 +99,12 @@ def opened_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: i
             if trial.state == optuna.trial.TrialState.RUNNING:
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
                 study.enqueue_trial(trial.params)
-        for params in [] if known else first:
-            study.enqueue_trial(params)
-        # Drawn anew after every interruption, and never the same draws twice.
+        if not known:
+            for params in first:
+                study.enqueue_trial(params)
+        # Another seed after every interruption, so that the same values are never drawn again.
         study.sampler = optuna.samplers.TPESampler(seed=seed + len(known), n_startup_trials=STARTUP, constant_liar=True)
     return study
-
-
-def _storage(optuna: Any, path: Path) -> Any:
-    from sqlalchemy.exc import DatabaseError
-
-    try:
-        return optuna.storages.RDBStorage(f"sqlite:///{path}")
-    except DatabaseError as error:
-        raise BadInput(f"{path} is no study: {error.orig}; delete it, and the search begins anew") from error
 
 
 class Trials:
@@ -112,129 +112,88 @@ class Trials:
 
     def __init__(self, path: Path, states: States, task: Task, space: Space, config: FitConfig, seed: int = 0) -> None:
         self.states, self.task, self.space, self.config, self.seed = states, task, space, config, seed
-        drawn = [seed] if seed else []  # seed 0 keeps the name that it had before seeds counted
+        drawn = [seed] if seed else []  # seed 0 keeps the name that it had before there were seeds
         self.name = f"{states.id}-{hash_json([plain_space(space), hashed_fields(config), *drawn])[:12]}"
-        self.study = opened_study(path, self.name, defaults_of(space, config), seed)
+        self.study = open_study(path, self.name, default_trials(space, config), seed)
 
     @property
     def done(self) -> int:
         return len(self.tried())
 
     def tried(self) -> list[Tried]:
-        """Every trial that came to an end, in order."""
-        found = [_tried(trial) for trial in self.study.get_trials(deepcopy=False) if "spec" in trial.user_attrs]
-        return [one for one in found if one.state in ("complete", "pruned", "failed")]
+        """Every trial that has ended, in order."""
+        trials = []
+        for trial in self.study.get_trials(deepcopy=False):
+            values = trial.user_attrs
+            if "spec" in values and trial.state.name in ENDED:
+                facts = {key: values.get(key) for key in ("parameters", "epoch")}
+                state, score = ENDED[trial.state.name], values.get("score")
+                trials.append(Tried(trial.number, dict(trial.params), score, state, values["spec"], facts))
+        return trials
 
-    def more(self, count: int) -> None:
-        """Draw and fit so many trials together: one read of the states an epoch for all of one batch size."""
-        with quiet():
+    def best(self, count: int) -> list[Candidate]:
+        """The best candidates on inner, each once."""
+        trials = [trial for trial in self.study.get_trials(deepcopy=False) if trial.user_attrs.get("score") is not None]
+        trials.sort(key=lambda trial: (-trial.user_attrs["score"], trial.number))
+        candidates: dict[Candidate, None] = {}
+        for trial in trials:
+            config = json.loads(trial.user_attrs["config"])
+            config["rates"] = tuple(config["rates"])
+            candidates[Candidate(trial.user_attrs["spec"], FitConfig(**config))] = None
+        return list(candidates)[:count]
+
+    def run(self, count: int) -> None:
+        """Draw so many trials and fit them together: one read of the states per epoch for all of one batch size."""
+        with quiet_optuna():
             trials = [self.study.ask() for _ in range(count)]
-            groups: dict[int, list[tuple[Any, Attempt]]] = {}
+            by_batch_size: dict[int, list[tuple[Any, Candidate]]] = {}
             for trial in trials:
-                attempt = self._attempt(trial)
-                groups.setdefault(attempt.config.batch, []).append((trial, attempt))
-            for group in groups.values():
+                candidate = self._draw(trial)
+                by_batch_size.setdefault(candidate.config.batch, []).append((trial, candidate))
+            for group in by_batch_size.values():
                 self._fit(group)
 
-    def _attempt(self, trial: Any) -> Attempt:
+    def _draw(self, trial: Any) -> Candidate:
         head = trial.suggest_categorical("head", list(self.space.heads))
         spec = parse_spec(head)
-        drawn = {key: draw(trial, f"{spec.name}.{key}", domain) for key, domain in self.space.heads[head].items()}
-        fitting = {key: draw(trial, f"fit.{key}", domain) for key, domain in self.space.fit.items()}
-        config = replace(self.config, rates=(), **fitting)
-        return Attempt(canonical_spec(str(Spec(spec.name, {**spec.options, **drawn}))), config)
+        options = dict(spec.options)
+        for key, domain in self.space.heads[head].items():
+            options[key] = domain.suggest(trial, f"{spec.name}.{key}")
+        settings = {key: domain.suggest(trial, f"fit.{key}") for key, domain in self.space.fit.items()}
+        return Candidate(canonical_spec(str(Spec(spec.name, options))), replace(self.config, rates=(), **settings))
 
-    def _fit(self, group: Sequence[tuple[Any, Attempt]]) -> None:
-        pairs = [(trial, runner) for trial, one in group if (runner := self._begin(trial, one)) is not None]
-        if not pairs:
+    def _fit(self, group: Sequence[tuple[Any, Candidate]]) -> None:
+        from optuna.trial import TrialState
+
+        fitting: list[tuple[Any, Runner]] = []
+        for trial, candidate in group:
+            try:
+                runner = begin_fit(candidate.spec, self.seed, self.states, candidate.config, self.task)
+            except BadInput as error:  # a combination of options that no head can be built with
+                log_line(f"search: trial {trial.number}: {error}")
+                self._end(trial, candidate.spec, None, TrialState.FAIL)
+            else:
+                fitting.append((trial, runner))
+        if not fitting:
             return
-        for epoch in fit_epochs([runner for _, runner in pairs], self.states, self.task):
-            for trial, runner in pairs:
+        for epoch in fit_epochs([runner for _, runner in fitting], self.states, self.task):
+            for trial, runner in fitting:
                 if runner.failed or runner.stopped or len(runner.history) < epoch:
                     continue
                 trial.report(runner.history[-1]["inner"], epoch)
                 runner.stopped = epoch < runner.config.epochs and trial.should_prune()
-        for trial, runner in pairs:
-            self._tell(trial, runner)
-
-    def _begin(self, trial: Any, one: Attempt) -> Runner | None:
-        """A combination that no head can be built with ends at once."""
-        try:
-            return begin_fit(one.spec, self.seed, self.states, one.config, self.task)
-        except BadInput as error:
-            log_line(f"search: trial {trial.number}: {error}")
-            self._end(trial, one.spec, None, _states().FAIL)
-            return None
-
-    def _tell(self, trial: Any, runner: Runner) -> None:
-        state = _states()
-        fate = state.FAIL if not runner.best else state.PRUNED if runner.stopped else state.COMPLETE
-        trial.set_user_attr("config", json.dumps(asdict(runner.config)))
-        trial.set_user_attr("parameters", runner.head.parameters_count)
-        trial.set_user_attr("epoch", runner.best_epoch)
-        self._end(trial, runner.spec, runner.best_score if runner.best else None, fate)
+        for trial, runner in fitting:
+            trial.set_user_attr("config", json.dumps(asdict(runner.config)))
+            trial.set_user_attr("parameters", runner.head.parameters_count)
+            trial.set_user_attr("epoch", runner.best_epoch)
+            if not runner.best:
+                self._end(trial, runner.spec, None, TrialState.FAIL)
+            else:
+                state = TrialState.PRUNED if runner.stopped else TrialState.COMPLETE
+                self._end(trial, runner.spec, runner.best_score, state)
 
     def _end(self, trial: Any, spec: str, score: float | None, state: Any) -> None:
-        """The attribute that makes a trial count is written last but the state itself."""
+        """Close a trial; the attribute that makes it count is written last, before the state itself."""
         trial.set_user_attr("score", score)
         trial.set_user_attr("spec", spec)
-        self.study.tell(trial, score if state == _states().COMPLETE else None, state=state)
-
-    def best(self, count: int) -> list[Attempt]:
-        """The best attempts on inner, each once."""
-        told = [trial for trial in self.study.get_trials(deepcopy=False) if trial.user_attrs.get("score") is not None]
-        ranked = sorted(told, key=lambda trial: (-trial.user_attrs["score"], trial.number))
-        attempts = [Attempt(one.user_attrs["spec"], _config(one.user_attrs["config"])) for one in ranked]
-        return list(dict.fromkeys(attempts))[:count]
-
-
-def _states() -> Any:
-    """How a trial can end."""
-    with quiet() as optuna:
-        return optuna.trial.TrialState
-
-
-def _config(text: str) -> FitConfig:
-    told = json.loads(text)
-    return FitConfig(**{**told, "rates": tuple(told["rates"])})
-
-
-def _tried(trial: Any) -> Tried:
-    state = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}.get(trial.state.name, "running")
-    attributes = trial.user_attrs
-    facts = {key: attributes.get(key) for key in ("parameters", "epoch")}
-    return Tried(trial.number, dict(trial.params), attributes.get("score"), state, attributes.get("spec", ""), facts)
-
-
-def draw(trial: Any, name: str, domain: Domain) -> Any:
-    """A value of a domain, by Optuna."""
-    if isinstance(domain, Choice):
-        return trial.suggest_categorical(name, list(domain.values))
-    if domain.whole:
-        return trial.suggest_int(name, int(domain.low), int(domain.high), log=domain.log)
-    return trial.suggest_float(name, domain.low, domain.high, log=domain.log)
-
-
-def defaults_of(space: Space, config: FitConfig) -> list[dict[str, Any]]:
-    """Every head as it is without a search; what lies outside the space is left to the draw."""
-    found = []
-    for head, domains in space.heads.items():
-        own = held(parse_spec(head).name, domains, head_options(head))
-        found.append({"head": head, **own, **held("fit", space.fit, asdict(config))})
-    return found
-
-
-def held(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a section as they are, where their domains hold them."""
-    return {f"{section}.{key}": values[key] for key, domain in domains.items() if domain.holds(values[key])}
-
-
-def plain_space(space: Space) -> dict[str, Any]:
-    return {
-        "heads": {head: plain_domains(domains) for head, domains in space.heads.items()},
-        "fit": plain_domains(space.fit),
-    }
-
-
-def plain_domains(domains: Mapping[str, Domain]) -> dict[str, Any]:
-    return {key: hashed_fields(domain) for key, domain in domains.items()}
+        self.study.tell(trial, score if state.name == "COMPLETE" else None, state=state)

@@ -1,4 +1,4 @@
-"""Search over how the encoder is tuned, with a search over heads inside: dear, and only done when asked for."""
+"""Search over how the encoder is tuned, with a search over heads inside: expensive, and only done on request."""
 
 from __future__ import annotations
 
@@ -29,25 +29,23 @@ from bertvision.workflows.search.heads import (
     dev_looks,
     keep_outcome,
     no_score,
-    recipe_ground,
+    recipe_features,
     run_trials,
     search,
     show,
     states_space,
 )
-from bertvision.workflows.search.space import Space, named_heads, read_asked, space_of, tune_space
-from bertvision.workflows.search.trials import (
-    PLACE,
-    draw,
-    held,
-    only_search,
-    opened_study,
+from bertvision.workflows.search.space import (
+    Space,
+    defaults_in,
+    named_heads,
     plain_domains,
     plain_space,
-    quiet,
-    study_path,
-    study_tag,
+    read_space,
+    space_of,
+    tune_space,
 )
+from bertvision.workflows.search.trials import PLACE, only_search, open_study, quiet_optuna, study_path, study_tag
 
 HISTORY = (
     "Each tuning by its best trial on inner, in the order they were begun, and the best so far. All were judged by "
@@ -55,176 +53,171 @@ HISTORY = (
 )
 
 REDRAWS = 20
-"""Draws after which a space that only repeats itself is taken to be used up."""
+"""Draws after which a space that only repeats itself counts as used up."""
 
 DEPENDENT = ("method", "head")
-"""Settings that suit some encoders and tasks, and each other, or do not."""
+"""Settings that not every encoder, task and other setting allows."""
 
 Recipes = Callable[[str | None], Recipe]
-"""The recipe as asked for; with a method, what that one brings lies beneath what the user set."""
+"""The recipe as typed; given a method, with what that method presets below what the user set."""
 
 
 class Tunings:
-    """One study of tunings. Whatever decides how they score is in its name; another is another study."""
+    """One study of tunings; everything that decides their scores is in its name, so that another is another study."""
 
     def __init__(self, recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan) -> None:
         self.recipes, self.folder, self.typed, self.plan = recipes, folder, typed, plan
         self.recipe, self.domains = recipes(None), tune_space(typed)
         task, encoder = load_recipe_task(self.recipe), load_encoder(self.recipe.encoder)
-        ground = recipe_ground(self.recipe, task, encoder)
-        self.heads = named_heads(heads, ground)
-        space = space_of(self.heads, ground, typed)
+        features = recipe_features(self.recipe, task, encoder)
+        self.heads = named_heads(heads, features)
+        space = space_of(self.heads, features, typed)
         self._check(task, encoder)
         self.made_of = [data_hash(task), encoder_hash(encoder)]
-        self._check_folder()
+        manifest = read_json_or_empty(store_place(folder) / MANIFEST)
+        # The report of a run shows the tunings of the same data only.
+        if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
+            raise BadInput(f"{folder} holds a run on other data than these; choose another --out")
         decides = [plain_space(space), plain_domains(self.domains), self._fixed(), hashed_fields(self.recipe.fit)]
         self.name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
 
     @cached_property
     def study(self) -> Any:
-        """Opened when it is asked for: what is wrong with the space is told before, and before anything is written."""
-        first = held("tune", self.domains, asdict(self.recipe.tune))
-        return opened_study(study_path(self.folder), self.name, [first], self.plan.seed)
+        """Opened on first use, so that errors in the space come before anything is written."""
+        first = defaults_in("tune", self.domains, asdict(self.recipe.tune))
+        return open_study(study_path(self.folder), self.name, [first], self.plan.seed)
 
     def _check(self, task: Task, encoder: Encoder) -> None:
-        """What cannot be tuned is found now, and not when it is drawn: every method, and every head with each."""
-        asked = {one.key: one for one in read_asked(self.typed) if one.section == "tune"}
-        drawn: list[dict[str, Any]] = [{}]
-        for one in (asked[key] for key in DEPENDENT if key in asked):
-            drawn = [{**known, f"tune.{one.key}": value} for known in drawn for value in one.domain.tested]
-            for params in drawn:
+        """Find what cannot be tuned before it is drawn: every method, and every head with each method."""
+        items = {item.key: item for item in read_space(self.typed) if item.section == "tune"}
+        combinations: list[dict[str, Any]] = [{}]
+        for item in (items[key] for key in DEPENDENT if key in items):
+            name = f"tune.{item.key}"
+            combinations = [{**params, name: value} for params in combinations for value in item.domain.endpoints]
+            for params in combinations:
                 try:
-                    check_tuning(encoder, task, self._tune(params), self.folder / PLACE)
-                except (BadInput, RuntimeError) as error:  # torch's own, for a size below 0
-                    raise one.refused_value(params[f"tune.{one.key}"], error) from error
-
-    def _check_folder(self) -> None:
-        """How tunings went is shown in the report of a run on the same data, and of no other."""
-        manifest = read_json_or_empty(store_place(self.folder) / MANIFEST)
-        if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
-            raise BadInput(f"{self.folder} holds a run on other data than these; choose another --out")
+                    check_tuning(encoder, task, self._tune_config(params), self.folder / PLACE)
+                except (BadInput, RuntimeError) as error:  # torch raises RuntimeError for a size below 0
+                    raise item.value_error(params[name], error) from error
 
     def _fixed(self) -> list[Any]:
-        """The recipe without what is drawn, for every method that may be."""
-        methods = self.domains["method"].tested if "method" in self.domains else (None,)
-        facts = [run_facts(self.recipes(None if method is None else str(method))) for method in methods]
-        return [{**one, "tune": {k: v for k, v in one["tune"].items() if k not in self.domains}} for one in facts]
+        """The recipe without the settings that are drawn, for every method that may be drawn."""
+        methods = self.domains["method"].endpoints if "method" in self.domains else (None,)
+        recipes = []
+        for method in methods:
+            facts = run_facts(self.recipes(None if method is None else str(method)))
+            tune = {key: value for key, value in facts["tune"].items() if key not in self.domains}
+            recipes.append({**facts, "tune": tune})
+        return recipes
 
-    def _tune(self, params: dict[str, Any]) -> TuneConfig:
-        """Drawn settings over those that the method brings."""
+    def _tune_config(self, params: dict[str, Any]) -> TuneConfig:
+        """Drawn settings over those that the method presets."""
         drawn = settings_of(params)
         method = drawn.get("method")
         base = self.recipe if method is None else self.recipes(str(method))
         return from_mapping(TuneConfig, {**to_mapping(base.tune), **drawn}, "--space tune")
 
-    def recipe_of(self, params: dict[str, Any]) -> Recipe:
-        return replace(self.recipe, tune=self._tune(params))
+    def recipe_of(self, trial: Any) -> Recipe:
+        return replace(self.recipe, tune=self._tune_config(trial.params))
 
-    def place_of(self, trial: Any) -> Path:
-        return self.place(self.recipe_of(trial.params))
-
-    def place(self, recipe: Recipe) -> Path:
-        """A folder for every tuning, whatever study it belongs to: none is made twice."""
+    def run_of(self, recipe: Recipe) -> Path:
+        """The run of a tuning; studies share it, so that no tuning is made twice."""
         return self.folder / TUNED / hash_json([run_facts(recipe), self.made_of])[:12]
 
     def ended(self) -> list[Any]:
-        """Trials that were judged, in order; ``score`` is None where no head could be fitted."""
+        """Trials that have a score, in order; it is None where no head could be fitted."""
         return [trial for trial in self.study.get_trials(deepcopy=False) if "score" in trial.user_attrs]
 
-    def scored(self) -> list[Any]:
-        return [trial for trial in self.ended() if trial.user_attrs["score"] is not None]
+    def best(self) -> Any | None:
+        """The best trial on inner, the first of equals; None if none has a score."""
+        scored = [trial for trial in self.ended() if trial.user_attrs["score"] is not None]
+        return max(scored, key=lambda trial: float(trial.user_attrs["score"]), default=None)
 
-    def best(self) -> Any:
-        """The best on inner, the first of equals."""
-        found = self.scored()
-        if not found:
-            raise BadInput(no_score(self.folder, self.plan.trials * len(self.ended())))
-        return max(found, key=lambda trial: float(trial.user_attrs["score"]))
-
-    def more(self, of: int) -> None:
-        """Draw one tuning, make it, and judge it by the best trial on its states."""
-        with quiet():
-            trial = self._drawn()
-        log_line(f"search: tuning {len(self.ended()) + 1} of {of}: {told_settings(settings_of(trial.params))}")
-        recipe = self.recipe_of(trial.params)
-        place = self.place(recipe)
-        states, space = self.ready(recipe, place)
-        with only_search(place):
-            tried = run_trials(place, states, space, recipe.fit, self.plan).tried()
-        # A place that an earlier study went further in is judged by as many as the others.
+    def run_next(self, total: int) -> None:
+        """Draw one tuning, make it, and score it by the best trial on its states."""
+        with quiet_optuna():
+            trial = self._draw()
+        log_line(f"search: tuning {len(self.ended()) + 1} of {total}: {settings_text(settings_of(trial.params))}")
+        recipe = self.recipe_of(trial)
+        run = self.run_of(recipe)
+        states, space = self.states_and_space(recipe, run)
+        with only_search(run):
+            tried = run_trials(run, states, space, recipe.fit, self.plan).tried()
+        # An earlier study may have run more trials here: only the planned number counts.
         score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
         trial.set_user_attr("score", score)
         self._tell(trial, score)
 
-    def _drawn(self) -> Any:
-        """A tuning that was not judged yet; where draws only repeat, the space is used up, and one is judged again."""
-        judged = self.ended()
-        for left in reversed(range(REDRAWS)):
+    def _draw(self) -> Any:
+        """A tuning that has no score yet; if draws only repeat, the space is used up, and one is scored again."""
+        scored = self.ended()
+        for draws_left in reversed(range(REDRAWS)):
             trial = self.study.ask()
             for key, domain in self.domains.items():
-                draw(trial, f"tune.{key}", domain)
-            again = next((one for one in judged if one.params == trial.params), None)
-            if again is None or not left:
+                domain.suggest(trial, f"tune.{key}")
+            same = next((known for known in scored if known.params == trial.params), None)
+            if same is None or not draws_left:
                 break
-            self._tell(trial, again.user_attrs["score"])
+            self._tell(trial, same.user_attrs["score"])
         return trial
 
     def _tell(self, trial: Any, score: float | None) -> None:
-        with quiet() as optuna:
-            fates = optuna.trial.TrialState
-            self.study.tell(trial, score, state=fates.FAIL if score is None else fates.COMPLETE)
+        with quiet_optuna() as optuna:
+            states = optuna.trial.TrialState
+            self.study.tell(trial, score, state=states.FAIL if score is None else states.COMPLETE)
 
-    def ready(self, recipe: Recipe, place: Path) -> tuple[States, Space]:
+    def states_and_space(self, recipe: Recipe, run: Path) -> tuple[States, Space]:
         """The states of a tuning, made if they are not there, and what is tried on them."""
-        states, _ = prepare(recipe, place, self.heads)
+        states, _ = prepare(recipe, run, self.heads)
         return states, states_space(states, self.heads, self.typed)
 
     def drop_stores(self) -> None:
-        """States of a tuning that is beaten are large, and can be made again from its encoder."""
-        kept = {self.place_of(self.best())} if self.scored() else set()
-        for place in {self.place_of(trial) for trial in self.ended()} - kept:
-            shutil.rmtree(place / "store", ignore_errors=True)
+        """Delete all stores but the best tuning's: they are large, and can be made again from the encoders."""
+        best = self.best()
+        runs = {self.run_of(self.recipe_of(trial)) for trial in self.ended()}
+        for run in runs - ({self.run_of(self.recipe_of(best))} if best else set()):
+            shutil.rmtree(run / "store", ignore_errors=True)
 
 
 def search_tuning(
-    recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan, tunings: int
-) -> tuple[dict[str, Any], Path]:
-    """Tuner settings outside, heads inside: each tuning has its own run in ``RUN/search/tuned``, judged by the best
-    trial on its states. Only the store of the best so far is kept; dev is looked at for the best tuning alone.
+    recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan, count: int
+) -> dict[str, Any]:
+    """Search over tunings outside and heads inside: each tuning has its own run in ``RUN/search/tuned``, scored by the
+    best trial on its states. Only the store of the best one so far is kept; only the best one is scored on dev.
     """
-    work = Tunings(recipes, folder, heads, typed, plan)
+    tunings = Tunings(recipes, folder, heads, typed, plan)
     with only_search(folder):
-        return _search(work, tunings)
-
-
-def _search(work: Tunings, tunings: int) -> tuple[dict[str, Any], Path]:
-    folder = work.folder
-    while len(work.ended()) < tunings:
-        work.more(tunings)
-        work.drop_stores()
-    best = work.best()
-    recipe = work.recipe_of(best.params)
-    place = work.place(recipe)
-    states, space = work.ready(recipe, place)
-    before = dev_looks(place)
-    document = search(place, states, space, recipe.fit, work.plan)
-    rows = [{"settings": settings_of(one.params), "inner": one.user_attrs["score"]} for one in work.ended()]
-    won = {"tunings": rows, "tuning": settings_of(best.params), "run": str(place), "tunings_tag": study_tag(work.name)}
-    looks = dev_looks(folder) + dev_looks(place) - before
-    document = {**document, **won, "dev_looks": looks}
-    keep_outcome(folder, work.name, document)
-    show(folder, work.name, tuning_findings(work.ended(), document["metric"]), data_origin(states.manifest))
-    return document, place
+        while len(tunings.ended()) < count:
+            tunings.run_next(count)
+            tunings.drop_stores()
+        ended, best = tunings.ended(), tunings.best()
+        if best is None:
+            raise BadInput(no_score(folder, plan.trials * len(ended)))
+        recipe = tunings.recipe_of(best)
+        run = tunings.run_of(recipe)
+        states, space = tunings.states_and_space(recipe, run)
+        looks_before = dev_looks(run)
+        document = search(run, states, space, recipe.fit, plan)
+        document |= {
+            "tunings": [{"settings": settings_of(trial.params), "inner": trial.user_attrs["score"]} for trial in ended],
+            "tuning": settings_of(best.params),
+            "run": str(run),
+            "tunings_tag": study_tag(tunings.name),
+            "dev_looks": dev_looks(folder) + dev_looks(run) - looks_before,
+        }
+        keep_outcome(folder, tunings.name, document)
+        show(folder, tunings.name, tuning_findings(ended, document["metric"]), data_origin(states.manifest))
+        return document
 
 
 def tuning_findings(ended: Sequence[Any], metric: str) -> tuple[Finding, Finding]:
-    """How the tunings went, drawn as the trials of heads are; their settings stand where heads have their spec."""
-    tried = [
-        Tried(one.number, dict(one.params), score, "failed" if score is None else "complete", told)
-        for one in ended
-        for score, told in [(one.user_attrs["score"], told_settings(settings_of(one.params)))]
-    ]
-    history, importance = search_history(tried, metric), search_importance(tried)
+    """How the tunings went, drawn as the trials of heads are, with settings in place of specs."""
+    trials: list[Tried] = []
+    for trial in ended:
+        score = trial.user_attrs["score"]
+        state = "failed" if score is None else "complete"
+        trials.append(Tried(trial.number, dict(trial.params), score, state, settings_text(settings_of(trial.params))))
+    history, importance = search_history(trials, metric), search_importance(trials)
     columns = {key: title for key, title in history.columns.items() if key != "settings"} | {"head": "tuning"}
     return (
         replace(history, name=OF_TUNINGS, title="Search: tunings", about=HISTORY, columns=columns),
@@ -232,11 +225,11 @@ def tuning_findings(ended: Sequence[Any], metric: str) -> tuple[Finding, Finding
     )
 
 
-def settings_of(params: dict[str, Any]) -> dict[str, Any]:
+def settings_of(params: Mapping[str, Any]) -> dict[str, Any]:
     return {key.removeprefix("tune."): value for key, value in params.items()}
 
 
-def told_settings(settings: Mapping[str, Any]) -> str:
+def settings_text(settings: Mapping[str, Any]) -> str:
     return " ".join(
         f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}" for key, value in settings.items()
     )
