@@ -1,7 +1,7 @@
-"""A registry is a dict with a decorator and a helpful KeyError; a spec is a name with options.
+"""Registries of heads and tasks, and the grammars of specs and of layer choices.
 
-There are two registries, heads and tasks. Both fill themselves: the first look-up imports every
-module of the registry's package, so that adding a head or a task is adding a file.
+A registry fills itself: the first look-up imports every module of its package, so that adding a head or a task is
+adding a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 
 class Registry(Generic[T]):
-    """Named things of one sort, found by importing the package that holds them."""
+    """A dict with a decorator and a helpful error, filled by importing the package that its entries are in."""
 
     def __init__(self, what: str, package: str) -> None:
         self.what = what
@@ -34,13 +34,13 @@ class Registry(Generic[T]):
         self._discovered = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: put the decorated thing under ``name``; a second owner of a name is a bug."""
+        """Decorator: add a head or task under ``name``, which must be free."""
         assert _NAME.match(name), name
 
-        def add(thing: T) -> T:
+        def add(entry: T) -> T:
             assert name not in self._entries, f"{self.what} {name!r} is registered twice"
-            self._entries[name] = thing
-            return thing
+            self._entries[name] = entry
+            return entry
 
         return add
 
@@ -68,7 +68,7 @@ class Registry(Generic[T]):
 
 
 def unknown(what: str, name: str, known: Mapping[str, object] | list[str]) -> str:
-    """The sentence for a name that is not there: what it was, what it may have been, what there is."""
+    """The message for an unknown name: the name, a close one, and all known ones."""
     close = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"no {what} named {shorten(name)}.{hint} Known: {', '.join(sorted(known))}"
@@ -87,7 +87,7 @@ class Spec:
 
 
 def parse_spec(text: str, example: str = "compress:size=64,skip=true") -> Spec:
-    """Read a spec; a malformed one says which part is wrong, and what one looks like."""
+    """Read a spec; the error names the wrong part and gives an example."""
     name, colon, rest = text.strip().partition(":")
     if not _NAME.match(name) or (colon and not rest):
         raise BadInput(f"spec {shorten(text)}: expected name[:key=value[,key=value]...], e.g. {example}")
@@ -103,12 +103,14 @@ def parse_spec(text: str, example: str = "compress:size=64,skip=true") -> Spec:
 
 
 def read_value(text: str) -> Value:
-    """An int, a float, true/false, or else the word itself."""
+    """An int, a float or true/false, else the text itself."""
     if text in ("true", "false"):
         return text == "true"
-    for read in (int, float) if "_" not in text else ():  # Python reads 1_0 as ten
+    if "_" in text:  # Python reads 1_0 as ten
+        return text
+    for number in (int, float):
         try:
-            return read(text)
+            return number(text)
         except ValueError:
             continue
     return text
