@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from bertvision.cli.options import recipe_from
 from bertvision.core.config import (
     QUICK_HEADS,
     DataConfig,
+    ExtractConfig,
+    FitConfig,
     TuneConfig,
     read_recipe,
 )
@@ -72,6 +74,15 @@ def test_flags_reach_their_settings() -> None:
 def test_flags_that_are_not_given_change_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, 'task = "text"\n[data]\ntrain = ["a.csv"]\nskip_bad = true\nlimit = 3')
     assert recipe_from(options(str(path))) == replace(read_recipe(path), heads=QUICK_HEADS)
+
+
+@pytest.mark.parametrize("config", [DataConfig, TuneConfig, ExtractConfig, FitConfig])
+def test_every_setting_is_explained_where_it_is_declared(config: type) -> None:
+    assert all(item.metadata["help"] for item in fields(config))
+    if config is DataConfig:
+        assert [item.metadata["flag"] for item in fields(config)] == [
+            f"--{item.name.replace('_', '-')}" for item in fields(config)
+        ]
 
 
 def test_the_head_to_tune_with() -> None:

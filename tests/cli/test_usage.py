@@ -67,6 +67,7 @@ def test_bad_usage_is_one_line(
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     names = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
     assert len(names or ()) > 12
+    assert set(names or ()) == set(COMMANDS)
     for words in ([], *([name] for name in names or ())):
         with pytest.raises(SystemExit) as ended:
             main([*words, "--help"])

@@ -70,15 +70,11 @@ class DataConfig:
     """Where the examples come from; which keys apply depends on the task."""
 
     train: tuple[str, ...] = setting((), "training files: SQuAD JSON, CSV, TSV, JSON Lines or Parquet", "--train", "F")
-    dev: tuple[str, ...] = setting(
-        (), "evaluation files; default: a tenth of the training data is split off", "--dev", "F"
-    )
+    dev: tuple[str, ...] = setting((), "evaluation files; default: a tenth of the training data", "--dev", "F")
     extra: tuple[str, ...] = setting((), "more training files, never used for validation (SQuAD)", "--extra", "F")
     data: str | None = setting(None, "GLUE's official files: the task's folder or its parent", "--data", "FOLDER")
     hub: str | None = setting(None, "dataset of the Hub to use instead of files", "--hub", "NAME[:CONFIG]")
-    text_column: str | None = setting(
-        None, "column of the text; guessed from the header by default, as the next two", "--text-column", "NAME"
-    )
+    text_column: str | None = setting(None, "text column; guessed by default, as the next two", "--text-column", "NAME")
     pair_column: str | None = setting(None, "column of the second text of a pair", "--pair-column", "NAME")
     label_column: tuple[str, ...] = setting(
         (), "column to predict; several: one 0/1 column per label", "--label-column", "NAME"
@@ -96,7 +92,7 @@ class DataConfig:
         choices=("classify", "multilabel", "regress"),
     )
     class_weights: str | None = setting(
-        None, "give rare labels more weight in the loss", "--class-weights", choices=("none", "balanced")
+        None, "weight rare labels higher in the loss", "--class-weights", choices=("none", "balanced")
     )
     merge: str | None = setting(None, "answerability: any-answerable (default) or any-unanswerable", "--merge", "RULE")
     threshold: float | None = setting(
@@ -108,9 +104,7 @@ class DataConfig:
     split_seed: int | None = setting(None, "random seed of the dev split, where there is no --dev", "--split-seed", "N")
     limit: int | None = setting(None, "use a sample of N training examples, and at most N of dev", "--limit", "N")
     skip_bad: bool = setting(False, "skip malformed rows and report how many", "--skip-bad")
-    max_length: int | None = setting(
-        None, "tokens per window; a longer context is split into several", "--max-length", "N"
-    )
+    max_length: int | None = setting(None, "tokens per window; longer contexts are split", "--max-length", "N")
     overlap: int | None = setting(None, "context tokens that neighbouring windows share", "--overlap", "N")
 
 
@@ -173,9 +167,7 @@ class ExtractConfig:
     dtype: str = setting(
         "f16", "number format of stored states; default f16, int8 halves it", "--dtype", choices=("f32", "f16", "int8")
     )
-    layers: str = setting(
-        "all", "states to store; state 0 is the embeddings", "--layers", "all|last4|first6|every2|0+3+6"
-    )
+    layers: str = setting("all", "states to store; 0: embeddings", "--layers", "all|last4|first6|every2|0+3+6")
     tokens: str = setting(
         "all",
         "tokens to store: context includes CLS, for spans; cls and mean are one vector per text",
