@@ -20,7 +20,7 @@ from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import ensemble, sigmoid
 from bertvision.evaluation.example_scores import label_marks, score_answers
 from bertvision.evaluation.leaderboard import evaluate
-from bertvision.evaluation.scoring import score_split, score_inner, score_predictions
+from bertvision.evaluation.scoring import score_inner, score_predictions, score_split
 from bertvision.model import QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
