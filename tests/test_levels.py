@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 
-HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "pyarrow", "peft", "optuna")
+HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "pyarrow", "peft", "optuna", "jinja2")
 MAY_IMPORT_TORCH = ("heads", "encoders", "store", "training", "model", "runs")
 AT_IMPORT = {"torch": MAY_IMPORT_TORCH, "safetensors": MAY_IMPORT_TORCH, "scipy": (), "sklearn": ()}
 ANYWHERE = {"transformers": ("encoders",), "datasets": ("tasks",)}

@@ -18,9 +18,8 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.explorer import LONGEST
-from bertvision.report.explorer_script import SCRIPT
 from bertvision.report.page import write_report, write_reports
-from bertvision.report.style import STYLE
+from bertvision.report.render import SCRIPT, STYLE, asset
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import file_findings, keep
 
@@ -152,7 +151,7 @@ def test_nothing_is_loaded_and_only_the_pages_own_script_runs(make_run: Any, kin
     if scripts:
         digest = base64.b64encode(hashlib.sha256(page.scripts[-1].encode()).digest()).decode()
         assert policy.endswith(f"script-src 'sha256-{digest}'")
-        assert page.scripts[-1] == SCRIPT
+        assert page.scripts[-1] == asset(SCRIPT)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "regress"])
@@ -368,10 +367,10 @@ def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tm
 
 
 def test_print_hides_the_explorer_with_its_heading_and_unfolds_the_rest() -> None:
-    paper = STYLE[STYLE.index("@media print") :]
+    paper = asset(STYLE).partition("@media print")[2]
     assert 'section[id$="explorer"] { display: none; }' in paper
     assert "details::details-content { content-visibility: visible;" in paper
-    assert 'addEventListener("beforeprint"' in SCRIPT
+    assert 'addEventListener("beforeprint"' in asset(SCRIPT)
 
 
 def log_line(folder: Path, **line: Any) -> None:

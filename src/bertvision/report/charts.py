@@ -1,7 +1,8 @@
-"""The pictures: scores as dots, layer weights as bars, learning as lines, values as a cloud.
+"""The pictures of reports and of analyses, as SVG.
 
 Shapes and dashes tell apart what colours tell apart, so that nothing is lost in print or to the
-colour-blind.
+colour-blind. Every mark that stands for a number tells it when pointed at, and every picture has an
+alternative text.
 """
 
 from __future__ import annotations
@@ -9,30 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bertvision.core.files import atomic_open
+from bertvision.core.records import Reliability
 from bertvision.evaluation.analyses.result import Plot, Point, Span
-from bertvision.report.markup import Html, cut, join, number, tag
-from bertvision.report.svg import Frame, Scale, dot, drawable, scale_of, short_text, thinned, tick_text
+from bertvision.report.markup import Html, cut, number, tag
+from bertvision.report.svg import Frame, Scale, drawable, scale_of, short_text, thinned, tick_text
 from bertvision.runs.reader import HeadFacts, Line
 
+COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
 SEED_DASHES = ("none", "6 3", "2 3", "8 3 2 3")
 """How the lines of the first, second, ... seed are drawn."""
-
-ROW, DOTS_TOP = 42, 46
-
-LONGEST_DOT_NAME = 48
-
-Points = Sequence[tuple[float, float]]
-
-COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
-
 LINE_DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
 """Lines differ in dashes as well as in colour."""
-
-LONGEST_LINE_NAME = 44
-"""Letters of a name that a legend has room for."""
-
 ALONE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
     ".name{font-style:italic}.label{fill:#111}.front{fill:none;stroke:#0068a8;stroke-width:1.5}.track{stroke:#eee;stroke-width:9}"
@@ -41,57 +32,117 @@ ALONE = (
 )
 """Style of a picture that stands by itself; in a report the page's style has the same classes, for dark too."""
 
-LOSS, GAIN = (8, 69, 148), (192, 86, 33)
-"""Darkest blue and darkest orange, as red, green, blue."""
-
-LEFT, MAP_TOP, BOTTOM, RIGHT = 56, 14, 78, 14
-
-STEPS, LETTER = 120, 7
-"""Width of the legend's steps, and about that of a letter."""
-
-LEAST = 0.9
-"""Of its own width: narrower its numbers could not be read, so that a page has to scroll it."""
-
-ALMOST = 0.55
-"""Share of the darkest from which on text is white."""
-
-Cells = Mapping[tuple[int, int], float]
-"""Row and column to value."""
-
 WIDE, HIGH = 420, 290
 """Of a picture with axes: narrow, so that its text can be read on a phone."""
+LONGEST_NAME, LONGEST_LINE_NAME, LONGEST_NUMBERED = 48, 44, 34
+"""Letters of a name that there is room for: on a line of its own, in a legend, and between a number and a series."""
+LEGEND_LINE = 18
+
+ROW, DOTS_TOP = 42, 46
+"""Of a dot plot: height of a predictor, and of the names of its vertical lines."""
 
 BAR, GAP = 17, 26
-
 WIDEST = 86.0
 """Per cent of the picture that the longest bar takes; its value is written behind it."""
 
 NEAR = 9
 """Marks that are closer, across and up, hide each other's numbers."""
 
-LONGEST_BAR_NAME, LONGEST_NUMBERED = 48, 34
-"""Letters of a name that there is room for: on a line of its own, and between a number and what becomes of it."""
+SMALLEST, LARGEST = 3.0, 11.0
+"""Radius of the dots for few and for all examples."""
+
+LEFT, MAP_TOP, BOTTOM, RIGHT = 56, 14, 78, 14
+LOSS, GAIN = (8, 69, 148), (192, 86, 33)
+"""Darkest blue and darkest orange, as red, green, blue."""
+STEPS, LETTER = 120, 7
+"""Width of the legend's steps, and about that of a letter."""
+LEAST = 0.9
+"""Of its own width: narrower its numbers could not be read, so that a page has to scroll it."""
+ALMOST = 0.55
+"""Share of the darkest from which on text is white."""
+
+Points = Sequence[tuple[float, float]]
+Cells = Mapping[tuple[int, int], float]
+"""Row and column to value."""
+
+
+class Dot(NamedTuple):
+    """A point that tells what it is when pointed at."""
+
+    x: float
+    y: float
+    title: str
+    radius: float = 3.5
+    look: str = "dot"
+
+
+def dots(frame: Frame, marks: Iterable[Dot]) -> list[Html]:
+    """Every mark that has a place in the picture."""
+    shown = []
+    for x, y, title, radius, look in marks:
+        if drawable(x) and drawable(y):
+            across, up = frame.at(x, y)
+            shown.append(tag("circle", tag("title", title), cx=across, cy=up, r=radius, class_=look))
+    return shown
+
+
+def bar(title: str, **box: object) -> Html:
+    return tag("rect", tag("title", title), **box)
+
+
+def segment(start: tuple[float, float], end: tuple[float, float], *title: Html, **look: object) -> Html:
+    """A straight line between two points of the picture."""
+    return tag("line", *title, x1=start[0], x2=end[0], y1=start[1], y2=end[1], **look)
+
+
+def polyline(frame: Frame, points: Iterable[tuple[float, float]], **look: object) -> Html:
+    return tag("polyline", points=frame.points(points), **look)
+
+
+def diagonal(frame: Frame) -> Html:
+    """Where both axes show the same value."""
+    low, high = frame.x.low, frame.x.high
+    return segment(frame.at(low, low), frame.at(high, high), class_="equal")
+
+
+def dashes(rank: int) -> str:
+    """Of the first, second, ... series; the seventh, whose colour has been there, has other dashes than the first."""
+    return LINE_DASHES[(rank + rank // len(COLOURS)) % len(LINE_DASHES)]
+
+
+def colour_class(rank: int) -> str:
+    """The class that colours the first, second, ... series."""
+    return f"s{rank % len(COLOURS)}"
 
 
 def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> Html:
     """A strip a predictor, a mark a seed; ``rules`` are vertical lines through all strips.
 
-    Places across are percentages, so that the picture takes any width and its text keeps its size.
+    Offsets across are percentages, so that the picture takes any width and its text keeps its size.
     """
     rules = {name: value for name, value in rules.items() if drawable(value)}
     ends = [end for line in lines for end in line.interval or ()]
     scale = scale_of([*(value for line in lines for value in line.values(metric)), *rules.values(), *ends])
     floor = DOTS_TOP + ROW * len(lines) + 4
-    parts = [_ticks(scale, floor), *(_rule(name, rules[name], i, scale, floor) for i, name in enumerate(rules))]
-    parts += [_strip(line, DOTS_TOP + ROW * i, metric, scale) for i, line in enumerate(lines)]
-    told = "; ".join(f"{line.name} {number(line.mean(metric))}{_told_interval(line)}" for line in lines)
+    parts = []
+    for value in scale.ticks(6):
+        x = _across(scale, value)
+        parts.append(tag("line", x1=x, x2=x, y1=DOTS_TOP - 10, y2=floor, class_="grid"))
+        parts.append(tag("text", tick_text(value), x=x, y=floor + 18, text_anchor="middle"))
+    for rank, (name, value) in enumerate(rules.items()):
+        # Names stand on lines of their own, so that close rules stay readable.
+        x, y = _across(scale, value), 13 + 16 * rank
+        text = tag("text", f"{cut(name, 34)} {number(value)}", x=x, y=y, text_anchor=_anchor(scale.share(value)))
+        rule = tag("line", x1=x, x2=x, y1=y + 5, y2=floor, class_=f"rule rule{rank}")
+        parts.append(tag("g", rule, text, class_="halo"))
+    parts += [_strip(line, DOTS_TOP + ROW * rank, metric, scale) for rank, line in enumerate(lines)]
+    means = []
+    for line in lines:
+        interval = f" ({number(line.interval[0])} to {number(line.interval[1])})" if line.interval else ""
+        means.append(f"{line.name} {number(line.mean(metric))}{interval}")
     ruled = "; ".join(f"{name} {number(value)}" for name, value in rules.items())
-    alternative = f"Mean {metric} of every predictor: {told}. Vertical lines: {ruled}."
+    alternative = f"Mean {metric} of every predictor: {'; '.join(means)}. Vertical lines: {ruled}."
     return tag("svg", *parts, width="100%", height=floor + 26, role="img", aria_label=alternative, class_="dots")
-
-
-def _told_interval(line: Line) -> str:
-    return "" if line.interval is None else f" ({number(line.interval[0])} to {number(line.interval[1])})"
 
 
 def _across(scale: Scale, value: float) -> str:
@@ -103,47 +154,20 @@ def _anchor(share: float) -> str:
     return "start" if share < 0.35 else "end" if share > 0.65 else "middle"
 
 
-def _ticks(scale: Scale, floor: int) -> Html:
-    parts = []
-    for value in scale.ticks(6):
-        x = _across(scale, value)
-        parts.append(tag("line", x1=x, x2=x, y1=DOTS_TOP - 10, y2=floor, class_="grid"))
-        parts.append(tag("text", tick_text(value), x=x, y=floor + 18, text_anchor="middle"))
-    return join(parts)
-
-
-def _rule(name: str, value: float, place: int, scale: Scale, floor: int) -> Html:
-    """A vertical line; names stand on lines of their own, so that close rules stay readable."""
-    x, y = _across(scale, value), 13 + 16 * place
-    line = tag("line", x1=x, x2=x, y1=y + 5, y2=floor, class_=f"rule rule{place}")
-    text = tag("text", f"{cut(name, 34)} {number(value)}", x=x, y=y, text_anchor=_anchor(scale.share(value)))
-    return tag("g", line, text, class_="halo")
-
-
 def _strip(line: Line, top: int, metric: str, scale: Scale) -> Html:
-    name = short_text(line.name, LONGEST_DOT_NAME, x="1%", y=top + 12, class_="label")
-    mean = tag("text", number(line.mean(metric)), x="99%", y=top + 12, text_anchor="end", class_="label")
-    y = top + 26
-    track = tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")
-    marks = [_mark(line, row.seed, row.scores.get(metric, float("nan")), y, scale) for row in line.rows]
-    under = [track, *_band(line, y, scale), *_mean_mark(line, metric, y, scale)]
-    return tag("g", *under, *marks, name, mean, class_="halo")
-
-
-def _band(line: Line, y: int, scale: Scale) -> list[Html]:
-    """The interval of the mean."""
-    if line.interval is None or not all(map(drawable, line.interval)):
-        return []
-    low, high = (_across(scale, end) for end in line.interval)
-    return [tag("line", x1=low, x2=high, y1=y, y2=y, class_="band")]
-
-
-def _mean_mark(line: Line, metric: str, y: int, scale: Scale) -> list[Html]:
-    mean = line.mean(metric)
-    if len(line.rows) < 2 or not drawable(mean):
-        return []
-    x = _across(scale, mean)
-    return [tag("line", x1=x, x2=x, y1=y - 8, y2=y + 8, class_="mean")]
+    """The interval of the mean, the mean over seeds, and a mark for each seed."""
+    y, mean = top + 26, line.mean(metric)
+    parts = [tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")]
+    if line.interval is not None and all(map(drawable, line.interval)):
+        low, high = (_across(scale, end) for end in line.interval)
+        parts.append(tag("line", x1=low, x2=high, y1=y, y2=y, class_="band"))
+    if len(line.rows) > 1 and drawable(mean):
+        x = _across(scale, mean)
+        parts.append(tag("line", x1=x, x2=x, y1=y - 8, y2=y + 8, class_="mean"))
+    parts += [_mark(line, row.seed, row.scores.get(metric, math.nan), y, scale) for row in line.rows]
+    parts.append(short_text(line.name, LONGEST_NAME, x="1%", y=top + 12, class_="label"))
+    parts.append(tag("text", number(mean), x="99%", y=top + 12, text_anchor="end", class_="label"))
+    return tag("g", *parts, class_="halo")
 
 
 def _mark(line: Line, seed: int | None, value: float, y: int, scale: Scale) -> Html:
@@ -163,45 +187,37 @@ def weights_picture(heads: Sequence[HeadFacts]) -> Html:
     means = [sum(head.weights[i] for head in heads) / len(heads) for i in range(count)]
     tallest = max((weight for head in heads for weight in head.weights if drawable(weight)), default=1.0)
     frame = Frame(Scale(-0.6, count - 0.4), Scale(0.0, 1.15 * tallest or 1.0), 460, 230)
-    bars = [_layer_bar(frame, i, mean, f"state {states[i]}: {mean:.3f}") for i, mean in enumerate(means)]
+    bars = []
+    for i, mean in enumerate(means):
+        if drawable(mean):
+            (left, top), (right, floor) = frame.at(i - 0.36, mean), frame.at(i + 0.36, 0.0)
+            box = {"x": left, "y": top, "width": right - left, "height": max(0.0, floor - top)}
+            bars.append(bar(f"state {states[i]}: {mean:.3f}", **box, class_="bar"))
     equal = frame.at(0, 1 / count)[1]
-    right = frame.width - frame.right
-    rule = tag("line", x1=frame.left, x2=right, y1=equal, y2=equal, class_="equal")
-    dots = [_seed_dot(frame, head, i) for head in heads for i in range(count) if len(heads) > 1]
-    told = ", ".join(f"{state}: {mean:.3f}" for state, mean in zip(states, means, strict=True))
+    rule = segment((frame.left, equal), (frame.width - frame.right, equal), class_="equal")
+    seeds = []
+    for head in heads if len(heads) > 1 else ():
+        for i, weight in enumerate(head.weights[:count]):
+            seeds.append(Dot(i, weight, f"seed {head.seed}, state {head.states[i]}: {weight:.3f}", 3.0, "seed"))
+    values = ", ".join(f"{state}: {mean:.3f}" for state, mean in zip(states, means, strict=True))
+    alternative = f"Mean layer weights of {heads[0].spec} by state. {values}."
     axes = frame.axes(thinned(states), "state", "weight")
-    return frame.picture(f"Mean layer weights of {heads[0].spec} by state. {told}.", axes, *bars, rule, *dots)
-
-
-def _layer_bar(frame: Frame, place: int, value: float, title: str) -> Html:
-    if not drawable(value):
-        return Html("")
-    (left, top), (right, floor) = frame.at(place - 0.36, value), frame.at(place + 0.36, 0.0)
-    name = tag("title", title)
-    return tag("rect", name, x=left, y=top, width=right - left, height=max(0.0, floor - top), class_="bar")
-
-
-def _seed_dot(frame: Frame, head: HeadFacts, place: int) -> Html:
-    if not drawable(head.weights[place]):
-        return Html("")
-    x, y = frame.at(place, head.weights[place])
-    return dot(x, y, f"seed {head.seed}, state {head.states[place]}: {head.weights[place]:.3f}", 3.0, "seed")
+    return frame.picture(alternative, axes, *bars, rule, *dots(frame, seeds))
 
 
 def seed_dashes(seeds: Iterable[int]) -> dict[int, str]:
     """How the line of each seed is drawn; after four the dashes come again."""
-    return {seed: SEED_DASHES[place % len(SEED_DASHES)] for place, seed in enumerate(sorted(set(seeds)))}
+    return {seed: SEED_DASHES[rank % len(SEED_DASHES)] for rank, seed in enumerate(sorted(set(seeds)))}
 
 
-def curves_legend(dashes: Mapping[int, str]) -> Html:
+def curves_legend(dashes: Mapping[int, str]) -> list[tuple[Html, str]]:
     """Which dashes are which seed, and what a ring is."""
-    parts = []
+    samples = []
     for seed, dash in dashes.items():
-        line = tag("line", x1=0, x2=34, y1=7, y2=7, class_="curve", stroke_dasharray=dash)
-        parts.append(tag("span", tag("svg", line, width=34, height=14, aria_hidden="true"), f"seed {seed}"))
+        sample = segment((0, 7), (34, 7), class_="curve", stroke_dasharray=dash)
+        samples.append((tag("svg", sample, width=34, height=14, aria_hidden="true"), f"seed {seed}"))
     ring = tag("circle", cx=7, cy=7, r=5.5, class_="kept")
-    parts.append(tag("span", tag("svg", ring, width=14, height=14, aria_hidden="true"), "the epoch that was kept"))
-    return tag("p", *parts, class_="legend")
+    return [*samples, (tag("svg", ring, width=14, height=14, aria_hidden="true"), "the epoch that was kept")]
 
 
 def curves_picture(
@@ -210,45 +226,54 @@ def curves_picture(
     """One spec's seeds in front of all other heads, in grey; a ring marks the epoch that was kept."""
     longest = max((len(head.history) for head in [*heads, *others]), default=1)
     frame = Frame(Scale(0.7, max(longest, 2) + 0.3), y, 340, 210)
-    behind = [tag("polyline", points=frame.points(_curve(head)), class_="other") for head in others]
-    front = [_seed_curve(frame, head, dashes[head.seed]) for head in heads]
-    named = thinned([str(epoch) for epoch in range(1, longest + 1)], 10)
-    axes = frame.axes([(place + 1, name) for place, name in named], "epoch", f"inner {metric}")
-    told = "; ".join(f"seed {head.seed}: {_told_curve(head)}" for head in heads)
-    return frame.picture(f"Inner {metric} of {heads[0].spec} by epoch. {told}.", axes, *behind, *front)
+    parts = [polyline(frame, _curve(head), class_="other") for head in others]
+    curves = []
+    for head in heads:
+        marks = []
+        for epoch, score in _curve(head):
+            title = f"seed {head.seed}, epoch {epoch:g}: {number(score)}"
+            kept = epoch == head.best_epoch
+            marks.append(Dot(epoch, score, f"{title} (kept)", 5.5, "kept") if kept else Dot(epoch, score, title, 2.5))
+        curve = polyline(frame, _curve(head), class_="curve", stroke_dasharray=dashes[head.seed])
+        parts.append(tag("g", curve, *dots(frame, marks)))
+        scores = ", ".join(number(score) for _, score in _curve(head))
+        curves.append(f"seed {head.seed}: {scores}, epoch {head.best_epoch} kept")
+    ticks = [(rank + 1, name) for rank, name in thinned([str(epoch) for epoch in range(1, longest + 1)], 10)]
+    alternative = f"Inner {metric} of {heads[0].spec} by epoch. {'; '.join(curves)}."
+    return frame.picture(alternative, frame.axes(ticks, "epoch", f"inner {metric}"), *parts)
 
 
 def _curve(head: HeadFacts) -> list[tuple[float, float]]:
     return [(float(point["epoch"]), float(point["inner"])) for point in head.history]
 
 
-def _told_curve(head: HeadFacts) -> str:
-    scores = ", ".join(number(score) for _, score in _curve(head))
-    return f"{scores}, epoch {head.best_epoch} kept"
-
-
-def _seed_curve(frame: Frame, head: HeadFacts, dash: str) -> Html:
-    line = tag("polyline", points=frame.points(_curve(head)), class_="curve", stroke_dasharray=dash)
-    marks = []
-    for epoch, score in _curve(head):
-        if drawable(score):
-            kept = epoch == head.best_epoch
-            title = f"seed {head.seed}, epoch {epoch:g}: {number(score)}{' (kept)' if kept else ''}"
-            marks.append(dot(*frame.at(epoch, score), title, 5.5 if kept else 2.5, "kept" if kept else "dot"))
-    return tag("g", line, *marks)
-
-
 def scatter(pairs: Sequence[tuple[float, float, str]]) -> Html:
     """Gold values across, predicted ones up, and the diagonal on which both are equal."""
     shown = [pair for pair in pairs if drawable(pair[0]) and drawable(pair[1])]
-    both = scale_of([value for gold, said, _ in shown for value in (gold, said)])
+    both = scale_of([value for gold, predicted, _ in shown for value in (gold, predicted)])
     frame = Frame(both, both, 460, 440, left=58)
-    (x1, y1), (x2, y2) = frame.at(both.low, both.low), frame.at(both.high, both.high)
-    diagonal = tag("line", x1=x1, x2=x2, y1=y1, y2=y2, class_="equal")
-    dots = [dot(*frame.at(gold, said), f"{name}: gold {gold:g}, predicted {said:g}") for gold, said, name in shown]
+    marks = [Dot(gold, guess, f"{name}: gold {gold:g}, predicted {guess:g}") for gold, guess, name in shown]
     axes = frame.axes([(value, tick_text(value)) for value in both.ticks(5)], "gold", "predicted")
     alternative = f"Predicted against gold values of {len(shown)} examples, with the diagonal where both are equal."
-    return frame.picture(alternative, axes, diagonal, *dots)
+    return frame.picture(alternative, axes, diagonal(frame), *dots(frame, marks))
+
+
+def reliability_picture(reliability: Reliability, what: str) -> Html:
+    """Stated probability across, how often it came true up; rings before the temperature, dots after it."""
+    whole = Scale(0.0, 1.0)
+    frame = Frame(whole, whole, 340, 320)
+    marks = []
+    for bins, look, when in ((reliability.raw, "kept", "before"), (reliability.calibrated, "dot", "after")):
+        total = sum(count for *_, count in bins) or 1
+        for stated, found, count in bins:
+            radius = SMALLEST + (LARGEST - SMALLEST) * (count / total) ** 0.5
+            title = f"{when}: stated {stated:.2f}, came true {found:.2f}, {count:,} examples"
+            marks.append(Dot(stated, found, title, radius, look))
+    curve = polyline(frame, ((stated, found) for stated, found, _ in reliability.calibrated), class_="curve")
+    axes = frame.axes([(value, f"{value:g}") for value in whole.ticks(4)], "stated probability", "share that came true")
+    shares = [f"{found:.2f} of {count} stated at {stated:.2f}" for stated, found, count in reliability.calibrated]
+    alternative = f"Reliability of {reliability.name}, {what}, after the temperature. Came true: {', '.join(shares)}."
+    return frame.picture(alternative, axes, diagonal(frame), curve, *dots(frame, marks))
 
 
 def line_picture(
@@ -260,139 +285,52 @@ def line_picture(
     spread: Mapping[str, Sequence[Span]] | None = None,
 ) -> Html:
     """One line a series, named in a legend beneath; points tell their values, upright lines how far seeds are apart."""
-    reach = spread or {}
+    spans = spread or {}
     points = [point for line in series.values() for point in line if drawable(point[1])]
-    ends = [end for spans in reach.values() for _, *both in spans for end in both]
-    across = _whole_scale([x for x, _ in points])
-    legend = 18 * len(series)
+    ends = [end for reach in spans.values() for _, *both in reach for end in both]
+    low, high = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=1.0)
+    room = 0.03 * (high - low) or 0.5
+    across = Scale(low - room, high + room)
+    legend = LEGEND_LINE * len(series)
     frame = Frame(across, scale_of([*(y for _, y in points), *ends]), width, height + legend + 14, bottom=52 + legend)
+    parts, names, values = [], [], []
+    for rank, (name, line) in enumerate(series.items()):
+        parts.append(_series(frame, rank, name, line, spans.get(name, ())))
+        names.append(_line_name(frame, rank, name, height + LEGEND_LINE * rank + 14))
+        reach = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans.get(name, ())}
+        values.append(f"{name}: " + ", ".join(f"{number(y)}{reach.get(x, '')} at {x:g}" for x, y in line))
     between = not all(float(x).is_integer() for x, _ in points)  # there is no layer and no epoch 0.5
     inside = [value for value in across.ticks(8) if across.low <= value <= across.high]
     ticks = [(value, tick_text(value)) for value in inside if between or value.is_integer()]
-    drawn = [_line(frame, i, name, line, reach.get(name, ())) for i, (name, line) in enumerate(series.items())]
-    named = [_named(frame, place, name, height) for place, name in enumerate(series)]
-    told = "; ".join(f"{name}: {_line_text(line, reach.get(name, ()))}" for name, line in series.items())
-    return frame.picture(f"{y_name} by {x_name}. {told}.", frame.axes(ticks, x_name, y_name), *drawn, *named)
+    alternative = f"{y_name} by {x_name}. {'; '.join(values)}."
+    return frame.picture(alternative, frame.axes(ticks, x_name, y_name), *parts, *names)
 
 
-def _whole_scale(values: Sequence[float]) -> Scale:
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    room = 0.03 * (high - low) or 0.5
-    return Scale(low - room, high + room)
+def _stroke(rank: int) -> dict[str, object]:
+    return {"stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dashes(rank)}
 
 
-def _line(frame: Frame, place: int, name: str, line: Points, spans: Sequence[Span]) -> Html:
-    dash = dashes(place)
-    look = {"fill": "none", "stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash}
-    path = tag("polyline", points=frame.points(line), **look)
-    dots = [dot(*frame.at(x, y), f"{name}, {x:g}: {number(y)}", 3.5, "point") for x, y in line if drawable(y)]
-    upright = [_upright(frame, span) for span in spans if all(map(drawable, span))]
-    return tag("g", path, *upright, tag("g", *dots, fill="currentColor"), class_=colour_class(place))
+def _series(frame: Frame, rank: int, name: str, points: Points, spans: Sequence[Span]) -> Html:
+    """A line with its points, and upright from the lowest to the highest value of its seeds."""
+    uprights = []
+    for x, low, high in spans:
+        if all(map(drawable, (x, low, high))):
+            title = tag("title", f"{number(low)} to {number(high)}")
+            ends = frame.at(x, low), frame.at(x, high)
+            uprights.append(segment(*ends, title, stroke="currentColor", stroke_width=1.2))
+    marks = dots(frame, (Dot(x, y, f"{name}, {x:g}: {number(y)}", look="point") for x, y in points))
+    path = polyline(frame, points, fill="none", **_stroke(rank))
+    return tag("g", path, *uprights, tag("g", *marks, fill="currentColor"), class_=colour_class(rank))
 
 
-def _upright(frame: Frame, span: Span) -> Html:
-    """From the lowest to the highest value at a place."""
-    x, low, high = span
-    (across, bottom), (_, top) = frame.at(x, low), frame.at(x, high)
-    title = tag("title", f"{number(low)} to {number(high)}")
-    return tag("line", title, x1=across, x2=across, y1=bottom, y2=top, stroke="currentColor", stroke_width=1.2)
-
-
-def dashes(place: int) -> str:
-    """Of the first, second, ... series; the seventh, whose colour has been there, has other dashes than the first."""
-    return LINE_DASHES[(place + place // len(COLOURS)) % len(LINE_DASHES)]
-
-
-def colour_class(place: int) -> str:
-    """The class that colours the first, second, ... series."""
-    return f"s{place % len(COLOURS)}"
-
-
-def _named(frame: Frame, place: int, name: str, height: int) -> Html:
-    y, dash = height + 18 * place + 14, dashes(place)
-    look = {"stroke": "currentColor", "stroke_width": 2, "stroke_dasharray": dash, "class_": colour_class(place)}
-    stroke = tag("line", x1=frame.left, x2=frame.left + 34, y1=y, y2=y, **look)
-    return tag("g", stroke, short_text(name, LONGEST_LINE_NAME, x=frame.left + 42, y=y + 4))
-
-
-def _line_text(line: Points, spans: Sequence[Span]) -> str:
-    ends = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans}
-    return ", ".join(f"{number(y)}{ends.get(x, '')} at {x:g}" for x, y in line)
-
-
-def write_picture(picture: Html, path: Path) -> Path:
-    """An SVG file that any browser or document can show."""
-    text = str(picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    text = text.replace(">", f"><style>{ALONE}</style>", 1)
-    with atomic_open(path) as file:
-        file.write(text + "\n")
-    return path
-
-
-def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
-    """A cell for every pair that has a value; rows from the top, columns from the left, both by ``names``."""
-    # Of few rows the cells grow until what the axes show fits beside them.
-    side = max(side, -(-LETTER * max(len(x_name), len(y_name)) // len(names)))
-    edge = side * len(names)
-    largest = max(1.0, *(abs(value) for value in cells.values()))  # differences too small to matter stay pale
-    parts = [_cell(row, column, value, largest, side, names) for (row, column), value in cells.items()]
-    parts += [_tick(place, name, edge, side) for place, name in enumerate(names)]
-    middle, floor = LEFT + edge / 2, MAP_TOP + edge
-    parts.append(tag("text", x_name, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
-    turned = f"translate(14 {MAP_TOP + edge / 2:.0f}) rotate(-90)"
-    parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
-    told_of = f"0 to {largest:.1f}: {legend}"
-    parts.append(_shade_legend(largest, told_of, floor + 52))
-    told = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
-    width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(told_of)) + RIGHT
-    box = f"0 0 {width} {MAP_TOP + edge + BOTTOM}"
-    look = {"style": f"min-width:{LEAST * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
-    return tag("svg", *parts, viewBox=box, **look, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {told}.")
-
-
-def _cell(row: int, column: int, value: float, largest: float, side: int, names: Sequence[str]) -> Html:
-    x, y = LEFT + side * column, MAP_TOP + side * row
-    title = tag("title", f"{names[row]} to {names[column]}: {value:.2f}")
-    share = min(1.0, abs(value) / largest)
-    square = tag("rect", title, x=x + 1, y=y + 1, width=side - 2, height=side - 2, rx=3, fill=shade(value, largest))
-    ink = "#fff" if share >= ALMOST else "#222"
-    place = {"x": x + side / 2, "y": y + side / 2 + 4, "text_anchor": "middle", "style": f"fill:{ink}"}
-    return tag("g", square, tag("text", f"{value:.1f}", **place))
-
-
-def shade(value: float, largest: float) -> str:
-    """White at nothing, the darkest at the largest; blue for what was lost, orange for what was gained."""
-    share = min(1.0, abs(value) / largest)
-    red, green, blue = (round(247 + share * (end - 247)) for end in (LOSS if value >= 0 else GAIN))
-    return f"#{red:02x}{green:02x}{blue:02x}"
-
-
-def _tick(place: int, name: str, edge: int, side: int) -> Html:
-    middle = side * place + side / 2
-    below = tag("text", name, x=LEFT + middle, y=MAP_TOP + edge + 17, text_anchor="middle")
-    return tag("g", below, tag("text", name, x=LEFT - 9, y=MAP_TOP + middle + 4, text_anchor="end"))
-
-
-def _shade_legend(largest: float, text: str, y: float) -> Html:
-    """Steps of blue from nothing to the largest, and what they measure."""
-    steps = 6
-    one = STEPS / steps
-    boxes = [
-        tag("rect", x=LEFT + one * i, y=y, width=one, height=10, fill=shade(largest * i / (steps - 1), largest))
-        for i in range(steps)
-    ]
-    return tag("g", *boxes, tag("text", text, x=LEFT + STEPS + 8, y=y + 9))
+def _line_name(frame: Frame, rank: int, name: str, y: float) -> Html:
+    sample = segment((frame.left, y), (frame.left + 34, y), **_stroke(rank), class_=colour_class(rank))
+    return tag("g", sample, short_text(name, LONGEST_LINE_NAME, x=frame.left + 42, y=y + 4))
 
 
 def draw(plot: Plot) -> Html:
     """A plot as a picture with an alternative text."""
     return {"lines": _lines, "bars": _bars, "points": _points, "heat": _heat}[plot.kind](plot)
-
-
-def _heat(plot: Plot) -> Html:
-    rows = [(plot.names.index(name), points) for name, points in plot.series.items()]
-    cells = {(row, int(x)): value for row, points in rows for x, value, _ in points}
-    return heat_map(cells, plot.names, plot.x, plot.y, plot.legend)
 
 
 def _lines(plot: Plot) -> Html:
@@ -405,96 +343,131 @@ def _lines(plot: Plot) -> Html:
 
 
 def _bars(plot: Plot) -> Html:
-    """Names above their bars, so that any name fits on any width; places across are per cent."""
+    """Names above their bars, so that any name fits on any width; offsets across are per cent."""
     heights = {(name, int(x)): y for name, points in plot.series.items() for x, y, _ in points if drawable(y)}
     most = max((abs(y) for y in heights.values()), default=0.0) or 1.0
     step, start = GAP + BAR * len(plot.series), BAR * len(plot.series) + 4
-    parts = [_key(order, series) for order, series in enumerate(plot.series)]
-    for place, name in enumerate(plot.names):
-        top = start + place * step
-        parts.append(short_text(name, LONGEST_BAR_NAME, x="0", y=top + 15, class_="label"))
-        for order, series in enumerate(plot.series):
-            parts.append(_value_bar(heights.get((series, place)), most, top + 22 + BAR * order, order, series))
-    told = "; ".join(f"{name}: {_bars_text(plot, heights, place)}" for place, name in enumerate(plot.names))
+    parts, values = [], []
+    for rank, series in enumerate(plot.series):  # which bar of a group is which: they stand in this order
+        box = {"x": "0", "y": BAR * rank + 2, "width": 14, "height": BAR - 6}
+        swatch = tag("rect", **box, fill="currentColor", class_=colour_class(rank))
+        parts.append(tag("g", swatch, short_text(series, LONGEST_NAME, x=22, y=BAR * rank + 12)))
+    for group, name in enumerate(plot.names):
+        top = start + group * step
+        parts.append(short_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
+        for rank, series in enumerate(plot.series):
+            value, y = heights.get((series, group)), top + 22 + BAR * rank
+            share, words = WIDEST * max(value or 0.0, 0.0) / most, number(value, 1)
+            box = {"x": "0", "y": y, "width": f"{share:.2f}%", "height": BAR - 5}
+            look = {"fill": "currentColor", "fill_opacity": 0.75, "class_": colour_class(rank)}
+            text = tag("text", words, x=f"{share + 1:.2f}%", y=y + 10)
+            parts.append(tag("g", bar(f"{series} {words}", **box, **look), text))
+        values.append(f"{name}: " + ", ".join(f"{one} {number(heights.get((one, group)))}" for one in plot.series))
     size = {"width": "100%", "height": start + step * len(plot.names)}
-    return tag("svg", *parts, **size, role="img", aria_label=f"{plot.y}. {told}.", class_="dots")
-
-
-def _key(order: int, series: str) -> Html:
-    """Which bar of a group is which: they stand in this order."""
-    y = BAR * order
-    swatch = tag("rect", x="0", y=y + 2, width=14, height=BAR - 6, fill="currentColor", class_=colour_class(order))
-    return tag("g", swatch, short_text(series, LONGEST_BAR_NAME, x=22, y=y + 12))
-
-
-def _value_bar(value: float | None, most: float, y: int, order: int, series: str) -> Html:
-    share = 0.0 if value is None else WIDEST * max(value, 0.0) / most
-    words = number(math.nan if value is None else value, 1)
-    look = {"fill": "currentColor", "fill_opacity": 0.75, "class_": colour_class(order)}
-    title = tag("title", f"{series} {words}")
-    bar = tag("rect", title, x="0", y=y, width=f"{share:.2f}%", height=BAR - 5, **look)
-    return tag("g", bar, tag("text", words, x=f"{share + 1:.2f}%", y=y + 10))
-
-
-def _bars_text(plot: Plot, heights: dict[tuple[str, int], float], place: int) -> str:
-    return ", ".join(f"{series} {number(heights.get((series, place), math.nan))}" for series in plot.series)
+    return tag("svg", *parts, **size, role="img", aria_label=f"{plot.y}. {'; '.join(values)}.", class_="dots")
 
 
 def _points(plot: Plot) -> Html:
     """The first series is the front: dots on a line; all others are rings. Numbers are explained beneath."""
-    shown = [(name, point) for name, points in plot.series.items() for point in points if _placed(plot, point)]
     front = next(iter(plot.series), "")
-    legend = 18 * len(shown)
-    across = scale_of([_x(plot, point) for _, point in shown], 0.08)
-    frame = Frame(across, scale_of([point[1] for _, point in shown], 0.08), WIDE, HIGH + legend, bottom=46 + legend)
+    shown: list[tuple[str, float, Point]] = []  # series, across, and what the legend tells
+    for name, points in plot.series.items():
+        for point in points:
+            if drawable(point[0]) and drawable(point[1]) and (not plot.log or point[0] > 0):
+                shown.append((name, math.log10(point[0]) if plot.log else point[0], point))
+    across, up = scale_of([x for _, x, _ in shown], 0.08), scale_of([point[1] for *_, point in shown], 0.08)
+    legend = LEGEND_LINE * len(shown)
+    frame = Frame(across, up, WIDE, HIGH + legend, bottom=46 + legend)
+    numbers = shared_numbers([frame.at(x, point[1]) for _, x, point in shown])
+    marks, rows, values = [], [], []
+    for rank, (name, at, (x, y, title)) in enumerate(shown):
+        look = "dot" if name == front else "kept"
+        mark = dots(frame, [Dot(at, y, f"{title}: {plot.y} {number(y)}, {plot.x} {x:,.6g}", 4.5, look)])
+        left, top = frame.at(at, y)
+        # Beside the right edge there is no room for several numbers.
+        side: dict[str, object] = {"x": left + 7} if left < WIDE / 2 else {"x": left + 12, "text_anchor": "end"}
+        marks.append(tag("g", *mark, tag("text", numbers.get(rank, ""), y=top - 8, class_="label", **side)))
+        row = f"{rank + 1}  {cut(title, LONGEST_NUMBERED)}, {name}"
+        rows.append(
+            tag("text", tag("title", title), row, x=frame.left, y=frame.height - legend + 8 + LEGEND_LINE * rank)
+        )
+        values.append(f"{title} {number(y)} at {x:,.6g} ({name})")
+    front_line = polyline(frame, [(x, point[1]) for name, x, point in shown if name == front], class_="front")
     ticks = [(value, tick_text(10**value if plot.log else value)) for value in across.ticks(4)]
-    ticks = [(value, name) for value, name in ticks if not plot.log or float(value).is_integer()]
-    places = [frame.at(_x(plot, point), point[1]) for _, point in shown]
-    numbers = shared_numbers(places)
-    marks = [
-        _numbered(plot, point, *places[i], numbers.get(i, ""), name == front) for i, (name, point) in enumerate(shown)
-    ]
-    corner = [(_x(plot, point), point[1]) for name, point in shown if name == front]
-    line = tag("polyline", points=frame.points(corner), class_="front")
-    told = "; ".join(f"{title} {number(y)} at {x:,.6g} ({name})" for name, (x, y, title) in shown)
-    axes = frame.axes(ticks, plot.x, plot.y)
-    return frame.picture(f"{plot.y} against {plot.x}. {told}.", axes, line, *marks, *_point_legend(frame, shown))
+    axes = frame.axes([tick for tick in ticks if not plot.log or float(tick[0]).is_integer()], plot.x, plot.y)
+    return frame.picture(f"{plot.y} against {plot.x}. {'; '.join(values)}.", axes, front_line, *marks, *rows)
 
 
-def _placed(plot: Plot, point: Point) -> bool:
-    return drawable(point[0]) and drawable(point[1]) and (not plot.log or point[0] > 0)
-
-
-def _x(plot: Plot, point: Point) -> float:
-    return math.log10(point[0]) if plot.log else point[0]
-
-
-def shared_numbers(places: Sequence[tuple[float, float]]) -> dict[int, str]:
+def shared_numbers(spots: Sequence[tuple[float, float]]) -> dict[int, str]:
     """By mark its number, from 1; marks that lie on each other are numbered together, at the first of them."""
     groups: dict[int, list[int]] = {}
-    for place, (x, y) in enumerate(places):
-        near = (at for at in groups if abs(places[at][0] - x) < NEAR and abs(places[at][1] - y) < NEAR)
-        groups.setdefault(next(near, place), []).append(place + 1)
-    return {at: ", ".join(map(str, group)) for at, group in groups.items()}
+    for index, (x, y) in enumerate(spots):
+        near = (first for first in groups if abs(spots[first][0] - x) < NEAR and abs(spots[first][1] - y) < NEAR)
+        groups.setdefault(next(near, index), []).append(index + 1)
+    return {first: ", ".join(map(str, group)) for first, group in groups.items()}
 
 
-def _numbered(plot: Plot, point: Point, x: float, y: float, numbers: str, front: bool) -> Html:
-    title = f"{point[2]}: {plot.y} {number(point[1])}, {plot.x} {point[0]:,.6g}"
-    mark = dot(x, y, title, 4.5, "dot" if front else "kept")
-    # Beside the right edge there is no room for several numbers.
-    side: dict[str, object] = {"x": x + 7} if x < WIDE / 2 else {"x": x + 12, "text_anchor": "end"}
-    return tag("g", mark, tag("text", numbers, y=y - 8, class_="label", **side))
+def _heat(plot: Plot) -> Html:
+    rows = [(plot.names.index(name), points) for name, points in plot.series.items()]
+    cells = {(row, int(x)): value for row, points in rows for x, value, _ in points}
+    return heat_map(cells, plot.names, plot.x, plot.y, plot.legend)
 
 
-def _point_legend(frame: Frame, shown: Sequence[tuple[str, Point]]) -> list[Html]:
-    top = frame.height - 18 * len(shown) + 8
-    return [
-        tag(
-            "text",
-            tag("title", title),
-            f"{place + 1}  {cut(title, LONGEST_NUMBERED)}, {name}",
-            x=frame.left,
-            y=top + 18 * place,
-        )
-        for place, (name, (_, _, title)) in enumerate(shown)
-    ]
+def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
+    """A cell for every pair that has a value; rows from the top, columns from the left, both by ``names``."""
+    # Of few rows the cells grow until what the axes show fits beside them.
+    side = max(side, -(-LETTER * max(len(x_name), len(y_name)) // len(names)))
+    edge = side * len(names)
+    middle, floor = LEFT + edge / 2, MAP_TOP + edge
+    largest = max(1.0, *(abs(value) for value in cells.values()))  # differences too small to matter stay pale
+    parts = [_cell(row, column, value, largest, side, names) for (row, column), value in cells.items()]
+    for index, name in enumerate(names):
+        centre = side * index + side / 2
+        below = tag("text", name, x=LEFT + centre, y=floor + 17, text_anchor="middle")
+        parts.append(tag("g", below, tag("text", name, x=LEFT - 9, y=MAP_TOP + centre + 4, text_anchor="end")))
+    parts.append(tag("text", x_name, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
+    turned = f"translate(14 {MAP_TOP + edge / 2:.0f}) rotate(-90)"
+    parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
+    explained = f"0 to {largest:.1f}: {legend}"
+    parts.append(_shade_legend(largest, explained, floor + 52))
+    values = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
+    width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(explained)) + RIGHT
+    box = f"0 0 {width} {floor + BOTTOM}"
+    look = {"style": f"min-width:{LEAST * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
+    return tag("svg", *parts, viewBox=box, **look, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {values}.")
+
+
+def _cell(row: int, column: int, value: float, largest: float, side: int, names: Sequence[str]) -> Html:
+    x, y = LEFT + side * column, MAP_TOP + side * row
+    box = {"x": x + 1, "y": y + 1, "width": side - 2, "height": side - 2, "rx": 3, "fill": shade(value, largest)}
+    square = bar(f"{names[row]} to {names[column]}: {value:.2f}", **box)
+    ink = "#fff" if min(1.0, abs(value) / largest) >= ALMOST else "#222"
+    spot = {"x": x + side / 2, "y": y + side / 2 + 4, "text_anchor": "middle", "style": f"fill:{ink}"}
+    return tag("g", square, tag("text", f"{value:.1f}", **spot))
+
+
+def shade(value: float, largest: float) -> str:
+    """White at nothing, the darkest at the largest; blue for what was lost, orange for what was gained."""
+    share = min(1.0, abs(value) / largest)
+    red, green, blue = (round(247 + share * (end - 247)) for end in (LOSS if value >= 0 else GAIN))
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def _shade_legend(largest: float, text: str, y: float) -> Html:
+    """Steps of blue from nothing to the largest, and what they measure."""
+    count = 6
+    width = STEPS / count
+    steps = []
+    for i in range(count):
+        fill = shade(largest * i / (count - 1), largest)
+        steps.append(tag("rect", x=LEFT + width * i, y=y, width=width, height=10, fill=fill))
+    return tag("g", *steps, tag("text", text, x=LEFT + STEPS + 8, y=y + 9))
+
+
+def write_picture(picture: Html, path: Path) -> Path:
+    """An SVG file that any browser or document can show."""
+    text = str(picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    text = text.replace(">", f"><style>{ALONE}</style>", 1)
+    with atomic_open(path) as file:
+        file.write(text + "\n")
+    return path

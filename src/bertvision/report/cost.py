@@ -5,32 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.markup import NOTHING, Html, Section, duration, facts, number, section, size, table, tag
+from bertvision.report.markup import NOTHING, duration, number, size
+from bertvision.report.render import Section, section
 from bertvision.runs.reader import Line, Run
 
 Step = tuple[str, str, float | None, int]
+"""Name, what it did, seconds and bytes."""
 
 
 def cost_section(run: Run, lines: Sequence[Line]) -> Section:
     """Steps with seconds and bytes, then the store by split."""
     steps = _steps(run)
-    total = sum(step[2] or 0.0 for step in steps)
-    rows = [_step_row(step, total) for step in steps]
-    parts = [table(["step", "what it did", "time", "share of time", "on disk"], rows, "Cost by step", "steps")]
-    if run.manifest:
-        parts += [facts(_store_facts(run), class_="tiles"), _splits_table(run)]
-    return section("cost", "What it cost", tag("p", _summary(run, steps, lines)), *parts)
+    seconds = {name: taken or 0.0 for name, _, taken, _ in steps}
+    fits = [line.seconds for line in lines if line.kind in ("head", "control")]
+    return section(
+        "cost",
+        "What it cost",
+        steps=[_step_row(step, sum(seconds.values())) for step in steps],
+        once=seconds.get("tune", 0.0) + seconds.get("extract", 0.0),
+        fit_seconds=[min(fits), max(fits)] if run.heads else [],
+        store=_store_facts(run) if run.manifest else [],
+        splits=_split_rows(run) if run.manifest else [],
+    )
 
 
 def _steps(run: Run) -> list[Step]:
-    """(name, what, seconds, bytes) of each step of which there is a record."""
+    """Every step of which there is a record."""
     record = run.encoder.get("record", {})
     steps: list[Step] = []
     if "tune" in record:
         steps.append(("tune", tuning(record), record.get("cost", {}).get("seconds"), run.sizes["tune"]))
     if run.manifest:
-        windows, stored = _total(run, "windows"), _total(run, "bytes")
-        steps.append(("extract", f"{windows:,} windows through the encoder, once", run.manifest.get("seconds"), stored))
+        what = f"{_total(run, 'windows'):,} windows through the encoder, once"
+        steps.append(("extract", what, run.manifest.get("seconds"), _total(run, "bytes")))
     if run.heads:
         specs = len({head.spec for head in run.heads})
         what = f"{specs} heads, {len(run.heads)} fits in all"
@@ -57,36 +64,20 @@ def _total(run: Run, key: str) -> int:
     return sum(int(split[key]) for split in run.manifest["splits"].values())
 
 
-def _summary(run: Run, steps: Sequence[Step], lines: Sequence[Line]) -> str:
-    seconds = {step[0]: step[2] or 0.0 for step in steps}
-    once = seconds.get("tune", 0.0) + seconds.get("extract", 0.0)
-    heads = [line for line in lines if line.kind in ("head", "control")]
-    if not run.heads:
-        return f"Tuning and extracting took {duration(once)}."
-    span = dict.fromkeys(duration(find(line.seconds for line in heads)) for find in (min, max))
-    return (
-        f"Tuning and extracting ({duration(once)}) are paid once, whatever the number of heads. One more fit of a "
-        f"head like these takes {' to '.join(span)}."
-    )
-
-
-def _store_facts(run: Run) -> list[tuple[object, object]]:
+def _store_facts(run: Run) -> list[tuple[str, str]]:
     shape, tokens, stored = run.manifest["shape"], _total(run, "tokens"), _total(run, "bytes")
-    each = number(stored / tokens, 0) if tokens else NOTHING
     return [
         ("windows", f"{_total(run, 'windows'):,}"),
         ("tokens", f"{tokens:,}"),
-        ("bytes a token", each),
+        ("bytes a token", number(stored / tokens, 0) if tokens else NOTHING),
         ("states a token", f"{shape['layers']} of {shape['width']} numbers, {run.manifest['dtype']}"),
         ("encoder parameters", f"{run.manifest['encoder']['parameters']:,}"),
     ]
 
 
-def _splits_table(run: Run) -> Html:
+def _split_rows(run: Run) -> list[list[str]]:
     """Examples, windows, tokens and bytes by split."""
-    splits = run.manifest["splits"]
-    rows = [
+    return [
         [name, f"{len(run.task[name]):,}", f"{split['windows']:,}", f"{split['tokens']:,}", size(split["bytes"])]
-        for name, split in splits.items()
+        for name, split in run.manifest["splits"].items()
     ]
-    return table(["split", "examples", "windows", "tokens", "states on disk"], rows, "The store by split")

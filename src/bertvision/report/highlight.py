@@ -1,11 +1,13 @@
-"""A context with its gold and predicted spans marked, shortened around them."""
+"""Examples as cards: a context with its gold and predicted spans marked, shortened around them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from bertvision.report.markup import ELLIPSIS, Html, join, tag
+from bertvision.report.markup import ELLIPSIS, Html
+from bertvision.report.render import render
 
 Span = tuple[int, int]
 
@@ -13,12 +15,29 @@ AROUND = 140
 """Characters kept on each side of a span."""
 WITHOUT = 360
 """Characters kept of a context in which nothing is marked."""
-GUESSED = (
-    "This run did not keep where its answers stand: of several places that read the same, the one nearest to a gold "
-    "answer is framed, which may not be the one that was chosen."
-)
 SNAP = 24
 """How far a cut may move to fall between two words."""
+
+
+Piece = tuple[str, str, str]
+"""A text, what covers it and what ends with it."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """An example with what was answered to it."""
+
+    sort: str
+    id: str
+    question: str | None
+    texts: Sequence[str]  # Html where spans are marked
+    answers: Sequence[tuple[str, str]]  # who, and what they say
+    right: bool | None = None
+    stacked: bool = False  # names above their answers and not beside them
+
+    @property
+    def look(self) -> str:
+        return "card" if self.right is None else "card right" if self.right else "card wrong"
 
 
 def locate(text: str, context: str, near: Sequence[int]) -> Span | None:
@@ -31,7 +50,7 @@ def locate(text: str, context: str, near: Sequence[int]) -> Span | None:
         at = context.find(text, at + 1)
     if not starts:
         return None
-    best = min(starts, key=lambda start: min((abs(start - place) for place in near), default=start))
+    best = min(starts, key=lambda start: min((abs(start - other) for other in near), default=start))
     return best, best + len(text)
 
 
@@ -46,17 +65,19 @@ def place_of(text: str, context: str, near: Sequence[int], known: Sequence[int] 
     return (start, end) if text and context[start:end] == text else None
 
 
-def marked(context: str, golds: Sequence[Span], said: Span | None) -> Html:
+def marked(context: str, golds: Sequence[Span], predicted: Span | None) -> Html:
     """The parts of a context that hold a span, spans marked, what is left out shown as dots."""
-    spans = [*golds, *([said] if said else [])]
-    parts: list[object] = []
+    named = [*((span, "gold") for span in golds), *([(predicted, "predicted")] if predicted else [])]
+    pieces: list[Piece] = []
     shown_to = 0
-    for start, end in _kept(context, spans):
-        parts.append(f" {ELLIPSIS} " if start > shown_to else "")
-        parts.extend(_pieces(context, start, end, golds, said))
+    for start, end in _kept(context, [span for span, _ in named]):
+        if start > shown_to:
+            pieces.append((f" {ELLIPSIS} ", "", ""))
+        pieces += _pieces(context, start, end, named)
         shown_to = end
-    parts.append(f" {ELLIPSIS}" if shown_to < len(context) else "")
-    return join(parts)
+    if shown_to < len(context):
+        pieces.append((f" {ELLIPSIS}", "", ""))
+    return render("marks", pieces=pieces)
 
 
 def _kept(context: str, spans: Sequence[Span]) -> list[Span]:
@@ -86,20 +107,13 @@ def _word_end(context: str, at: int) -> int:
     return at if space < 0 else space
 
 
-def _pieces(context: str, start: int, end: int, golds: Sequence[Span], said: Span | None) -> list[Html]:
-    """A stretch cut at every edge of a span; each piece knows what covers it and what ends with it."""
-    spans = [*((span, "gold") for span in golds), *([(said, "predicted")] if said else [])]
-    edges = sorted({start, end, *(edge for span, _ in spans for edge in span if start < edge < end)})
+def _pieces(context: str, start: int, end: int, named: Sequence[tuple[Span, str]]) -> list[Piece]:
+    """A stretch cut at every edge of a span."""
+    edges = sorted({start, end, *(edge for span, _ in named for edge in span if start < edge < end)})
     pieces = []
     for left, right in pairwise(edges):
-        covers = {name for span, name in spans if span[0] <= left and right <= span[1]}
-        ends = sorted({name for span, name in spans if span[1] == right and name in covers})
-        pieces.append(_piece(context[left:right], covers, ends))
+        covering = [(span, name) for span, name in named if span[0] <= left and right <= span[1]]
+        covers = sorted({name for _, name in covering})
+        ends = sorted({name for span, name in covering if span[1] == right})
+        pieces.append((context[left:right], " ".join(covers), " + ".join(ends)))
     return pieces
-
-
-def _piece(text: str, covers: set[str], ends: Sequence[str]) -> Html:
-    if not covers:
-        return join([text])
-    label = tag("sup", " + ".join(ends)) if ends else ""
-    return tag("mark", text, label, class_=" ".join(sorted(covers)))

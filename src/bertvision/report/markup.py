@@ -1,8 +1,8 @@
-"""HTML and SVG out of plain values: what is not made here is escaped, so data can never become markup.
+"""SVG out of plain values, and values as a person reads them. What is not made here is escaped.
 
-:func:`tag` takes children that are :class:`Html` as they are and escapes everything else. Joining
-``Html`` with ``str`` methods gives a plain ``str``, which is escaped again: a mistake shows on the
-page, but it never runs.
+:func:`tag` takes children that are :class:`Html` as they are and escapes everything else; templates
+do the same. Joining ``Html`` with ``str`` methods gives a plain ``str``, which is escaped again: a
+mistake shows on the page, but it never runs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from bertvision.core.progress import CONTROLS
 
@@ -23,12 +22,17 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 DASH = "\N{EN DASH}"
 NOTHING = "\N{EM DASH}"
+MINUS = "\N{MINUS SIGN}"
 
 
 class Html(str):
     """Markup that is ready to stand in a page."""
 
     __slots__ = ()
+
+    def __html__(self) -> Html:
+        """Tells a template that nothing is to be escaped."""
+        return self
 
 
 def escaped(value: object) -> Html:
@@ -48,58 +52,15 @@ def join(parts: Iterable[object], between: object = "") -> Html:
     return Html(str.join(escaped(between), map(escaped, parts)))
 
 
-def opened(name: str, /, **attributes: object) -> Html:
-    """A start tag. ``class_`` is class, ``aria_label`` is aria-label; None and False are left out."""
-    given = {key: value for key, value in attributes.items() if value is not None and value is not False}
-    told = [f' {_attribute(key)}="{_value(value)}"' for key, value in given.items()]
-    return Html(f"<{name}{''.join(told)}>")
-
-
 def tag(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element with its children."""
-    return Html(f"{opened(name, **attributes)}{join(children)}</{name}>")
-
-
-def _attribute(key: str) -> str:
-    return key.removesuffix("_").replace("_", "-")
+    """An element. ``class_`` is class, ``aria_label`` is aria-label; attributes that are None or False are left out."""
+    given = {key: value for key, value in attributes.items() if value is not None and value is not False}
+    words = [f' {key.removesuffix("_").replace("_", "-")}="{_value(value)}"' for key, value in given.items()]
+    return Html(f"<{name}{''.join(words)}>{join(children)}</{name}>")
 
 
 def _value(value: object) -> str:
     return f"{round(value, 2):g}" if isinstance(value, float) else escaped(value)
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page, and what the list of contents needs to point to it."""
-
-    name: str
-    title: str
-    content: Html
-
-    def markup(self) -> Html:
-        title = tag("h2", self.title) if self.title else ""
-        return tag("section", title, self.content, id=self.name)
-
-
-def section(name: str, title: str, *children: object) -> Section:
-    return Section(name, title, join(children))
-
-
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], label: str, look: str | None = None) -> Html:
-    """Numbers to the right of a first column of names, in a box that scrolls by itself."""
-    first = tag("tr", *(tag("th", cell, scope="col") for cell in head))
-    body = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows]
-    return scrolling(tag("table", tag("thead", first), tag("tbody", *body), class_=look), label)
-
-
-def scrolling(content: Html, label: str) -> Html:
-    """A box that scrolls sideways; it takes the focus, so that it scrolls with the keyboard too."""
-    return tag("div", content, class_="scroll", role="region", aria_label=label, tabindex="0")
-
-
-def facts(pairs: Iterable[tuple[object, object]], **attributes: object) -> Html:
-    """Names with their values."""
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs), **attributes)
 
 
 def cut(text: str, limit: int) -> str:
@@ -107,9 +68,14 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + ELLIPSIS
 
 
-def number(value: float, digits: int = 2) -> str:
-    """With thousands marked; a dash for what is no number."""
-    return f"{value:,.{digits}f}" if math.isfinite(value) else NOTHING
+def number(value: float | None, digits: int = 2) -> str:
+    """With thousands marked; a dash for what is no number or not known."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def signed(value: float) -> str:
+    """With its sign, a real minus."""
+    return f"{'+' if value >= 0 else MINUS}{number(abs(value))}"
 
 
 def percent(value: float) -> str:

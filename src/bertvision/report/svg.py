@@ -110,11 +110,6 @@ def thinned(names: Sequence[str], most: int = 13) -> list[tuple[float, str]]:
     return [(float(place), names[place]) for place in range(0, len(names), step)]
 
 
-def dot(x: float, y: float, title: str, radius: float = 3.5, class_: str = "dot") -> Html:
-    """A point that tells what it is when pointed at."""
-    return tag("circle", tag("title", title), cx=x, cy=y, r=radius, class_=class_)
-
-
 def short_text(name: str, limit: int, **place: object) -> Html:
     """As much of a name as there is room for; all of it when pointed at."""
     return tag("text", tag("title", name), cut(name, limit), **place)

@@ -1,8 +1,4 @@
-"""The one script of a report: it filters examples, shows them as text and never as markup, and unfolds for print."""
-
-from __future__ import annotations
-
-SCRIPT = """
+// Filters the examples, shows them as text and never as markup, and unfolds what is folded for print.
 "use strict";
 const closed = function () { return document.querySelectorAll("details:not([open])"); };
 let unfolded = [];
@@ -88,7 +84,7 @@ document.querySelectorAll(".explorer").forEach(function (box) {
     spans.forEach(function (span) { edges.add(span[0]); edges.add(span[1]); });
     const cuts = Array.from(edges).filter(function (at) { return at >= low && at <= high; });
     cuts.sort(function (a, b) { return a - b; });
-    const nodes = [make("span", "", low > 0 ? "\\u2026 " : "")];
+    const nodes = [make("span", "", low > 0 ? "\u2026 " : "")];
     for (let i = 0; i + 1 < cuts.length; i++) {
       const here = spans.filter(function (span) { return span[0] <= cuts[i] && cuts[i + 1] <= span[1]; });
       const looks = new Set(here.map(function (span) { return span[2]; }));
@@ -99,7 +95,7 @@ document.querySelectorAll(".explorer").forEach(function (box) {
       if (ends.length) mark.append(make("sup", "", ends.map(function (span) { return span[3]; }).join(" ")));
       nodes.push(mark);
     }
-    nodes.push(make("span", "", high < context.length ? " \\u2026" : ""));
+    nodes.push(make("span", "", high < context.length ? " \u2026" : ""));
     return nodes;
   }
   box.querySelectorAll("select").forEach(function (one) { one.addEventListener("change", filter); });
@@ -109,4 +105,3 @@ document.querySelectorAll(".explorer").forEach(function (box) {
   find("controls").hidden = false;
   filter();
 });
-"""
