@@ -12,7 +12,7 @@ import pytest
 
 from bertvision.core.files import write_json
 from bertvision.core.records import Example
-from bertvision.report.compare_runs import joint_parts
+from bertvision.report.compare_runs import comparison
 from bertvision.runs.reader import Run, gather
 from bertvision.tasks.task import Task
 
@@ -40,7 +40,7 @@ def told_run(folder: Path, make_run: Any, task: Task, right: int) -> Run:
 
 
 def text_of(*runs: Run) -> str:
-    return "".join(joint_parts([(f"run-{place}{NASTY}", run) for place, run in enumerate(runs)]))
+    return comparison([(f"run-{place}{NASTY}", run) for place, run in enumerate(runs)])
 
 
 def test_runs_on_the_same_dev_are_tested_in_pairs(make_run: Any, tmp_path: Path) -> None:

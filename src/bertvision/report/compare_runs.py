@@ -41,7 +41,7 @@ class Party:
         return f"{self.run}: {self.line.name}"
 
 
-def joint_parts(runs: Sequence[Named]) -> Html:
+def comparison(runs: Sequence[Named]) -> Html:
     """A chapter for each group of runs that compare, and a line on those that do not."""
     groups: dict[Hashable, list[Named]] = {}
     for name, run in runs:

@@ -11,7 +11,7 @@ from pathlib import Path
 from bertvision.core.files import atomic_open
 from bertvision.report.analyses import analyses_section
 from bertvision.report.calibration import calibration_section, no_answer_section
-from bertvision.report.compare_runs import joint_parts
+from bertvision.report.compare_runs import comparison
 from bertvision.report.cost import cost_section, tuning
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section
@@ -62,7 +62,7 @@ def page(runs: Sequence[tuple[str, Run]]) -> str:
     for number, (_, run) in enumerate(runs, 1):
         parts = [replace(part, name=f"run{number}-{part.name}") for part in _sections(run)]
         sections += [Section(f"run{number}", "", _header(run, parts)), *parts]
-    overview = render("overview", rows=[_overview_row(*named) for named in runs], comparison=joint_parts(runs))
+    overview = render("overview", rows=[_overview_row(*named) for named in runs], comparison=comparison(runs))
     return document(f"{len(runs)} runs", overview, sections)
 
 

@@ -1,0 +1,74 @@
+"""Templates: what they write is escaped, what they ask for must be there, and what data hold is never a template."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2 import Environment, UndefinedError
+
+import bertvision.report
+from bertvision.report.markup import Html, tag
+from bertvision.report.page import write_report
+from bertvision.report.render import SCRIPT, STYLE, _environment, asset, render
+
+TEMPLATES = Path(bertvision.report.__file__).parent / "assets" / "templates"
+SYNTAX = "{{ 7 * 7 }}{% raw %}{# gone #}"
+
+
+@pytest.fixture
+def environment() -> Environment:
+    return _environment()
+
+
+@given(st.text())
+def test_a_value_is_text_in_content_and_in_attributes(text: str) -> None:
+    written = _environment().from_string('<p title="{{ text }}">{{ text }}</p>').render(text=text)
+    inside = written.removeprefix('<p title="').removesuffix("</p>")
+    assert not set(inside.replace('">', "", 1)) & set("<>\"'")
+    assert html.unescape(inside) == f'{text}">{text}'
+
+
+def test_only_markup_is_written_as_it_is(environment: Environment) -> None:
+    write = environment.from_string("{{ value }}").render
+    assert write(value=tag("b", "<")) == "<b>&lt;</b>"
+    assert write(value=Html("<i></i>") + "") == "&lt;i&gt;&lt;/i&gt;"
+
+
+def test_macros_and_filters_do_not_let_markup_through(environment: Environment) -> None:
+    nasty = "</script><img src=x onerror=alert(1)>"
+    source = '{% import "macros.html" as m %}{{ m.table([v], [[v, v]], v, v) }}{{ m.facts([(v, v)], v) }}{{ m.tag(v) }}'
+    more = '{{ [v, v]|join(", ") }}{{ v|cut(30) }}{{ v ~ m.tag(v) }}{{ [v]|tojson }}{{ m.panel(v, v, v, v) }}'
+    written = environment.from_string(source + more).render(v=nasty)
+    assert "<img" not in written
+    assert "</script" not in written
+
+
+def test_what_a_template_asks_for_and_does_not_get_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="'pairs' is undefined"):
+        render("search", title="t", command="c")
+
+
+def test_data_are_no_templates(make_run: Any) -> None:
+    folder, task = make_run("classify", plain=lambda text: text + SYNTAX)
+    content = html.unescape(write_report(folder, task).read_text(encoding="utf-8"))
+    assert "label-no" + SYNTAX in content
+    assert "advice" + SYNTAX in content
+    assert "49" not in content.partition("<main>")[0]
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.html")), ids=lambda path: path.stem)
+def test_every_template_can_be_read_and_none_switches_escaping_off(environment: Environment, path: Path) -> None:
+    environment.get_template(path.name)
+    source = path.read_text(encoding="utf-8")
+    assert "|safe" not in source.replace(" ", "")
+    assert "autoescape" not in source
+
+
+def test_neither_style_nor_script_can_end_its_element() -> None:
+    assert "</" not in asset(STYLE)
+    assert "</" not in asset(SCRIPT)
