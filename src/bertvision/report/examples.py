@@ -11,33 +11,23 @@ from bertvision.evaluation.analyses.answers import gold_names, gold_text
 from bertvision.evaluation.metrics.squad import best_over_golds, exact, f1
 from bertvision.report.charts import scatter
 from bertvision.report.highlight import Card, marked, place_of
-from bertvision.report.markup import Html, cut, join, number
+from bertvision.report.markup import Html, cut, number
 from bertvision.report.render import Section, render, section
 from bertvision.runs.reader import Line, Run, best_head
 from bertvision.tasks.splits import stable_hash
 
 MOST_LABELS = 15
 """More labels than this are folded: the rarest become one."""
-
-OTHERS = "all others"
-
-LONGEST = 24
-
-SHOWN = 8
-
-LONGEST_TEXT = 600
-
-LONGEST_ANSWER = 200
-
-LONGEST_LABEL = 40
-
 MOST_POINTS = 1500
 """A cloud of more points than this is thinned, by hash."""
-
+SHOWN = 8
+"""Cards of a sort."""
+LONGEST, LONGEST_LABEL, LONGEST_TEXT, LONGEST_ANSWER = 24, 40, 600, 200
+"""Characters of a label in a table and in a card, of a text and of an answer."""
+OTHERS = "all others"
+NO_LABEL, NO_ANSWER = Html("<em>no label</em>"), Html("<em>no answer</em>")
 Parts = tuple[Html, list[tuple[str, str]], list[tuple[str, list[Card]]]]
 """An overview, tiles and groups of cards by title."""
-
-NO_LABEL, NO_ANSWER = Html("<em>no label</em>"), Html("<em>no answer</em>")
 
 
 def confusion_table(labels: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Html:
@@ -205,7 +195,7 @@ def _span_card(case: Case) -> Card:
     predicted = _answer_text(case.said)
     overlap = best_over_golds(f1, texts, said)
     if 0 < overlap < 1:
-        predicted = join([predicted, f" (F1 {100 * overlap:.0f})"])
+        predicted += f" (F1 {100 * overlap:.0f})"
     span = place_of(said, context, [start for start, _ in golds], case.place)
     question = cut(case.example.text, LONGEST_TEXT)
     return _card(case, question, [marked(context, golds, span)], _answer_text(" / ".join(texts)), predicted)
