@@ -2,7 +2,7 @@
 how far best rows agree.
 
 Scores compare where metric, labels and the examples of dev are the same; then the written answers of
-all runs are brought before one court, as the rows of one board are.
+all runs are compared together, as the rows of one leaderboard are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import chance
 from bertvision.report.markup import NOTHING, Html, number, signed
 from bertvision.report.render import render
-from bertvision.runs.reader import Line, Run, lines_of, row_title, said_by, predictor_scores
+from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_title, said_by
 
 BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]
@@ -77,10 +77,12 @@ def _group(runs: Sequence[Named]) -> dict[str, object]:
 
 def _parties(comparison: Comparison, runs: Sequence[Named]) -> list[Party]:
     """The best line on inner and the encoder of every run, where their answers are there."""
-    # The court's examples for all, so that every answer stands at the same index.
+    # The comparison's examples for all, so that every answer stands at the same index.
     ordered = [(name, replace(run, task=comparison.task)) for name, run in runs]
     chosen = [(name, run, roles, line) for name, run in ordered for roles, line in _chosen(run)]
-    rows = [predictor_scores(run, row, str(index)) for index, (_, run, _, line) in enumerate(chosen) for row in line.rows]
+    rows = [
+        predictor_scores(run, row, str(index)) for index, (_, run, _, line) in enumerate(chosen) for row in line.rows
+    ]
     sides = {side.name: side for side in comparison.seed_groups(rows)}
     parties = []
     for index, (name, run, roles, line) in enumerate(chosen):
