@@ -26,10 +26,17 @@ from pathlib import Path
 import torch
 
 from bertvision.core.progress import Timer
-from bertvision.workflows.reproduce.estimate import base_of, sources_of
-from bertvision.workflows.reproduce.experiments import NoData, Workshop, scaled_method
-from bertvision.workflows.reproduce.row_sources import heads_by_run
-from bertvision.workflows.reproduce.specs import Item, Line, Source, all_items, shared_at
+from bertvision.workflows.reproduce.experiments import Experiments, NoData, scaled_method
+from bertvision.workflows.reproduce.specs import (
+    Item,
+    RowSpec,
+    Source,
+    SubsetRow,
+    TunedRow,
+    all_items,
+    heads_by_run,
+    shared_at,
+)
 from rows import Rows
 
 SCALE = "laptop"
@@ -41,7 +48,7 @@ OF_HEADS = ("analysis", "mixed", "concluded.json", "leaderboard.json")
 
 @dataclass(frozen=True)
 class Part:
-    """A checkpoint, curve or run of the workshop: its folder, and how it is made."""
+    """A checkpoint, curve or run of the experiments: its folder, and how it is made."""
 
     place: Path
     make: Callable[[], object]
@@ -49,12 +56,12 @@ class Part:
 
 def main() -> None:
     data, runs, path, *names = [word for word in sys.argv[1:] if word != AFTER]
-    items, shop = all_items(), Workshop(shared_at(SCALE), Path(abspath(data)), Path(abspath(runs)) / SCALE)
-    parts = {item.name: {part.place: part for part in _parts(item, shop)} for item in items.values()}
+    items, experiments = all_items(), Experiments(shared_at(SCALE), Path(abspath(data)), Path(abspath(runs)) / SCALE)
+    parts = {item.name: {part.place: part for part in _parts(item, experiments)} for item in items.values()}
     users = Counter(place for found in parts.values() for place in found)
     rows = Rows(Path(path))
     everything = {place: part for found in parts.values() for place, part in found.items()}
-    shared = {str(place.relative_to(shop.out)): part for place, part in everything.items() if users[place] > 1}
+    shared = {str(place.relative_to(experiments.out)): part for place, part in everything.items() if users[place] > 1}
     for name in [name for name in names if name in shared]:
         rows.drop(kind=SHARED, name=name)
         _delete(shared[name].place)
@@ -62,7 +69,7 @@ def main() -> None:
     asked = [name for name in names if name not in shared]
     for name in asked or [name for name in items if not rows.has(kind=ITEM, name=name)]:
         own = [place for place in parts[name] if users[place] == 1]
-        heads = 0 if AFTER in sys.argv else _forget(items[name], shop, own)
+        heads = 0 if AFTER in sys.argv else _forget(items[name], experiments, own)
         command = ["bertvision", "reproduce", name, "--scale", SCALE, "--data", data, "--out", runs]
         _timed(rows, ITEM, name, heads, partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
 
@@ -91,20 +98,20 @@ def _processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def _forget(item: Item, shop: Workshop, own: Iterable[Path]) -> int:
+def _forget(item: Item, experiments: Experiments, own: Iterable[Path]) -> int:
     """Delete what only this item needs, its heads and its answer; how many heads that were."""
-    lines = [shop.shared.narrowed(line) for line in _lines(item)]
-    limited = [place for line in lines if line.limited for place in _limited(line, shop)]
+    rows = experiments.shared.rows_of(item)
+    limited = [folder for row in rows for folder in _limited(row, experiments)]
     for place in (*own, *limited):
         _delete(place)
-    wanted = heads_by_run(lines)
+    wanted = heads_by_run(rows)
     for label, specs in wanted.items():
         name, _, data = label.partition("/")
         for part in (*OF_HEADS, *(f"heads/{spec}" for spec in specs)):
-            _delete(shop.run_place(name, data or None) / part)
+            _delete(experiments.run_folder(name, data or None) / part)
     if {"inference", "inference_ratio"} & set(item.metrics):
-        _delete(shop.out / "times")
-    _delete(shop.out / "items" / f"{item.name}.json")
+        _delete(experiments.out / "times")
+    _delete(experiments.out / "items" / f"{item.name}.json")
     return sum(map(len, wanted.values()))
 
 
@@ -115,48 +122,47 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _lines(item: Item) -> list[Line]:
-    return [line for line in item.lines if line.only in (None, SCALE)]
+def _limited(row: RowSpec, experiments: Experiments) -> Iterator[Path]:
+    if isinstance(row, SubsetRow) and row.limited:
+        yield from (experiments.out / "limited").glob(f"{row.run}-{row.share:g}-*")
 
 
-def _limited(line: Line, shop: Workshop) -> Iterator[Path]:
-    return (shop.out / "limited").glob(f"{line.run}-{line.share:g}-*")
-
-
-def _parts(item: Item, shop: Workshop) -> Iterator[Part]:
+def _parts(item: Item, experiments: Experiments) -> Iterator[Part]:
     """What an item's rows are read from, each after the encoders below it."""
-    for line in _lines(item):
-        for source in sources_of(line, shop.shared):
-            yield from _below(source, line.data, shop)
-            yield _part(line, source, shop)
+    for row in experiments.shared.rows_of(item):
+        source = experiments.shared.source_of(row)
+        if source is not None:
+            yield from _below(source, row.data, experiments)
+            yield _part(row, source, experiments)
 
 
-def _part(line: Line, source: Source, shop: Workshop) -> Part:
-    if source.kind == "tune":
-        method = scaled_method(line.method, *shop.shared.shapes[base_of(shop.shared, source)])
-        return _tuned(shop, source.name, line.data, method, line.head)
+def _part(row: RowSpec, source: Source, experiments: Experiments) -> Part:
+    if isinstance(row, TunedRow):
+        method = scaled_method(row.method, *experiments.shared.shapes[experiments.shared.base_of(source)])
+        return _tuned(experiments, source.name, row.data, method, row.head)
     if source.kind == "curve":
-        return _curve(shop, source.name)
-    return Part(shop.run_place(source.name, line.data), lambda: shop.run(source.name, line.data, []))
+        return _curve(experiments, source.name)
+    folder = experiments.run_folder(source.name, row.data)
+    return Part(folder, lambda: experiments.run(source.name, row.data, []))
 
 
-def _below(source: Source, data: str | None, shop: Workshop) -> Iterator[Part]:
+def _below(source: Source, data: str | None, experiments: Experiments) -> Iterator[Part]:
     """Encoders that a source begins with, the lowest first."""
-    if source.encoder in shop.shared.encoders:
+    if source.encoder in experiments.shared.encoders:
         return
     name, at, _ = source.encoder.partition("@")
-    below = shop.source("curve" if at else "tune", name)
+    below = experiments.source("curve" if at else "tune", name)
     data = None if below.data else data
-    yield from _below(below, data, shop)
-    yield _curve(shop, name) if at else _tuned(shop, name, data, "full", None)
+    yield from _below(below, data, experiments)
+    yield _curve(experiments, name) if at else _tuned(experiments, name, data, "full", None)
 
 
-def _curve(shop: Workshop, name: str) -> Part:
-    return Part(shop.out / "curve" / name, lambda: shop.curve(name))
+def _curve(experiments: Experiments, name: str) -> Part:
+    return Part(experiments.out / "curve" / name, lambda: experiments.curve(name))
 
 
-def _tuned(shop: Workshop, name: str, data: str | None, method: str, head: str | None) -> Part:
-    return Part(shop.tuned_place(name, data, method, head), lambda: shop.tuned(name, data, method, head))
+def _tuned(experiments: Experiments, name: str, data: str | None, method: str, head: str | None) -> Part:
+    return Part(experiments.tuned_folder(name, data, method, head), lambda: experiments.tuned(name, data, method, head))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bertvision.workflows.reproduce.documents import claim_verdicts, only_current, read_documents
 from bertvision.workflows.reproduce.figures import write_pictures
-from bertvision.workflows.reproduce.page import page, tally
 from bertvision.workflows.reproduce.specs import all_items
+from bertvision.workflows.reproduce.text import page, tally
 from rows import Rows
 from tables import fill
 

@@ -19,6 +19,7 @@ from statistics import mean, pstdev
 from adapters_picture import KINDS, by_method, key_of
 
 RESULTS = Path("results")
+RECIPES = Path("src/bertvision/workflows/recipes")
 RUNS = {
     "demo": ("generated questions (`make demo`)", "f1"),
     "squad2": ("SQuAD 2.0, 23 articles", "f1"),
@@ -168,14 +169,14 @@ def ranking_table() -> str:
 
 def _published_heads() -> list[tuple[str, str, dict[str, float]]]:
     """The paper's name of each span head, our spec for it, and its F1 by how long the encoder was tuned."""
-    recipe = tomllib.loads(Path("recipes/reproduce/bv-all-heads.toml").read_text(encoding="utf-8"))
-    rows = [row for row in read_csv(Path("recipes/published.csv")) if row["item"] == "bv-all-heads"]
+    recipe = tomllib.loads((RECIPES / "reproduce" / "bv-all-heads.toml").read_text(encoding="utf-8"))
+    rows = [row for row in read_csv(RECIPES / "published.csv") if row["item"] == "bv-all-heads"]
     values = {row["row"]: float(row["value"]) for row in rows if row["metric"] == "f1"}
     found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in recipe["rows"]:
-        if "who" in row and row["row"] in values:
-            model, _, tuned = row["row"].rpartition(", ")
-            found[model, row["who"]][tuned] = values[row["row"]]
+        if "predictor" in row and row["name"] in values:
+            model, _, tuned = row["name"].rpartition(", ")
+            found[model, row["predictor"]][tuned] = values[row["name"]]
     return [(model, spec, scores) for (model, spec), scores in found.items()]
 
 
@@ -271,7 +272,7 @@ def adapters_table() -> str:
     rows = read("adapters")
     printed = {
         row["row"]: row["value"]
-        for row in read_csv(Path("recipes/published.csv"))
+        for row in read_csv(RECIPES / "published.csv")
         if row["item"] == "mohebbi-table-2" and row["metric"] in ("accuracy", "f1")
     }
     lines = []

@@ -19,11 +19,12 @@ from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Body, build_head
 from bertvision.training.fitted_head import load_fitted, save_fitted
 from bertvision.training.tuner import Tuning
-from bertvision.workflows.reproduce.specs import DataSet, Line, Source
+from bertvision.workflows.reproduce.specs import ROW_KINDS, DataSet, Source
 from bertvision.workflows.search.space import Choice, Range
 
 DATA = Path(__file__).with_name("data")
-HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, Choice, Range, Line, DataSet, Source)
+HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, Choice, Range, DataSet, Source)
+HASHED += tuple(ROW_KINDS.values())
 
 
 @pytest.mark.parametrize("cls", HASHED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,11 @@ def check_options(options: argparse.Namespace) -> None:
         raise BadInput("--within goes with --depth SPEC")
     if options.ablation or options.depth is not None:
         way, takes = ("--ablation", ()) if options.ablation else ("--depth SPEC", OF_DEPTH)
-        _check_alone(way, [*(["what"] if options.what else []), *(name for name in given if name not in takes)])
+        for name in (*(["what"] if options.what else []), *given):
+            if name not in takes:
+                raise BadInput(f"--{name} does not go with {way}, which makes one analysis only; leave one of them out")
     else:
         _check_used(given, options.what)
-
-
-def _check_alone(way: str, strange: Iterable[str]) -> None:
-    for name in strange:
-        raise BadInput(f"--{name} does not go with {way}, which makes one analysis only; leave one of them out")
 
 
 def _check_used(given: Iterable[str], what: Iterable[str] | None) -> None:
@@ -96,10 +93,8 @@ def analyse_command(options: argparse.Namespace) -> Result:
         return _listed()
     check_options(options)
     options.seeds = options.seeds or (0,)
-    if options.ablation:
-        return _ablation(options)
-    if options.depth is not None:
-        return _depth(options)
+    if options.ablation or options.depth is not None:
+        return _documented(options)
     from bertvision.workflows.analyse import study
     from bertvision.workflows.conclude import renew_report
 
@@ -110,11 +105,14 @@ def analyse_command(options: argparse.Namespace) -> Result:
     report = renew_report(work.folder)
     document = {
         "run": str(work.folder),
-        "findings": {one.name: one.document() for one in made},
+        "findings": {finding.name: finding.document() for finding in made},
         "missing": missing,
         "report": str(report),
     }
-    parts = ["\n".join([one.title, _table(one.columns, one.rows), *_examples(one.examples)]) for one in made]
+    parts = []
+    for finding in made:
+        table = _table(finding.columns, finding.rows)
+        parts.append("\n".join([finding.title, table, *_examples(finding.examples)]))
     parts += [f"{name}: {why}" for name, why in missing.items()]
     return document, "\n\n".join([*parts, f"{work.folder / 'analysis'}, {report}"])
 
@@ -123,16 +121,16 @@ def _study(options: argparse.Namespace) -> Any:
     from bertvision.core.config import override, recipe_of_run
     from bertvision.workflows.refit_analyses import SHARES, Study
 
-    settings = {"head": options.head} if options.head else {}
     folder = Path(options.folder)
     return Study(
         folder=folder,
+        head=options.depth if options.depth is not None else options.head or None,
         seeds=options.seeds,
         config=override(recipe_of_run(folder), options.set).fit,
         shares=options.shares or SHARES,
         beside=[Path(folder) for folder in options.beside],
         pair=options.pair,
-        **settings,
+        within=options.within,
     )
 
 
@@ -177,17 +175,26 @@ def _cell(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _ablation(options: argparse.Namespace) -> Result:
-    """Rows are the first layer without adapters, columns the last."""
-    from bertvision.evaluation.analyses.adapter_ablation import by_span
-    from bertvision.workflows.refit_analyses import ablate
+def _documented(options: argparse.Namespace) -> Result:
+    """``--depth SPEC`` or ``--ablation``: the document itself; of a run with a leaderboard also in its report."""
+    from bertvision.workflows.conclude import renew_report
+    from bertvision.workflows.file_analyses import keep
+    from bertvision.workflows.refit_analyses import NO_ADAPTERS, document_and_finding
 
-    folder = Path(options.folder)
-    document = ablate(folder)
+    name, to_lines = ("ablation", _ablation_lines) if options.ablation else ("depth", _depth_lines)
+    work = _study(options)
+    document, finding = document_and_finding(work, name)
     if document is None:
-        what = f"there is no encoder with adapters in {folder / 'encoder'}"
-        raise BadInput(f"{what}; make one: bertvision run ... --method adapters")
-    shown = _shown(options, lambda _: by_span(document))
+        raise BadInput(NO_ADAPTERS.format(work.folder / "encoder"))
+    files = [str(work.folder / name / f"{name}.svg")]
+    if finding is not None:
+        keep(work.folder, work.run, [finding])
+        files.append(str(renew_report(work.folder)))
+    return document, "\n".join([*to_lines(document), ", ".join(files)])
+
+
+def _ablation_lines(document: Mapping[str, Any]) -> list[str]:
+    """Rows are the first layer without adapters, columns the last."""
     layers = range(1, document["layers"] + 1)
     lost = {(row["first"], row["last"]): row["decrease"] for row in document["rows"]}
     lines = ["first\\last" + "".join(f"{last:>8}" for last in layers)]
@@ -195,32 +202,12 @@ def _ablation(options: argparse.Namespace) -> Result:
         cells = (f"{lost[first, last]:>8.1f}" if (first, last) in lost else " " * 8 for last in layers)
         lines.append(f"{first:>10}" + "".join(cells))
     lines.append(f"% of {document['metric']} {document['score']:.2f} lost without these layers' adapters")
-    lines.append(", ".join([f"{folder / 'ablation' / 'ablation.svg'}", *shown]))
-    return document, "\n".join(lines)
+    return lines
 
 
-def _shown(options: argparse.Namespace, finding: Callable[[Any], Any]) -> list[str]:
-    """Keep a finding in the run and put it into its report, where the run has come so far as to have one."""
-    from bertvision.workflows.conclude import renew_report
-    from bertvision.workflows.file_analyses import keep
-
-    work = _study(options)
-    if not (work.folder / "leaderboard.json").exists():
-        return []
-    keep(work.folder, work.run, [finding(work)])
-    return [str(renew_report(work.folder))]
-
-
-def _depth(options: argparse.Namespace) -> Result:
-    from bertvision.core.config import override, recipe_of_run
+def _depth_lines(document: Mapping[str, Any]) -> list[str]:
     from bertvision.core.records import aligned
-    from bertvision.workflows.depth import depth_frontier
-    from bertvision.workflows.refit_analyses import depth_finding
 
-    folder = Path(options.folder)
-    config = override(recipe_of_run(folder), options.set).fit
-    document = depth_frontier(folder, options.depth, options.seeds, config, options.within)
-    shown = _shown(options, lambda work: depth_finding(work, document))
     metric = document["metric"]
     cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]
     lines = aligned([["layers", f"dev {metric}", f"inner {metric}"], *cells])
@@ -230,8 +217,7 @@ def _depth(options: argparse.Namespace) -> Result:
             f"{document['chosen']} of {cut['of']} layers are within {document['within']:g} of the best on inner: "
             f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
         )
-    lines.append(", ".join([f"{folder / 'depth' / 'depth.svg'}", *shown]))
-    return document, "\n".join(lines)
+    return lines
 
 
 def report_command(options: argparse.Namespace) -> Result:

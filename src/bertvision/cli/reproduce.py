@@ -40,18 +40,22 @@ def reproduce_command(options: argparse.Namespace) -> Result:
         document = with_heads(plan(items, shared), items, shared)
         return document, f"{plan_text(document)}\n{head_text(document)}"
     from bertvision.workflows.reproduce.documents import claim_verdicts, current_documents, reproduce
-    from bertvision.workflows.reproduce.experiments import Workshop
+    from bertvision.workflows.reproduce.experiments import Experiments
     from bertvision.workflows.reproduce.text import item_text
 
     # Absolute, because recipes of runs hold these paths: the same command goes on from any folder.
     data = None if options.data is None else Path(abspath(options.data))
     out = Path(abspath(options.out)) / options.scale
-    shop = Workshop(shared, data, out, options.encoder, tuple(options.set))
-    documents = reproduce(items, shop)
-    verdicts = claim_verdicts(current_documents(shop))
+    experiments = Experiments(shared, data, out, options.encoder, tuple(options.set))
+    documents = reproduce(items, experiments)
+    verdicts = claim_verdicts(current_documents(experiments))
     concerned = {test["claim"] for document in documents for test in document["tests"]}
     text = "\n\n".join(item_text(document, verdicts) for document in documents)
-    return {"items": documents, "claims": [one for one in verdicts if one["id"] in concerned], "out": str(out)}, text
+    return {
+        "items": documents,
+        "claims": [claim for claim in verdicts if claim["id"] in concerned],
+        "out": str(out),
+    }, text
 
 
 def _listed(shared: Any) -> Result:

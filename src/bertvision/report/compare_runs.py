@@ -13,13 +13,13 @@ from itertools import combinations
 
 from bertvision.core.records import SURE, PairedTest
 from bertvision.evaluation.analyses.agreement import COLUMNS, side_by_side
-from bertvision.evaluation.analyses.answers import Said
+from bertvision.evaluation.analyses.answers import Answers
 from bertvision.evaluation.analyses.result import number_of
 from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import chance
 from bertvision.report.markup import NOTHING, Html, number, signed
 from bertvision.report.render import render
-from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_title, said_by
+from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_title, row_answers
 
 BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]
@@ -34,7 +34,7 @@ class Party:
     roles: tuple[str, ...]
     line: Line
     side: SeedGroup
-    said: Said | None  # by the seed that is best on inner; None where answers are neither right nor wrong
+    said: Answers | None  # by the seed that is best on inner; None where answers are neither right nor wrong
 
     @property
     def title(self) -> str:
@@ -87,7 +87,7 @@ def _parties(comparison: Comparison, runs: Sequence[Named]) -> list[Party]:
     parties = []
     for index, (name, run, roles, line) in enumerate(chosen):
         if str(index) in sides:
-            answers = said_by(run, line.rows[0], f"{name}: {row_title(line.rows[0])}")
+            answers = row_answers(run, line.rows[0], f"{name}: {row_title(line.rows[0])}")
             parties.append(Party(name, roles, line, sides[str(index)], answers))
     return parties
 
@@ -117,7 +117,7 @@ def _test_row(a: Party, b: Party, test: PairedTest) -> list[str]:
     return [a.title, b.title, signed(test.difference), _ends(interval, signed), p, verdict]
 
 
-def _agreement_row(a: Said, b: Said) -> tuple[str, str, list[float | None]]:
+def _agreement_row(a: Answers, b: Answers) -> tuple[str, str, list[float | None]]:
     shares = side_by_side(a, b)
     return a.name, b.name, [number_of(shares[key]) for key in SHARES]
 

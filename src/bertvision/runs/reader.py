@@ -17,7 +17,7 @@ from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import folder_bytes, hash_json
 from bertvision.core.records import CONTROL, Board, PairedTest, Predictions, Reliability, Row, SeedSummary
 from bertvision.core.run_log import COMMAND, RunLog
-from bertvision.evaluation.analyses.answers import MEANS, Said, hear
+from bertvision.evaluation.analyses.answers import MEANS, Answers, grade_answers
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
 from bertvision.evaluation.comparison import PredictorScores
 from bertvision.evaluation.example_scores import score_answers
@@ -310,9 +310,9 @@ def predictor_scores(run: Run, row: Row, name: str) -> PredictorScores:
     return PredictorScores(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
 
 
-def said_by(run: Run, row: Row, name: str) -> Said | None:
+def row_answers(run: Run, row: Row, name: str) -> Answers | None:
     """What a row answered, right or wrong; None where answers are numbers, or were not written down."""
     answers = run.answers.get((row.name, row.seed))
     if run.task.kind not in MEANS or not answers:
         return None
-    return hear(run.task, run.board.split, name, row.kind, answers, run.places.get((row.name, row.seed)))
+    return grade_answers(run.task, run.board.split, name, row.kind, answers, run.places.get((row.name, row.seed)))

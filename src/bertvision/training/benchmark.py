@@ -1,8 +1,9 @@
-"""How long encoders take over the same windows, in turns, so that a busy machine slows all alike."""
+"""How long things take in turns, so that a busy machine slows all alike."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 
 from bertvision.core.progress import Timer
@@ -13,17 +14,24 @@ from bertvision.encoders.loading import Encoder
 WINDOWS, ROUNDS = 16, 5
 
 
+def times_in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+    """Seconds of each in every round."""
+    seconds: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for work, mine in zip(works, seconds, strict=True):
+            timer = Timer()
+            work()
+            mine.append(timer.seconds)
+    return seconds
+
+
 def seconds_in_turns(encoders: Sequence[Encoder], windows: Sequence[Window]) -> list[float]:
     """Median seconds of each over the longest few of the windows, on the CPU, up to its last state."""
     import torch
 
-    longest = sorted(windows, key=len)[-WINDOWS:]
-    taken: list[list[float]] = [[] for _ in encoders]
+    longest, works = sorted(windows, key=len)[-WINDOWS:], []
+    for encoder in encoders:
+        batch = collate(longest, encoder.tokenizer.pad_token_id, torch.device("cpu"))
+        works.append(partial(hidden_states, encoder.model.cpu().eval(), batch, (encoder.layers - 1,)))
     with torch.inference_mode():
-        for _ in range(ROUNDS):
-            for encoder, seconds in zip(encoders, taken, strict=True):
-                batch = collate(longest, encoder.tokenizer.pad_token_id, torch.device("cpu"))
-                timer = Timer()
-                hidden_states(encoder.model.cpu().eval(), batch, (encoder.layers - 1,))
-                seconds.append(timer.seconds)
-    return [median(seconds) for seconds in taken]
+        return [median(seconds) for seconds in times_in_turns(works, ROUNDS)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import Predictions
 from bertvision.core.registry import unknown
-from bertvision.evaluation.analyses.adapter_ablation import by_span
 from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, has_second
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import second_best
@@ -25,14 +25,21 @@ from bertvision.training.live_states import is_live
 from bertvision.training.predict import predict, predict_own
 from bertvision.workflows.file_analyses import (
     FROM_FILES,
-    agreement_between,
-    agreement_of,
     cost_finding,
     file_findings,
     keep,
     no_answers,
+    pair_agreement,
 )
-from bertvision.workflows.refit_analyses import Study, ablate, curve_over_shares, depth, layers, run_beside
+from bertvision.workflows.refit_analyses import (
+    DOCUMENTED,
+    NO_ADAPTERS,
+    Study,
+    curve_over_shares,
+    document_and_finding,
+    layers,
+    run_beside,
+)
 
 KEPT = 20
 """Candidates of spans among which the second is looked for."""
@@ -53,12 +60,17 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
         log_line(f"analyse: {no_answers(work.run, mute)}")
     made, missing = [], {}
     for name in dict.fromkeys(wanted):
-        found = _from_files(work, name) if ANALYSES[name][0] == FILES else MAKERS[name](work)
-        if found is None:
+        if name == "agreement" and work.pair is not None:
+            finding: Finding | None = _pair_agreement(work, work.pair)
+        elif ANALYSES[name][0] == FILES:
+            finding = next(iter(file_findings(work.run, [name])), None)
+        else:
+            finding = MAKERS[name](work)
+        if finding is None:
             missing[name] = _reason(work, name)
-            continue
-        keep(work.folder, work.run, [found])
-        made.append(found)
+        else:
+            keep(work.folder, work.run, [finding])
+            made.append(finding)
     return made, missing
 
 
@@ -92,24 +104,16 @@ def _reason(work: Study, name: str) -> str:
     """Why there is nothing to find, and what to do where something can be done."""
     why = ANALYSES[name][1]
     if name == "ablation":
-        place = work.folder / "encoder"
-        why = f"there is no encoder with adapters in {place}; make one: bertvision run ... --method adapters"
+        why = NO_ADAPTERS.format(work.folder / "encoder")
     elif name == "second-best" and work.run.task.kind == "classify":
         why = "of two labels the second is always the other one"
     return f"does not apply to {work.run.task.name}: {why}"
 
 
-def _from_files(work: Study, name: str) -> Finding | None:
-    if name == "agreement" and work.pair is not None:
-        return _agreement(work, work.pair)
-    return next(iter(file_findings(work.run, [name])), None)
-
-
-def _agreement(work: Study, pair: Sequence[str]) -> Finding:
+def _pair_agreement(work: Study, pair: Sequence[str]) -> Finding:
     if not work.beside:
-        return agreement_of(work.run, pair)
-    place = work.beside[0]
-    return agreement_between(work.run, place, run_beside(place, work.run.task), pair)
+        return pair_agreement(work.run, pair)
+    return pair_agreement(work.run, pair, work.beside[0], run_beside(work.beside[0], work.run.task))
 
 
 def _second_best(work: Study) -> Finding | None:
@@ -118,38 +122,40 @@ def _second_best(work: Study) -> Finding | None:
     if not has_second(task):
         return None
     wanted = {row_title(line.rows[0]) for line in lines_of(work.run.board)}
-    heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
-    said = predict(heads, work.states["dev"])
-    said += [] if work.states.manifest["own"] is None else [predict_own(work.states["dev"])]
-    ranked = {row_title(one): ranked_answers(task, one, score_predictions(task, one).result.threshold) for one in said}
+    predictions = predict(_heads_of(work, wanted), work.states["dev"])
+    if work.states.manifest["own"] is not None:
+        predictions.append(predict_own(work.states["dev"]))
+    ranked = {}
+    for one in predictions:
+        ranked[row_title(one)] = ranked_answers(task, one, score_predictions(task, one).result.threshold)
     return second_best(task, "dev", ranked)
 
 
-def ranked_answers(task: Task, one: Predictions, threshold: float | None) -> list[list[str]]:
+def _heads_of(work: Study, titles: Container[str]) -> list[FittedHead]:
+    """The run's heads of these names (spec@seed)."""
+    return [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in titles]
+
+
+def ranked_answers(task: Task, predictions: Predictions, threshold: float | None) -> list[list[str]]:
     """For every example of the split its answers, the likeliest first, no answer among them where it may be given."""
-    examples = task[one.split]
+    examples = task[predictions.split]
     if task.kind == "classify":
-        values = example_outputs(one.logits, one.table, len(examples), task.merge_label)  # (examples, labels)
-        return [[task.labels[place] for place in row] for row in (-values).argsort(1, kind="stable").tolist()]
-    decoded = decode(one.logits, one.table, len(examples))
+        # (examples, labels)
+        values = example_outputs(predictions.logits, predictions.table, len(examples), task.merge_label)
+        return [[task.labels[label] for label in row] for row in (-values).argsort(1, kind="stable").tolist()]
+    decoded = decode(predictions.logits, predictions.table, len(examples))
     limit = threshold if task.no_answer else None
     return [
-        [str(entry["answer"]) for entry in n_best(found, example.pair or "", limit, KEPT)]
-        for found, example in zip(decoded, examples, strict=True)
+        [str(entry["answer"]) for entry in n_best(spans, example.pair or "", limit, KEPT)]
+        for spans, example in zip(decoded, examples, strict=True)
     ]
-
-
-def _ablation(work: Study) -> Finding | None:
-    document = ablate(work.folder)
-    return None if document is None else by_span(document)
 
 
 def _cost(work: Study) -> Finding | None:
     """As from the files, and what each head takes over dev, measured."""
     lines = lines_of(work.run.board)
     rows = [line.rows[0] for line in lines]
-    wanted = {name for row in rows for name in (row_title(row), *row.members)}
-    heads = [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in wanted]
+    heads = _heads_of(work, {name for row in rows for name in (row_title(row), *row.members)})
     return cost_finding(work.run, lines, head_seconds(heads, work.states))
 
 
@@ -167,13 +173,16 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
     return seconds
 
 
+def _documented(work: Study, name: str) -> Finding | None:
+    return document_and_finding(work, name)[1]
+
+
 MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
     "second-best": _second_best,
     "cost": _cost,
     "layers": layers,
-    "depth": depth,
-    "ablation": _ablation,
     "learning-curve": curve_over_shares,
+    **{name: partial(_documented, name=name) for name in DOCUMENTED},
 }
 
 
@@ -189,13 +198,13 @@ def complete(folder: Path) -> None:
     if best_tuning(folder) is not None:  # a search over tunings, which has no leaderboard to complete
         return
     work = Study(folder)
-    names = [one.name for one in unmade(work.run) if one.needs == STATES]
+    names = [analysis.name for analysis in unmade(work.run) if analysis.needs == STATES]
     if not names:
         return
-    told = ", ".join(names)
+    listed = ", ".join(names)
     try:
         if not is_live(run_place(folder)):
-            log_line(f"report: making {told} from the stored states")
+            log_line(f"report: making {listed} from the stored states")
             study(work, names)
     except (BadInput, OSError) as error:
-        log_line(f"report: not all of {told} could be made: {error}")
+        log_line(f"report: not all of {listed} could be made: {error}")

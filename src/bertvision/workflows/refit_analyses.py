@@ -6,7 +6,7 @@ The heads are kept in ``RUN/analysis/``, so that the same call goes on where it 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +21,13 @@ from bertvision.core.registry import Spec, parse_spec
 from bertvision.encoders.adapters import adapters_of, switched_off
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
 from bertvision.encoders.methods import injected
-from bertvision.evaluation.analyses.adapter_ablation import by_span
+from bertvision.evaluation.analyses.adapter_ablation import by_span, percent_lost
 from bertvision.evaluation.analyses.answers import gold_text
 from bertvision.evaluation.analyses.learning_curves import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.scoring import SplitScores, score_inner, score_predictions, score_split
 from bertvision.heads.base import canonical_spec
-from bertvision.model import Model, own_model
+from bertvision.model import own_model
 from bertvision.report.charts import draw, write_picture
 from bertvision.runs.folder import run_place, run_states
 from bertvision.runs.prepare import fit_into
@@ -45,6 +45,8 @@ SHARES = (0.1, 0.3, 1.0)
 SPLIT = "dev"
 
 NONE = (0, 0)
+"""The span of layers with no adapter switched off."""
+NO_ADAPTERS = "there is no encoder with adapters in {}; make one: bertvision run ... --method adapters"
 
 
 @dataclass
@@ -52,12 +54,13 @@ class Study:
     """A run under study, and how its heads are to be fitted where they have to be."""
 
     folder: Path
-    head: str = ""  # what depth and learning curve fit; empty: the best on inner
+    head: str | None = None  # what depth and learning curve fit; None: the best on inner
     seeds: Sequence[int] = (0,)
     config: FitConfig = field(default_factory=FitConfig)
     shares: Sequence[float] = SHARES
     beside: Sequence[Path] = ()  # learning curve: runs whose encoders saw a share of the data; pair: that of the second
     pair: Sequence[str] | None = None  # agreement: two rows
+    within: float | None = None  # depth: points of the score below the best at which a model is cut
 
     @cached_property
     def run(self) -> Run:
@@ -70,7 +73,7 @@ class Study:
     @property
     def chosen(self) -> str:
         """The head to fit: as asked for, or the best on inner."""
-        best = self.head or self.run.board.best_head
+        best = self.run.board.best_head if self.head is None else self.head
         if not best:
             raise BadInput(f"{self.folder} has no best head; name one with --head SPEC")
         return canonical_spec(best)
@@ -81,39 +84,45 @@ class Study:
         metric = self.run.board.metric
         return {row.name: row.scores[metric] for row in self.run.board.rows if row.kind == "encoder"}
 
-    @property
-    def place(self) -> Path:
-        return self.folder / FINDINGS / "heads"
-
 
 def layers(work: Study) -> Finding:
     """A linear probe on each state alone, all from one read an epoch."""
-    specs = {place: canonical_spec(f"probe:layers={place}") for place in range(len(work.states.layers))}
-    fitted = fit_into(work.place, work.states, list(specs.values()), work.seeds, work.config)
+    specs = [canonical_spec(f"probe:layers={index}") for index in range(len(work.states.layers))]
+    fitted = fit_into(work.folder / FINDINGS / "heads", work.states, specs, work.seeds, work.config)
     steps = [
-        _step("probe", work.states.layers[place], work, [head for head in fitted if head.spec == spec])
-        for place, spec in specs.items()
+        _step("probe", layer, work, [head for head in fitted if head.spec == spec])
+        for layer, spec in zip(work.states.layers, specs, strict=True)
     ]
     return by_layer(steps, work.run.board.metric, work.rules)
 
 
-def depth(work: Study) -> Finding:
-    head = work.head or _all_layers(work.chosen)  # one that is asked for is not quietly made another
-    return depth_finding(work, depth_frontier(work.folder, head, work.seeds, work.config))
+def document_and_finding(work: Study, name: str) -> tuple[dict[str, Any] | None, Finding | None]:
+    """What depth or ablation writes into a folder of its own, and the finding, for a run with a leaderboard."""
+    make, to_finding = DOCUMENTED[name]
+    document = make(work)
+    if document is None or not (work.folder / "leaderboard.json").exists():
+        return document, None
+    return document, to_finding(work, document)
 
 
-def depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
-    """A frontier as a finding, the encoder's own score beside it."""
-    steps = [
-        Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
-    ]
-    return by_depth(steps, document["head"], document["metric"], work.rules)
+def _depth(work: Study) -> dict[str, Any]:
+    # A head that is asked for is not quietly made another.
+    head = _all_layers(work.chosen) if work.head is None else work.head
+    return depth_frontier(work.folder, head, work.seeds, work.config, work.within)
 
 
 def _all_layers(spec: str) -> str:
     """Depths choose the layers themselves."""
     parsed = parse_spec(spec)
     return str(Spec(parsed.name, {key: value for key, value in parsed.options.items() if key != "layers"}))
+
+
+def _depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
+    """A frontier as a finding, the encoder's own score beside it."""
+    steps = [
+        Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
+    ]
+    return by_depth(steps, document["head"], document["metric"], work.rules)
 
 
 def curve_over_shares(work: Study) -> Finding:
@@ -125,21 +134,30 @@ def curve_over_shares(work: Study) -> Finding:
     for share in sorted(set(work.shares)):
         if not 0 < share <= 1:
             raise BadInput(f"--shares: got {share:g}, expected numbers above 0 and at most 1, e.g. 0.1,0.3,1")
-        count = max(1, round(share * len(task["train"])))
+        count = subset_size(task, share)
         log_line(f"learning curve: {count:,} of {len(task['train']):,} examples")
-        heads = [head for seed in work.seeds for head in _on_share(work, task, share, count, seed)]
+        heads = []
+        for seed in work.seeds:
+            heads += fit_on_subset(work.folder, work.states, task, work.chosen, share, seed, work.config)
         steps.append(_step(f"head limited: {work.chosen}", 100 * share, work, heads, count))
     return learning_curve(sorted(steps, key=lambda step: (step.series, step.at)), task.metric, work.rules)
 
 
-def _on_share(work: Study, task: Task, share: float, count: int, seed: int) -> list[FittedHead]:
+def fit_on_subset(
+    folder: Path, states: States, task: Task, spec: str, share: float, seed: int, config: FitConfig
+) -> list[FittedHead]:
     """One seed on its own draw, kept in a folder of its own: the same share of another draw is another fit."""
-    folder = work.folder / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}"
-    states = work.states if count == len(task["train"]) else Portion(work.states, drawn(task, count, seed))
-    return fit_into(folder, states, [work.chosen], [seed], work.config)
+    count = subset_size(task, share)
+    shown = states if count == len(task["train"]) else Portion(states, draw_subset(task, count, seed))
+    return fit_into(folder / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}", shown, [spec], [seed], config)
 
 
-def drawn(task: Task, count: int, seed: int) -> set[int]:
+def subset_size(task: Task, share: float) -> int:
+    """Examples in a share of the training data."""
+    return max(1, round(share * len(task["train"])))
+
+
+def draw_subset(task: Task, count: int, seed: int) -> set[int]:
     """Numbers of ``count`` training examples by a hash, the same for every machine; a smaller draw is in a larger."""
     ranked = sorted(range(len(task["train"])), key=lambda at: stable_hash(f"{seed}\x00{task['train'][at].id}"))
     return set(ranked[:count])
@@ -190,10 +208,12 @@ def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], exam
     return Step(series, at, dev, tuple(one.choice_score(task.metric) for one in judged), examples)
 
 
-def ablate(folder: Path) -> dict[str, Any] | None:
+def _ablation(work: Study) -> dict[str, Any] | None:
     """Score of a run's encoder without the adapters of each span, in ``RUN/ablation``; None where it has none."""
-    task, encoder = read_task(run_place(folder) / "task"), _adapted(folder)
-    if encoder is None:
+    folder = work.folder
+    task, path = read_task(run_place(folder) / "task"), folder / "encoder"
+    encoder = load_encoder(str(path)) if (path / RECORD).exists() else None
+    if encoder is None or adapters_of(encoder.model) is None:
         return None
     verdicts = without_spans(encoder, task)
     whole = verdicts.pop(NONE).scores[task.metric]
@@ -203,48 +223,45 @@ def ablate(folder: Path) -> dict[str, Any] | None:
     rows = []
     for (first, last), verdict in verdicts.items():
         score = float(verdict.scores[task.metric])
-        rows.append({"first": first, "last": last, "score": score, "decrease": 100 * (whole - score) / whole})
-    facts = {"task": task.name, "split": SPLIT, "metric": task.metric, "layers": encoder.layers - 1}
-    facts["method"] = injected(encoder.model)  # an encoder may have been tuned in another way since
-    document: dict[str, Any] = {**facts, "score": whole, "rows": rows}
-    _write(document, folder / "ablation")
+        rows.append({"first": first, "last": last, "score": score, "decrease": percent_lost(whole, score)})
+    document: dict[str, Any] = {
+        "task": task.name,
+        "split": SPLIT,
+        "metric": task.metric,
+        "layers": encoder.layers - 1,
+        "method": injected(encoder.model),  # an encoder may have been tuned in another way since
+        "score": whole,
+        "rows": rows,
+    }
+    out = folder / "ablation"
+    write_json(out / "ablation.json", document)
+    with atomic_open(out / "ablation.csv") as file:
+        table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
+        table.writeheader()
+        table.writerows(rows)
+    write_picture(draw(by_span(document).plots[0]), out / "ablation.svg")
     return document
+
+
+DOCUMENTED: Mapping[str, tuple[Callable[..., dict[str, Any] | None], Callable[..., Finding]]] = {
+    "depth": (_depth, _depth_finding),
+    "ablation": (_ablation, lambda _, document: by_span(document)),
+}
+"""Analyses with a document of their own, and how a finding is made of it."""
 
 
 def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], SplitScores]:
     """The encoder's own head on dev without the adapters from one layer to another; NONE is with all of them."""
-    model, threshold = _with_threshold(encoder, task)
-    layers = encoder.layers - 1
-    found = {NONE: score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
+    model, threshold, layers = own_model(encoder, task), 0.0, encoder.layers - 1
+    if model.threshold is not None:  # the one that inner gives with all adapters at work
+        threshold = float(score_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
+    verdicts = {NONE: score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
     for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
         with switched_off(encoder.model, first, last):
-            found[first, last] = score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
-    return found
+            verdicts[first, last] = score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
+    return verdicts
 
 
 def spans(layers: int) -> Iterator[tuple[int, int]]:
     """Every first and last layer, counted from 1."""
     return ((first, last) for first in range(1, layers + 1) for last in range(first, layers + 1))
-
-
-def _adapted(folder: Path) -> Encoder | None:
-    place = folder / "encoder"
-    encoder = load_encoder(str(place)) if (place / RECORD).exists() else None
-    return None if encoder is None or adapters_of(encoder.model) is None else encoder
-
-
-def _with_threshold(encoder: Encoder, task: Task) -> tuple[Model, float]:
-    """The encoder with its own head, and the threshold that inner gives it with all adapters at work."""
-    model = own_model(encoder, task)
-    if model.threshold is None:
-        return model, 0.0
-    return model, float(score_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
-
-
-def _write(document: dict[str, Any], out: Path) -> None:
-    write_json(out / "ablation.json", document)
-    with atomic_open(out / "ablation.csv") as file:
-        table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
-        table.writeheader()
-        table.writerows(document["rows"])
-    write_picture(draw(by_span(document).plots[0]), out / "ablation.svg")

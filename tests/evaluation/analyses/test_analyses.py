@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bertvision.core.records import Answer, Example, Reliability, Row
 from bertvision.evaluation.analyses.agreement import agreement, kappa, of_pair
-from bertvision.evaluation.analyses.answers import Said, context_words, hear
+from bertvision.evaluation.analyses.answers import Answers, context_words, grade_answers
 from bertvision.evaluation.analyses.breakdowns import (
     answer_length,
     answer_types,
@@ -49,8 +49,8 @@ HEAD = {"q0": "the red cat", "q1": "", "q2": "", "q3": "a mat"}
 OTHER = {"q0": "", "q1": "mat", "q2": "", "q3": ""}
 
 
-def said(answers: dict[str, str], name: str = "head") -> Said:
-    return hear(TASK, "dev", name, "head", answers)
+def said(answers: dict[str, str], name: str = "head") -> Answers:
+    return grade_answers(TASK, "dev", name, "head", answers)
 
 
 def whole(found: Finding) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_the_length_of_what_only_one_gets_right() -> None:
 @given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=30))
 def test_fifths_hold_every_example_once(pairs: list[tuple[int, bool]]) -> None:
     right = np.array([flag for _, flag in pairs])
-    one = Said("head", "head", ("",) * len(pairs), right, right.astype(float))
+    one = Answers("head", "head", ("",) * len(pairs), right, right.astype(float))
     points = context_length([size for size, _ in pairs], [one]).plots[0].series["head"]
     assert sum(int(title.split()[0]) for _, _, title in points) == len(pairs)
     assert sum(int(title.split()[0]) * share for _, share, title in points) == pytest.approx(100 * right.sum())
@@ -145,7 +145,7 @@ def test_agreement_counts_and_shows_both_sides() -> None:
 
 @pytest.mark.parametrize("places", [None, {"q3": (20, 24)}])
 def test_disagreement_on_spans_can_be_judged(places: Any) -> None:
-    one = hear(TASK, "dev", "head", "head", HEAD, places)
+    one = grade_answers(TASK, "dev", "head", "head", HEAD, places)
     cases = {case["id"]: case for case in agreement(TASK, "dev", [(one, said(OTHER, "other"))]).examples}
     assert (cases["q0"]["gold"], cases["q3"]["gold"]) == ("red cat", "")
     assert cases["q0"]["pair"] == EXAMPLES[0].pair
@@ -165,7 +165,7 @@ def test_disagreement_on_spans_can_be_judged(places: Any) -> None:
 def test_disagreement_on_labels_names_the_gold(kind: Any, marks: Any, right: Any, wrong: Any, golds: str) -> None:
     examples = (Example("e", "one text", "another", **marks),)
     task = Task("t", kind, {"train": (), "inner": (), "dev": examples}, "accuracy", ("no", "yes"))
-    sides = hear(task, "dev", "a", "head", {"e": right}), hear(task, "dev", "b", "head", {"e": wrong})
+    sides = grade_answers(task, "dev", "a", "head", {"e": right}), grade_answers(task, "dev", "b", "head", {"e": wrong})
     (case,) = agreement(task, "dev", [sides]).examples
     assert (case["gold"], case["pair"], case["sort"]) == (golds, "another", "only_a")
     assert "spans" not in case

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bertvision.workflows.reproduce.experiments import Workshop
+from bertvision.workflows.reproduce.experiments import Experiments
 from bertvision.workflows.reproduce.specs import shared_at
 
 TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Cairo", "Quito", "Delhi", "Minsk")
@@ -68,6 +68,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def shop(paper_data: Path, place: Path, tiny_encoder_folder: Path) -> Workshop:
+def experiments(paper_data: Path, place: Path, tiny_encoder_folder: Path) -> Experiments:
     """Paper scale with a random encoder of two layers in place of BERT."""
-    return Workshop(replace(shared_at("paper"), seeds=(0, 1)), paper_data, place, str(tiny_encoder_folder), SMALL)
+    return Experiments(replace(shared_at("paper"), seeds=(0, 1)), paper_data, place, str(tiny_encoder_folder), SMALL)

@@ -21,25 +21,26 @@ from bertvision.workflows.reproduce.documents import (
     NO_DATA,
     claim_verdicts,
     current_documents,
+    make_row,
     rank_correlations,
     read_documents,
     reproduce,
 )
 from bertvision.workflows.reproduce.estimate import plan
-from bertvision.workflows.reproduce.experiments import Workshop
+from bertvision.workflows.reproduce.experiments import Experiments
 from bertvision.workflows.reproduce.published import Check, published_of
-from bertvision.workflows.reproduce.row_sources import Entry
-from bertvision.workflows.reproduce.specs import all_items, find_items, shared_at
+from bertvision.workflows.reproduce.rows import RowResult
+from bertvision.workflows.reproduce.specs import AnalysisRow, all_items, find_items, shared_at
 from bertvision.workflows.reproduce.text import item_text
 
 Named = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture
-def named(shop: Workshop) -> Named:
+def named(experiments: Experiments) -> Named:
     def made(name: str) -> dict[str, Any]:
-        documents = reproduce(find_items(name), shop)
-        assert json.loads((shop.out / "items" / f"{name}.json").read_text(encoding="utf-8")) == documents[0]
+        documents = reproduce(find_items(name), experiments)
+        assert json.loads((experiments.out / "items" / f"{name}.json").read_text(encoding="utf-8")) == documents[0]
         assert name in item_text(documents[0], claim_verdicts(documents))
         return documents[0]
 
@@ -86,10 +87,10 @@ def test_methods_with_times(named: Named) -> None:
     assert found["L0-A768, counted"]["parameters"] == 28_388_354 - 1_538
 
 
-def test_frozen_layers_are_scaled_to_the_encoder(named: Named, shop: Workshop) -> None:
+def test_frozen_layers_are_scaled_to_the_encoder(named: Named, experiments: Experiments) -> None:
     found = ours(named("hulburd-table-1"))
     assert found["L12"]["trained"] > found["L6"]["trained"] >= found["L1"]["trained"] > found["L0"]["trained"]
-    assert (shop.out / "tune" / "hulburd-freeze:k=1,norms=true" / "own.json").exists()
+    assert (experiments.out / "tune" / "hulburd-freeze:k=1,norms=true" / "own.json").exists()
     assert not math.isnan(found["L6"]["efficiency"])
 
 
@@ -128,14 +129,14 @@ def test_epochs_of_a_fit(named: Named) -> None:
     assert {"inner", "accuracy"} <= set(found["BERT 2/10e"])
 
 
-def test_a_learning_curve(named: Named, shop: Workshop) -> None:
+def test_a_learning_curve(named: Named, experiments: Experiments) -> None:
     document = named("bv-figure-2")
     found = ours(document)
     assert len(found) == 37
     assert all("f1" in row for row in found.values())
     kinds = ("exact", "exact-published", "f1", "f1-published")
     assert document["pictures"] == [f"bv-figure-2-{kind}.svg" for kind in kinds]
-    drawn = (shop.out / "items" / "bv-figure-2-f1.svg").read_text(encoding="utf-8")
+    drawn = (experiments.out / "items" / "bv-figure-2-f1.svg").read_text(encoding="utf-8")
     assert "encoder limited too: its own head" in drawn, "a line of its own"
     assert drawn.count("<polyline") == 9, "seven series and two level lines"
     assert all(decided(document))
@@ -151,10 +152,12 @@ def test_sets_that_are_not_there_are_left_out(named: Named) -> None:
     assert any("news aggregator" in row["row"] and row["missing"] for row in document["rows"])
 
 
-def test_a_run_goes_on_from_what_was_tuned_on_its_data(paper_data: Path, shop: Workshop, tmp_path: Path) -> None:
-    laptop = replace(shop, shared=shared_at("laptop"), data=paper_data, out=tmp_path)
+def test_a_run_goes_on_from_what_was_tuned_on_its_data(
+    paper_data: Path, experiments: Experiments, tmp_path: Path
+) -> None:
+    laptop = replace(experiments, shared=shared_at("laptop"), data=paper_data, out=tmp_path)
     recipe = laptop.recipe(laptop.source("run", "glue"), "cola")
-    place = laptop.tuned_place("glue", "cola", "full", None)
+    place = laptop.tuned_folder("glue", "cola", "full", None)
     assert (place / "own.json").exists()
     assert recipe.encoder == str(place / "encoder")
     assert recipe.tune.epochs == 0
@@ -176,11 +179,8 @@ def test_every_other_one(named: Named, name: str) -> None:
     assert told <= {"", "no data", "published only"}, document
 
 
-def test_layers_by_themselves(shop: Workshop) -> None:
-    from bertvision.workflows.reproduce.rows import entry
-    from bertvision.workflows.reproduce.specs import Line
-
-    made = entry(shop, Line("cola", run="glue-0", data="cola", study="layers", shape="classify"), [])
+def test_layers_by_themselves(experiments: Experiments) -> None:
+    made = make_row(experiments, AnalysisRow(name="cola", run="glue-0", data="cola", study="layers", shape="classify"))
     assert {"state 0", "state 1", "state 2"} <= set(made.values)
 
 
@@ -190,23 +190,25 @@ def test_how_early_a_score_rises() -> None:
     assert early_rise([50, 50]) is None
 
 
-def test_what_was_made_is_not_made_again(named: Named, shop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_made_is_not_made_again(
+    named: Named, experiments: Experiments, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = named("bv-table-3")
-    before = {path: path.stat().st_mtime_ns for path in (shop.out / "run").rglob("*.safetensors")}
+    before = {path: path.stat().st_mtime_ns for path in (experiments.out / "run").rglob("*.safetensors")}
     capsys.readouterr()
-    assert reproduce(find_items("bv-table-3"), replace(shop))[0]["rows"] == first["rows"]
+    assert reproduce(find_items("bv-table-3"), replace(experiments))[0]["rows"] == first["rows"]
     assert "fit: done before" in capsys.readouterr().err
-    assert before == {path: path.stat().st_mtime_ns for path in (shop.out / "run").rglob("*.safetensors")}
+    assert before == {path: path.stat().st_mtime_ns for path in (experiments.out / "run").rglob("*.safetensors")}
 
 
-def test_verdicts_are_drawn_from_all_tables_of_a_claim(named: Named, shop: Workshop) -> None:
+def test_verdicts_are_drawn_from_all_tables_of_a_claim(named: Named, experiments: Experiments) -> None:
     named("bv-table-4")
-    claims = {one["id"]: one for one in claim_verdicts(current_documents(shop))}
+    claims = {one["id"]: one for one in claim_verdicts(current_documents(experiments))}
     assert len(claims) == 24
     assert claims[15]["of"] == 6
     assert len(claims[15]["tests"]) >= 2
     assert claim_verdicts([])[0]["verdict"] == OPEN
-    assert current_documents(replace(shop, settings=[*shop.settings, "fit.lr=1e-4"])) == []
+    assert current_documents(replace(experiments, settings=[*experiments.settings, "fit.lr=1e-4"])) == []
 
 
 def test_no_data_is_told_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,8 +222,8 @@ def test_no_data_is_told_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFi
     assert document["rows"][3]["ours"]["percent"] == pytest.approx(0.1244, abs=1e-4)
 
 
-def test_one_that_fails_does_not_stop_the_others(shop: Workshop, tmp_path: Path) -> None:
-    broken = replace(shop, out=tmp_path, encoder=str(tmp_path / "nowhere"))
+def test_one_that_fails_does_not_stop_the_others(experiments: Experiments, tmp_path: Path) -> None:
+    broken = replace(experiments, out=tmp_path, encoder=str(tmp_path / "nowhere"))
     with pytest.raises(BadInput, match=r"1 of 2 failed.*bv-table-4"):
         reproduce([*find_items("bv-table-4"), *find_items("mohebbi-table-1")], broken)
     assert set(read_documents(tmp_path / "items")) == {"mohebbi-table-1"}
@@ -229,8 +231,8 @@ def test_one_that_fails_does_not_stop_the_others(shop: Workshop, tmp_path: Path)
         reproduce(find_items("bv-table-4"), broken)
 
 
-def test_another_setting_is_another_tuning(shop: Workshop, tmp_path: Path) -> None:
-    here = replace(shop, out=tmp_path)
+def test_another_setting_is_another_tuning(experiments: Experiments, tmp_path: Path) -> None:
+    here = replace(experiments, out=tmp_path)
     place = here.tuned("glue", "cola", "full", None)
     made = (place / "own.json").stat().st_mtime_ns
     assert here.tuned("glue", "cola", "full", None) == place
@@ -239,10 +241,10 @@ def test_another_setting_is_another_tuning(shop: Workshop, tmp_path: Path) -> No
         replace(here, settings=[*here.settings, "tune.lr=1e-3"]).tuned("glue", "cola", "full", None)
 
 
-def test_files_missing_from_a_folder_are_no_data(shop: Workshop, tmp_path: Path) -> None:
+def test_files_missing_from_a_folder_are_no_data(experiments: Experiments, tmp_path: Path) -> None:
     (tmp_path / "glue" / "CoLA").mkdir(parents=True)
     (tmp_path / "glue" / "CoLA" / "train.tsv").write_text("s\t1\t\ta town\n", encoding="utf-8")
-    document = reproduce(find_items("mohebbi-figure-8"), replace(shop, data=tmp_path, out=tmp_path / "out"))[0]
+    document = reproduce(find_items("mohebbi-figure-8"), replace(experiments, data=tmp_path, out=tmp_path / "out"))[0]
     assert document["status"] == NO_DATA
     assert document["rows"][0]["missing"].startswith("no data: GLUE: CoLA: glue/CoLA has no dev.tsv; from ")
 
@@ -291,11 +293,11 @@ def test_corrected_numbers_are_named(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "Published, corrected: learned pooling (LP), exact: 67 for 66" in capsys.readouterr().out
 
 
-def told(row: str, task: Task, right: Callable[[int], bool]) -> Entry:
+def told(row: str, task: Task, right: Callable[[int], bool]) -> RowResult:
     """Answers that are right where it is said, and silent elsewhere."""
     dev = task["dev"]
     answers = {e.id: e.answers[0].text if e.answers and right(i) else "" for i, e in enumerate(dev)}
-    return Entry(row, {"trained": 1000.0}, {}, (answers,), task)
+    return RowResult(row, {"trained": 1000.0}, {}, (answers,), task)
 
 
 def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
@@ -316,7 +318,9 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
     assert weigh(worth, dearer).difference == pytest.approx((100 - 100 / 3) * (1 / 6 - 1 / 3))  # a third has no answer
     assert weigh(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
     share = Check("x", "b", "about", number=44.0, of="value", metric="share")
-    rated = {name: replace(one, values={"share": 0.0}, ends={"share": (0.0, 0.0)}) for name, one in entries.items()}
+    rated = {
+        name: replace(one, values={"share": 0.0}, intervals={"share": (0.0, 0.0)}) for name, one in entries.items()
+    }
     assert weigh(share, rated).why == NOTHING
     assert weigh(replace(share, a="a"), rated).difference == -44.0
 
@@ -324,18 +328,20 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
 def test_the_order_of_rows_is_compared_with_the_published_one() -> None:
     item = find_items("bv-table-2")[0]
     printed = published_of(item.name)
-    scores = [printed.get(line.row, {}).get("f1") for line in item.lines]
-    same = [Entry(line.row, {} if f1 is None else {"f1": f1 / 2}) for line, f1 in zip(item.lines, scores, strict=True)]
+    scores = [printed.get(row.name, {}).get("f1") for row in item.rows]
+    same = [
+        RowResult(row.name, {} if f1 is None else {"f1": f1 / 2}) for row, f1 in zip(item.rows, scores, strict=True)
+    ]
     found = rank_correlations(item, same)
     assert found == [{"run": "squad-1", "metric": "f1", "rows": 6, "spearmanr": pytest.approx(1.0)}]
     turned = [replace(one, values={key: -value for key, value in one.values.items()}) for one in same]
     assert rank_correlations(item, turned)[0]["spearmanr"] == pytest.approx(-1.0)
-    few = [one if place < 4 else Entry(one.row) for place, one in enumerate(same)]
+    few = [one if place < 4 else RowResult(one.name) for place, one in enumerate(same)]
     assert rank_correlations(item, few) == []
 
 
 def test_a_number_that_was_measured_once_decides_nothing() -> None:
-    one, sure = Entry("a", {"centre": 0.7}), Entry("b", {"parameters": 7.0})
+    one, sure = RowResult("a", {"centre": 0.7}), RowResult("b", {"parameters": 7.0})
     check = Check("x", "a", "more", number=0.5, metric="centre", of="value")
     assert weigh(check, {"a": one}).low is None
     counted = Check("x", "b", "more", number=5, metric="parameters", of="value")

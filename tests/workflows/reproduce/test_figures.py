@@ -29,7 +29,7 @@ def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_pa
     picture = item.picture
     assert picture is not None
     values = {
-        line.row: {
+        row.name: {
             **dict.fromkeys(picture.up, 50.0 + place),
             picture.across: 1.0 + place,
             "state 0": 1.0,
@@ -38,7 +38,7 @@ def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_pa
             "decrease 1-2": 4.0,
             "decrease 2-2": 5.0,
         }
-        for place, line in enumerate(item.lines)
+        for place, row in enumerate(item.rows)
     }
     rows = [{"row": row, "ours": told, "published": {}} for row, told in values.items()]
     names = [f"{item.name}-{up}.svg" for up in picture.up] if picture.apart else [f"{item.name}.svg"]
@@ -62,7 +62,7 @@ def test_lines_go_from_left_to_right(item: Item) -> None:
     """Recipes have their rows in the order of the papers' tables, which is another."""
     picture = item.picture
     assert picture is not None
-    values = {line.row: dict.fromkeys(picture.up, 50.0) for line in reversed(item.lines)}
+    values = {row.name: dict.fromkeys(picture.up, 50.0) for row in reversed(item.rows)}
     plot = plot_of(item, values) if picture.kind == "lines" else None
     for points in plot.series.values() if plot else []:
         assert [x for x, *_ in points] == sorted(x for x, *_ in points)

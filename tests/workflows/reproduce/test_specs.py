@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from fnmatch import fnmatchcase
 
 import pytest
@@ -16,10 +16,28 @@ from bertvision.evaluation.analyses.catalogue import ANALYSES
 from bertvision.heads.base import canonical_spec
 from bertvision.heads.summary import count_head, fits
 from bertvision.tasks.task import TASKS
-from bertvision.workflows.reproduce.estimate import data_of, plan, sources_of
+from bertvision.workflows.reproduce.estimate import data_of, plan
 from bertvision.workflows.reproduce.published import Check, claims, published, published_of
-from bertvision.workflows.reproduce.row_sources import head_of
-from bertvision.workflows.reproduce.specs import KINDS, SCALES, Item, Line, all_items, find_items, shared_at
+from bertvision.workflows.reproduce.specs import (
+    HASHED_NAMES,
+    HASHED_ROW,
+    KINDS,
+    ROW_KINDS,
+    SCALES,
+    AblationRow,
+    AnalysisRow,
+    BoardRow,
+    CountRow,
+    CurveRow,
+    Item,
+    RowSpec,
+    TunedRow,
+    _rows,
+    all_items,
+    find_items,
+    head_of,
+    shared_at,
+)
 
 ITEMS = list(all_items().values())
 EVERY = pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
@@ -35,39 +53,42 @@ def test_all_tables_and_figures_are_there() -> None:
 
 @EVERY
 def test_every_row_names_what_exists(item: Item) -> None:
-    for line in item.lines:
-        named = [line.run, line.curve, line.tune, line.count, line.mean]
-        assert sum(one is not None for one in named) == 1, line
-        read_method(line.method)
-        assert line.head is None or canonical_spec(line.head)
-        assert line.study is None or line.study in ANALYSES, line
-        assert line.without in (None, "all", "each"), line
-        assert line.only in (None, *SCALES), line
+    for row in item.rows:
+        assert type(row) in ROW_KINDS.values(), row
+        assert row.only in (None, *SCALES), row
+        match row:
+            case TunedRow():
+                read_method(row.method)
+                assert row.head is None or canonical_spec(row.head)
+                assert not isinstance(row, AblationRow) or row.without in ("all", "each"), row
+            case AnalysisRow():
+                assert row.study in ANALYSES, row
 
 
 @EVERY
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
     shared = shared_at(scale)
-    for line in item.lines:
-        for source in sources_of(line, shared):
-            assert shared.data[line.data or str(source.data)].task in TASKS, line
-            assert line.at is None or scale != "paper" or line.at in source.at, line
+    for row in item.rows:
+        source = shared.source_of(row)
+        if source is not None:
+            assert shared.data[str(shared.data_of(row))].task in TASKS, row
+            assert not isinstance(row, CurveRow) or scale != "paper" or row.at in source.at, row
 
 
 @EVERY
 def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
     for scale, (layers, width) in {"paper": (25, 1024), "laptop": (7, 384)}.items():
-        lines = [shared_at(scale).narrowed(line) for line in item.lines if line.run is not None]
-        for spec, kind, outputs in {(head_of(line.who), line.shape, line.outputs) for line in lines}:
+        rows = [row for row in map(shared_at(scale).substituted, item.rows) if isinstance(row, BoardRow)]
+        for spec, kind, outputs in {(head_of(row.predictor), row.shape, row.outputs) for row in rows}:
             assert spec is None or fits(spec, Shape(layers, width, 384, outputs, kinds[kind])), spec
 
 
 def test_narrowed_heads_are_the_same_share_of_the_width() -> None:
-    asked = {line.who for item in all_items().values() for line in item.lines}
-    narrow = shared_at("laptop").narrow
-    assert shared_at("paper").narrow == {}
+    asked = {row.predictor for item in ITEMS for row in item.rows if isinstance(row, BoardRow)}
+    narrow = shared_at("laptop").substitutes
+    assert shared_at("paper").substitutes == {}
     for wide, narrower in narrow.items():
         assert wide in asked
         options = [parse_spec(spec).options for spec in (wide, narrower)]
@@ -76,18 +97,45 @@ def test_narrowed_heads_are_the_same_share_of_the_width() -> None:
 
 
 def test_a_row_is_narrowed_in_all_that_it_names() -> None:
-    row = Line("x", run="squad-1", who="max:compress:size=386", against="compress:size=64")
-    narrowed = shared_at("laptop").narrowed(row)
-    assert (narrowed.who, narrowed.against) == ("max:compress:size=145", "compress:size=24")
-    assert shared_at("laptop").narrowed(replace(row, who="encoder", against=None)) == replace(
-        row, who="encoder", against=None
+    row = AnalysisRow(
+        name="x", run="squad-1", study="agreement", predictor="max:compress:size=386", versus="compress:size=64"
     )
-    assert shared_at("paper").narrowed(row) == row
+    narrowed = shared_at("laptop").substituted(row)
+    assert isinstance(narrowed, AnalysisRow)
+    assert (narrowed.predictor, narrowed.versus) == ("max:compress:size=145", "compress:size=24")
+    plain = replace(row, predictor="encoder", versus=None)
+    assert shared_at("laptop").substituted(plain) == plain
+    assert shared_at("paper").substituted(row) == row
+
+
+@pytest.mark.parametrize("kind", ROW_KINDS.values(), ids=lambda kind: kind.__name__)
+def test_every_kind_of_row_is_hashed_under_all_keys(kind: type[RowSpec]) -> None:
+    needed = {one.name: "x" for one in fields(kind) if one.default is MISSING}
+    facts = kind(**needed).facts()
+    assert set(facts) == set(HASHED_ROW)
+    assert facts["row"] == "x"
+    assert facts.keys() - {HASHED_NAMES.get(name, name) for name in needed} == {
+        key for key, value in facts.items() if value == HASHED_ROW[key]
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"name": "x", "run": "squad-1", "tune": "glue"}, "no setting named 'run'"),
+        ({"name": "x", "run": "squad-1", "epoch": 1, "share": 0.1}, "no setting named 'share'"),
+        ({"name": "x", "data": "squad2"}, "has none of mean, count"),
+        ({"run": "squad-1"}, "setting 'name' is missing"),
+    ],
+)
+def test_a_row_is_of_one_kind(row: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        list(_rows(row, "recipe y"))
 
 
 @EVERY
 def test_rows_differ_and_published_ones_have_a_counterpart(item: Item) -> None:
-    rows = [line.row for line in item.lines]
+    rows = [row.name for row in item.rows]
     assert len(set(rows)) == len(rows)
     lost = {row for row in published_of(item.name) if _elsewhere(row)}
     missing = set(published_of(item.name)) - set(rows) - lost
@@ -112,11 +160,11 @@ def test_published_numbers_are_numbers_of_known_items() -> None:
 def test_published_shares_of_parameters_are_those_of_our_heads() -> None:
     """Heads whose layers are known come to the printed share, own designs within a few per cent of it."""
     for one in [number for number in published() if number.metric == "percent"]:
-        line = next((line for line in all_items()[one.item].lines if line.row == one.row), None)
-        spec = None if line is None or line.run is None else head_of(line.who)
-        if line is not None and spec is not None:
-            kind: Kind = "classify" if line.shape == "classify" else "span"
-            told = count_head(spec, Shape(line.layers + 1, line.width, line.tokens, line.outputs, kind))
+        row = next((row for row in all_items()[one.item].rows if row.name == one.row), None)
+        spec = head_of(row.predictor) if isinstance(row, BoardRow) else None
+        if row is not None and spec is not None:
+            kind: Kind = "classify" if row.shape == "classify" else "span"
+            told = count_head(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kind))
             assert float(str(told["percent"])) == pytest.approx(one.value, rel=0.04, abs=0.0006), one
 
 
@@ -124,7 +172,7 @@ def test_a_claim_speaks_of_rows_that_are_there() -> None:
     assert [claim.id for claim in claims()] == list(range(1, 25))
     for claim in claims():
         for test in claim.tests:
-            rows = [line.row for line in all_items()[test.item].lines]
+            rows = [row.name for row in all_items()[test.item].rows]
             for name in (test.a, test.b):
                 assert name is None or any(fnmatchcase(row, name) for row in rows), f"claim {claim.id}: {name}"
             assert test.not_at in ("", *SCALES), f"claim {claim.id}"
@@ -161,7 +209,7 @@ def test_counts_need_no_data() -> None:
 
 
 def test_methods_that_are_counted_are_methods() -> None:
-    counted = [line.count for item in ITEMS for line in item.lines if line.count is not None]
+    counted = [row.count for item in ITEMS for row in item.rows if isinstance(row, CountRow)]
     assert {parse_spec(spec).name in METHODS for spec in counted} == {True, False}
 
 

@@ -10,6 +10,11 @@ from bertvision.evaluation.analyses.result import Finding, Plot, Point
 COLUMNS = {"first": "first layer without", "last": "last layer without", "score": "score", "decrease": "% lost"}
 
 
+def percent_lost(whole: float, score: float) -> float:
+    """The share of a score that is lost, in per cent."""
+    return 100 * (whole - score) / whole
+
+
 def by_span(document: Mapping[str, Any]) -> Finding:
     """Out of what :func:`bertvision.workflows.refit_analyses.ablate` gives: rows of first, last, score, decrease."""
     metric, whole, rows = document["metric"], document["score"], document["rows"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertvision.core.files import hash_json
 from bertvision.core.records import Example
-from bertvision.evaluation.analyses.answers import Said, gold_text
+from bertvision.evaluation.analyses.answers import Answers, gold_text
 from bertvision.evaluation.analyses.result import Cell, Finding, bars, number_of, share
 from bertvision.tasks.splits import stable_hash
 from bertvision.tasks.task import Task
@@ -40,7 +40,7 @@ LONGEST = 22
 """Of a name in the picture, where two stand side by side."""
 
 
-def agreement(task: Task, split: str, pairs: Iterable[tuple[Said, Said]]) -> Finding:
+def agreement(task: Task, split: str, pairs: Iterable[tuple[Answers, Answers]]) -> Finding:
     """A row a pair; the examples are of the pairs in order, chosen by a hash."""
     pairs = list(pairs)
     rows = tuple(side_by_side(a, b) for a, b in pairs)
@@ -52,7 +52,7 @@ def agreement(task: Task, split: str, pairs: Iterable[tuple[Said, Said]]) -> Fin
     return Finding("agreement", "Agreement and disagreement", ABOUT, COLUMNS, rows, (picture,), shown)
 
 
-def side_by_side(a: Said, b: Said) -> dict[str, Cell]:
+def side_by_side(a: Answers, b: Answers) -> dict[str, Cell]:
     """Per cent of the examples on which both, one or neither is right, and on which they say the same."""
     count = len(a.right)
     both, neither = int((a.right & b.right).sum()), int((~a.right & ~b.right).sum())
@@ -88,7 +88,7 @@ def of_pair(found: Finding, a: str, b: str, *places: str) -> Finding:
     return replace(found, name=f"agreement-{words}-{hash_json([a, b, *places])[:6]}", title=f"Agreement of {a} and {b}")
 
 
-def _cases(task: Task, examples: Sequence[Example], a: Said, b: Said) -> list[dict[str, Any]]:
+def _cases(task: Task, examples: Sequence[Example], a: Answers, b: Answers) -> list[dict[str, Any]]:
     found = []
     for sort, here in (("only_a", a.right & ~b.right), ("only_b", ~a.right & b.right)):
         places = sorted(np.flatnonzero(here).tolist(), key=lambda place: stable_hash(examples[place].id))
@@ -96,13 +96,13 @@ def _cases(task: Task, examples: Sequence[Example], a: Said, b: Said) -> list[di
     return found
 
 
-def _case(task: Task, sort: str, example: Example, a: Said, b: Said, place: int) -> dict[str, Any]:
+def _case(task: Task, sort: str, example: Example, a: Answers, b: Answers, place: int) -> dict[str, Any]:
     sides = {"a": a.name, "b": b.name, "a_said": a.answers[place], "b_said": b.answers[place]}
     texts = {"text": example.text, "pair": example.pair, "gold": gold_text(task, example)}
     return {"id": example.id, "sort": sort, **texts, **sides, **(_spans(example, a, b) if task.kind == "span" else {})}
 
 
-def _spans(example: Example, a: Said, b: Said) -> dict[str, Any]:
+def _spans(example: Example, a: Answers, b: Answers) -> dict[str, Any]:
     """Where in the context the gold answers stand, and those that were given, as far as that was kept."""
     golds = sorted({(answer.start, answer.start + len(answer.text)) for answer in example.answers})
     known = {"a_place": a.places, "b_place": b.places}

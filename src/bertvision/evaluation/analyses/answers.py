@@ -18,7 +18,7 @@ MEANS = {"span": ("exact", "f1"), "classify": ("accuracy", "accuracy"), "multila
 
 
 @dataclass(frozen=True)
-class Said:
+class Answers:
     """What one predictor said, in the order of the examples."""
 
     name: str
@@ -29,19 +29,19 @@ class Said:
     places: Mapping[str, Sequence[int]] | None = None  # of spans, by id: start and end; None where they were not kept
 
 
-def hear(
+def grade_answers(
     task: Task,
     split: str,
     name: str,
     kind: str,
     answers: Mapping[str, Any],
     places: Mapping[str, Sequence[int]] | None = None,
-) -> Said:
+) -> Answers:
     """Judge written answers (example id -> answer); not for numbers, which are neither right nor wrong."""
     right, score = MEANS[task.kind]
     means = score_answers(task, split, answers).means
     told = tuple(answers[example.id] for example in task[split])
-    return Said(name, kind, told, means[right] == 1.0, means[score], places)
+    return Answers(name, kind, told, means[right] == 1.0, means[score], places)
 
 
 def context_words(examples: Sequence[Example]) -> list[int]:

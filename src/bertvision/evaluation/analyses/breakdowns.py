@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.records import Example
-from bertvision.evaluation.analyses.answers import Said
+from bertvision.evaluation.analyses.answers import Answers
 from bertvision.evaluation.analyses.result import Cell, Finding, Plot, bars, mean, number_of, share
 
 ABOUT_TYPES = (
@@ -60,7 +60,7 @@ WORDS = ("what", "who", "whom", "whose", "when", "where", "which", "why", "how m
 _FOUND = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 
 
-def answer_types(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
+def answer_types(examples: Sequence[Example], said: Sequence[Answers]) -> Finding:
     """The split by gold answerability of every predictor."""
     gold = np.array([bool(example.answers) for example in examples])
     rows = tuple(_type_row(one, gold) for one in said)
@@ -76,7 +76,7 @@ def answer_types(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
     return Finding("answer-types", "With and without an answer", ABOUT_TYPES, TYPE_COLUMNS, rows, (picture,))
 
 
-def _type_row(one: Said, gold: np.ndarray) -> dict[str, Cell]:
+def _type_row(one: Answers, gold: np.ndarray) -> dict[str, Cell]:
     silent = np.array([not answer for answer in one.answers])
     missed = gold & ~one.right
     return {
@@ -91,7 +91,7 @@ def _type_row(one: Said, gold: np.ndarray) -> dict[str, Cell]:
     }
 
 
-def answer_length(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
+def answer_length(examples: Sequence[Example], said: Sequence[Answers]) -> Finding:
     """A row a length, two columns a predictor."""
     words = np.array([min((len(a.text.split()) for a in e.answers), default=0) for e in examples])
     groups = {_title(low, high): (words >= low) & (words <= (high or words.max())) for low, high in BINS}
@@ -109,11 +109,11 @@ def _title(low: int, high: int | None) -> str:
     return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
 
 
-def _right(one: Said, here: np.ndarray) -> float | None:
+def _right(one: Answers, here: np.ndarray) -> float | None:
     return share(int(one.right[here].sum()), int(here.sum()))
 
 
-def _length_row(title: str, here: np.ndarray, said: Sequence[Said]) -> dict[str, Cell]:
+def _length_row(title: str, here: np.ndarray, said: Sequence[Answers]) -> dict[str, Cell]:
     row: dict[str, Cell] = {"words": title, "questions": int(here.sum())}
     for place, one in enumerate(said):
         given = [len(str(answer).split()) for answer, asked in zip(one.answers, here, strict=True) if asked and answer]
@@ -121,7 +121,7 @@ def _length_row(title: str, here: np.ndarray, said: Sequence[Said]) -> dict[str,
     return row
 
 
-def context_length(lengths: Sequence[int], said: Sequence[Said], unit: str = "words") -> Finding:
+def context_length(lengths: Sequence[int], said: Sequence[Answers], unit: str = "words") -> Finding:
     """``lengths``: of every example's context, in order."""
     sizes = np.asarray(lengths, np.float64)
     rows = [_context_row(one.name, None, sizes, one.right, ~one.right) for one in said]
@@ -162,7 +162,7 @@ def _by_fifth(sizes: NDArray[np.float64], right: NDArray[np.bool_]) -> list[tupl
     return points
 
 
-def question_word(examples: Sequence[Example], said: Sequence[Said]) -> Finding:
+def question_word(examples: Sequence[Example], said: Sequence[Answers]) -> Finding:
     """A row a question word, a column a predictor."""
     asked = np.array([word_of(example.text) for example in examples])
     names = [word for word, _ in Counter(asked.tolist()).most_common()]
@@ -183,7 +183,7 @@ def word_of(question: str) -> str:
     return found[1].lower() if found else "other"
 
 
-def _word_row(word: str, here: np.ndarray, silent: np.ndarray, said: Sequence[Said]) -> dict[str, Cell]:
+def _word_row(word: str, here: np.ndarray, silent: np.ndarray, said: Sequence[Answers]) -> dict[str, Cell]:
     count = int(here.sum())
     row: dict[str, Cell] = {"word": word, "questions": count, "no_answer": share(int((here & silent).sum()), count)}
     return row | {f"right_{place}": share(int(one.right[here].sum()), count) for place, one in enumerate(said)}

@@ -4,186 +4,293 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.files import hash_json, hashed_fields, write_json
+from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, write_json
 from bertvision.core.progress import log_line
+from bertvision.encoders.loading import load_encoder
 from bertvision.evaluation.metrics.values import spearmanr
-from bertvision.workflows.reproduce.claims import OPEN, STAR, Found, metric_of, together, verdict, weigh
-from bertvision.workflows.reproduce.estimate import chain_below, sources_of
-from bertvision.workflows.reproduce.experiments import Failed, NoData, NotHere, Workshop
+from bertvision.model import own_model
+from bertvision.training.benchmark import times_in_turns
+from bertvision.workflows.reproduce.analysis_rows import ablation_row, analysis_row, epoch_row, subset_row
+from bertvision.workflows.reproduce.claims import OPEN, STAR, Measured, metric_of, together, verdict, weigh
+from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NoData, NotAtScale
 from bertvision.workflows.reproduce.figures import write_pictures
-from bertvision.workflows.reproduce.published import Check, Claim, claims, claims_of, published_of
-from bertvision.workflows.reproduce.row_sources import Entry, heads_by_run, run_label
-from bertvision.workflows.reproduce.rows import entries_of
-from bertvision.workflows.reproduce.specs import DataSet, Item, Line, Shared, all_items, shared_at
-from bertvision.workflows.reproduce.text import corrections
+from bertvision.workflows.reproduce.published import Check, Claim, claims, claims_of, notes_on, published_of
+from bertvision.workflows.reproduce.rows import RowResult, board_row, count_on_shape, count_row, curve_row, tuned_row
+from bertvision.workflows.reproduce.specs import (
+    MIX,
+    NOBODY,
+    AblationRow,
+    AnalysisRow,
+    BoardRow,
+    CountRow,
+    CurveRow,
+    EpochRow,
+    Item,
+    MeanRow,
+    RowSpec,
+    Shared,
+    SubsetRow,
+    TunedRow,
+    all_items,
+    head_of,
+    heads_by_run,
+    shared_at,
+)
 
-WORDS = ("about", "url", "windows", "learned", "tokens")
-"""Of a data set: what is told of it, and sizes for plans. They change nothing that is made."""
-
-ENOUGH = 5
+NOT_HASHED = ("about", "url", "windows", "learned", "tokens")
+"""Of a data set: words, and sizes for plans. They change nothing that is made."""
+MIN_ROWS = 5
 """Rows from which on the order of ours and the published ones is compared."""
-
 DONE, PART, NO_DATA, FAILED = "done", "some data missing", NoData.word, "some rows failed"
-
 PUBLISHED = "published only: of a model or a data set that is not part of this"
+TIMED = {"inference", "inference_ratio"}
+"""Metrics that are measured in turns, after all rows are made."""
+EXAMPLES, ROUNDS = 16, 9
+OUTER = 1
+"""Rounds left out at either end: of nine the second and the eighth enclose the median with 96 %."""
+
+MAKERS: Mapping[type[RowSpec], Callable[[Experiments, Any], RowResult]] = {
+    CountRow: count_row,
+    CurveRow: curve_row,
+    TunedRow: tuned_row,
+    AblationRow: ablation_row,
+    AnalysisRow: analysis_row,
+    EpochRow: epoch_row,
+    SubsetRow: subset_row,
+    BoardRow: board_row,
+}
+"""What makes a row, by its kind; a mean is taken over rows that are made."""
 
 
-def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()) -> str:
-    """Of everything that decides the rows: the recipe's lines, what lies below them, data, seeds, encoders."""
-    facts = [_line_facts(line, shared) for line in shared.lines_of(item)]
-    fits = {"seeds": shared.seeds, "once": shared.once, "often": shared.often}
-    return hash_json([item.kind, list(item.metrics), facts, fits, encoder, list(settings)])
-
-
-def _line_facts(line: Line, shared: Shared) -> dict[str, Any]:
-    below = [one for source in sources_of(line, shared) for one in chain_below(shared, source)]
-    names = [line.data, *(source.data for source in below)]
-    data = {name: _data_facts(shared.data[name]) for name in names if name is not None}
-    encoders = {source.encoder: shared.encoders.get(source.encoder) for source in below}
-    return {
-        "line": hashed_fields(line),
-        "below": [hashed_fields(one) for one in below],
-        "data": data,
-        "encoders": encoders,
-    }
-
-
-def _data_facts(data: DataSet) -> Mapping[str, Any]:
-    return {key: value for key, value in hashed_fields(data).items() if key not in WORDS}
-
-
-def reproduce(items: Sequence[Item], shop: Workshop) -> list[dict[str, Any]]:
+def reproduce(items: Sequence[Item], experiments: Experiments) -> list[dict[str, Any]]:
     """Run every item; what several need is made once, with all the heads that any of them asks for."""
-    shop.wanted = heads_by_run([shop.shared.narrowed(line) for item in items for line in item.lines])
+    experiments.wanted = heads_by_run([experiments.shared.substituted(row) for item in items for row in item.rows])
     documents, failed = [], []
     for item in items:
         try:
-            documents.append(_reproduced(item, shop))
+            documents.append(_reproduce_item(item, experiments))
         except (BadInput, ArithmeticError, MemoryError) as error:
             if len(items) == 1:
                 raise
             log_line(f"reproduce: {item.name} failed: {error}")
             failed.append(f"{item.name}: {error}")
     if failed:
-        where = shop.out / "items"
-        raise BadInput(f"{len(failed)} of {len(items)} failed, the others are in {where}; the first is {failed[0]}")
+        folder = experiments.out / "items"
+        raise BadInput(f"{len(failed)} of {len(items)} failed, the others are in {folder}; the first is {failed[0]}")
     return documents
 
 
-def _reproduced(item: Item, shop: Workshop) -> dict[str, Any]:
+def _reproduce_item(item: Item, experiments: Experiments) -> dict[str, Any]:
     log_line(f"reproduce: {item.name} ({item.title})")
-    entries = entries_of(shop, item)
-    rows = _rows(item, entries)
+    results = make_rows(experiments, item)
+    rows = _plain_rows(item, results)
     document = {
         "item": item.name,
         "title": item.title,
         "source": item.source,
         "kind": item.kind,
-        "scale": shop.shared.scale,
-        "encoder": shop.encoder or ", ".join(dict.fromkeys(shop.shared.encoders.values())),
-        "status": _status(entries),
+        "scale": experiments.shared.scale,
+        "encoder": experiments.encoder or ", ".join(dict.fromkeys(experiments.shared.encoders.values())),
+        "status": _status(results),
         "note": item.note,
-        "notes_on_published": corrections(item.name),
+        "notes_on_published": notes_on(item.name),
         "metrics": list(item.metrics),
         "rows": rows,
-        "made_from": origin(item, shop.shared, shop.encoder, shop.settings),
-        "pictures": write_pictures(item, rows, shop.out / "items"),
-        "rank_correlations": rank_correlations(item, entries),
-        "tests": _tests(item.name, entries, shop.shared.scale),
+        "made_from": origin(item, experiments.shared, experiments.encoder, experiments.settings),
+        "pictures": write_pictures(item, rows, experiments.out / "items"),
+        "rank_correlations": rank_correlations(item, results),
+        "tests": _tests(item.name, results, experiments.shared.scale),
     }
-    write_json(shop.out / "items" / f"{item.name}.json", document)
+    write_json(experiments.out / "items" / f"{item.name}.json", document)
     return document
 
 
-def _status(entries: Sequence[Entry]) -> str:
+def make_rows(experiments: Experiments, item: Item) -> list[RowResult]:
+    """All rows of a table; a row that cannot be made says why."""
+    results: list[RowResult] = []
+    for row in item.rows:
+        if isinstance(row, MeanRow):
+            results.append(mean_row(row, results, published_of(item.name)))
+        else:
+            results.append(make_row(experiments, row))
+    return _with_times(experiments, item, results)
+
+
+def make_row(experiments: Experiments, row: RowSpec) -> RowResult:
+    """One row; where it cannot be made, what is known all the same."""
+    try:
+        if row.only not in (None, experiments.shared.scale):
+            raise NotAtScale(f"this row is for {row.only} scale")
+        made = MAKERS[type(row)](experiments, experiments.shared.substituted(row))
+    except Missing as missing:
+        made = RowResult(row.name, missing=missing)
+    if not isinstance(row, BoardRow) or row.predictor.startswith(MIX) or row.predictor == NOBODY:
+        return made
+    spec = head_of(row.predictor)
+    percent = 100.0 if spec is None else count_on_shape(row, spec)["percent"]
+    return replace(made, values={**made.values, "percent": percent})
+
+
+def mean_row(row: MeanRow, results: Sequence[RowResult], printed: Mapping[str, Mapping[str, float]]) -> RowResult:
+    """The mean of the tasks' metrics over the rows above that match, and the paper's over the same rows."""
+    ours, theirs = [], []
+    for one in results:
+        if fnmatchcase(one.name, row.mean) and one.task and not one.missing:
+            metric = one.task.metric
+            ours.append(one.values[metric])
+            if metric in printed.get(one.name, {}):
+                theirs.append(printed[one.name][metric])
+    if not ours:
+        return RowResult(row.name, missing=NoData("none of these rows has any"))
+    values = {"mean": fmean(ours), "of": float(len(ours))}
+    if len(theirs) == len(ours):
+        values["paper_mean_of_these"] = fmean(theirs)
+    return RowResult(row.name, values)
+
+
+def _with_times(experiments: Experiments, item: Item, results: list[RowResult]) -> list[RowResult]:
+    """Seconds for 1,000 examples, and the ratio to the first row with the interval of its median over rounds."""
+    tuned: dict[str, RowResult] = {}  # by folder, the first row of each
+    for row, one in zip(item.rows, results, strict=True):
+        if isinstance(row, TunedRow) and one.answers:
+            tuned.setdefault(one.folder, one)
+    if not TIMED & set(item.metrics) or not tuned:
+        return results
+    first = next(one.folder for one in results if one.folder in tuned)
+    seconds = _seconds_of(experiments, [first, *sorted(set(tuned) - {first})], tuned[first])
+    timed = []
+    for one in results:
+        if one.folder in seconds:
+            ratios = [mine / theirs for mine, theirs in zip(seconds[one.folder], seconds[first], strict=True)]
+            low, *_, high = sorted(ratios)[OUTER:-OUTER]
+            values = {"inference": median(seconds[one.folder]), "inference_ratio": median(ratios)}
+            intervals = {**one.intervals, "inference_ratio": (low, high)}
+            one = replace(one, values={**one.values, **values}, intervals=intervals)
+        timed.append(one)
+    return timed
+
+
+def _seconds_of(experiments: Experiments, folders: Sequence[str], first: RowResult) -> dict[str, list[float]]:
+    """Of every round, measured once for the same encoders as they were tuned."""
+    made_from = hash_json([read_json_or_empty(Path(folder) / "own.json") for folder in folders])
+    path = experiments.out / "times" / f"{made_from}.json"
+    kept = read_json_or_empty(path)
+    if not kept:
+        assert first.task is not None
+        models = [own_model(load_encoder(str(Path(folder) / "encoder")), first.task) for folder in folders]
+        examples = first.task["dev"][:EXAMPLES]
+        rounds = times_in_turns([partial(model.outputs, examples) for model in models], ROUNDS)
+        for folder, seconds in zip(folders, rounds, strict=True):
+            kept[folder] = [1000 * one / len(examples) for one in seconds]
+        write_json(path, kept)
+    return {folder: list(map(float, kept[folder])) for folder in folders}
+
+
+def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()) -> str:
+    """Hash of everything that decides the rows: the recipe's rows, what lies below them, data, seeds, encoders."""
+    facts = []
+    for row in shared.rows_of(item):
+        source = shared.source_of(row)
+        below = [] if source is None else list(shared.chain_below(source))
+        data = {}
+        for name in (row.data, *(source.data for source in below)):
+            if name is not None:
+                fields = hashed_fields(shared.data[name])
+                data[name] = {key: value for key, value in fields.items() if key not in NOT_HASHED}
+        encoders = {source.encoder: shared.encoders.get(source.encoder) for source in below}
+        sources = [hashed_fields(source) for source in below]
+        facts.append({"line": row.facts(), "below": sources, "data": data, "encoders": encoders})
+    seeds = {"seeds": shared.seeds, "once": shared.single_seed, "often": shared.extra_seeds}
+    return hash_json([item.kind, list(item.metrics), facts, seeds, encoder, list(settings)])
+
+
+def _status(results: Sequence[RowResult]) -> str:
     """What is for another scale only is not missed."""
-    asked = [one.missing for one in entries if not isinstance(one.missing, NotHere)]
-    if any(isinstance(missing, Failed) for missing in asked):
+    missing = [one.missing for one in results if not isinstance(one.missing, NotAtScale)]
+    if any(isinstance(one, Failed) for one in missing):
         return FAILED
-    without = sum(missing is not None for missing in asked)
-    return DONE if not without else NO_DATA if without == len(asked) else PART
+    without = sum(one is not None for one in missing)
+    return DONE if not without else NO_DATA if without == len(missing) else PART
 
 
-def _rows(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def _plain_rows(item: Item, results: Sequence[RowResult]) -> list[dict[str, Any]]:
     """Ours in the recipe's order, then published rows that we have no counterpart for."""
     printed = published_of(item.name)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
-            "row": one.row,
+            "row": one.name,
             "ours": {key: value for key, value in one.values.items() if math.isfinite(value)},
-            "intervals": {key: list(ends) for key, ends in one.ends.items() if all(map(math.isfinite, ends))},
-            "published": printed.pop(one.row, {}),
+            "intervals": {key: list(ends) for key, ends in one.intervals.items() if all(map(math.isfinite, ends))},
+            "published": printed.pop(one.name, {}),
             "missing": "" if one.missing is None else str(one.missing),
         }
-        for one in entries
+        for one in results
     ]
-    rest = [
-        {"row": row, "ours": {}, "intervals": {}, "published": told, "missing": PUBLISHED}
-        for row, told in printed.items()
-    ]
-    return [*rows, *rest]
+    for name, values in printed.items():
+        rows.append({"row": name, "ours": {}, "intervals": {}, "published": values, "missing": PUBLISHED})
+    return rows
 
 
-def rank_correlations(item: Item, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def rank_correlations(item: Item, results: Sequence[RowResult]) -> list[dict[str, Any]]:
     """Spearman's correlation of our scores with the published ones over a leaderboard's rows, by run.
 
-    Between runs it would only tell that more tuning, or an easier task, gives a higher score.
+    Between runs it would only show that more tuning, or an easier task, gives a higher score.
     """
     if item.kind != "leaderboard":
         return []
     printed = published_of(item.name)
     metric = next((key for key in item.metrics if key in ("f1", "accuracy")), item.metrics[0])
     pairs: dict[str, list[tuple[float, float]]] = {}
-    for line, one in zip(item.lines, entries, strict=True):
-        if metric in one.values and metric in printed.get(one.row, {}):
-            pairs.setdefault(run_label(line), []).append((printed[one.row][metric], one.values[metric]))
+    for row, one in zip(item.rows, results, strict=True):
+        if isinstance(row, BoardRow) and metric in one.values and metric in printed.get(one.name, {}):
+            pairs.setdefault(row.label.rstrip("/"), []).append((printed[one.name][metric], one.values[metric]))
     return [
-        {"run": run.rstrip("/"), "metric": metric, "rows": len(some), "spearmanr": spearmanr(*zip(*some, strict=True))}
+        {"run": run, "metric": metric, "rows": len(some), "spearmanr": spearmanr(*zip(*some, strict=True))}
         for run, some in pairs.items()
-        if len(some) >= ENOUGH
+        if len(some) >= MIN_ROWS
     ]
 
 
-def _tests(item: str, entries: Sequence[Entry], scale: str) -> list[dict[str, Any]]:
-    by_row = {one.row: one for one in entries}
-    tests = [(claim, test) for claim in claims_of(item) for test in claim.tests if test.item == item]
-    return [_tested(claim, test, by_row, scale) for claim, test in tests]
+def _tests(item: str, results: Sequence[RowResult], scale: str) -> list[dict[str, Any]]:
+    rows = {one.name: one for one in results}
+    return [_test(claim, test, rows, scale) for claim in claims_of(item) for test in claim.tests if test.item == item]
 
 
-def _tested(claim: Claim, test: Check, entries: Mapping[str, Entry], scale: str) -> dict[str, Any]:
-    found = Found(why=test.because) if test.not_at == scale else weigh(test, entries)
-    ends = {key: known(getattr(found, key)) for key in ("difference", "low", "high")}
-    told = {"why": found.why, "note": found.note}
-    asked = {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
-    first = entries.get(test.a)
+def _test(claim: Claim, test: Check, rows: Mapping[str, RowResult], scale: str) -> dict[str, Any]:
+    measured = Measured(why=test.because) if test.not_at == scale else weigh(test, rows)
+    document: dict[str, Any] = {"claim": claim.id}
+    document |= {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
+    first = rows.get(test.a)
     own = "each task's metric" if STAR in test.a else "the task's metric"
-    asked["metric"] = metric_of(test, first.task if first else None) or own
-    decided = verdict(found, test.says, test.margin, looks=len(claim.tests))
-    return {"claim": claim.id, **asked, **ends, **told, "verdict": decided}
-
-
-def known(value: float | None) -> float | None:
-    """JSON has no word for what is no number."""
-    return value if value is not None and math.isfinite(value) else None
+    document["metric"] = metric_of(test, first.task if first else None) or own
+    for key in ("difference", "low", "high"):
+        value = getattr(measured, key)
+        document[key] = value if value is not None and math.isfinite(value) else None  # JSON has no nan
+    decided = verdict(measured, test.says, test.margin, comparisons=len(claim.tests))
+    return {**document, "why": measured.why, "note": measured.note, "verdict": decided}
 
 
 def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
     """All that were written, by item."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    return {document["item"]: document for document in found}
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return {document["item"]: document for document in documents}
 
 
 def is_current(document: Mapping[str, Any]) -> bool:
     """Whether it would be made the same way now, with the encoders and settings of its scale."""
-    return _made_so(document, shared_at(document["scale"]))
+    return _is_made_by(document, shared_at(document["scale"]))
 
 
-def _made_so(
+def _is_made_by(
     document: Mapping[str, Any], shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()
 ) -> bool:
     item = all_items().get(document["item"])
@@ -195,19 +302,19 @@ def only_current(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, An
     return [document for document in documents if is_current(document)]
 
 
-def current_documents(shop: Workshop) -> list[dict[str, Any]]:
-    """Of all that lie in the workshop's folder those that it would make the same way now."""
-    found = read_documents(shop.out / "items").values()
-    return [document for document in found if _made_so(document, shop.shared, shop.encoder, shop.settings)]
+def current_documents(experiments: Experiments) -> list[dict[str, Any]]:
+    """Of all in the experiments' folder those that would be made the same way now."""
+    made_by = experiments.shared, experiments.encoder, experiments.settings
+    return [one for one in read_documents(experiments.out / "items").values() if _is_made_by(one, *made_by)]
 
 
 def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every claim over all its tests; one whose table was not run yet is open."""
     done = [{**test, "item": document["item"]} for document in documents for test in document["tests"]]
-    found = []
+    verdicts = []
     for claim in claims():
-        mine = [test for test in done if test["claim"] == claim.id]
-        verdicts = [str(test["verdict"]) for test in mine] + [OPEN] * (len(claim.tests) - len(mine))
+        tests = [test for test in done if test["claim"] == claim.id]
+        decided = [str(test["verdict"]) for test in tests] + [OPEN] * (len(claim.tests) - len(tests))
         facts = {"id": claim.id, "text": claim.text, "source": claim.source, "of": len(claim.tests)}
-        found.append({**facts, "verdict": together(verdicts), "tests": mine})
-    return found
+        verdicts.append({**facts, "verdict": together(decided), "tests": tests})
+    return verdicts

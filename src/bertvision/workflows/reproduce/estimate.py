@@ -15,27 +15,24 @@ from typing import Any
 from bertvision.core.config import FitConfig
 from bertvision.core.records import CONTROL, aligned
 from bertvision.heads.base import canonical_spec
+from bertvision.heads.summary import VOCABULARY
+from bertvision.store.codec import state_bytes
 from bertvision.tasks.recipe_defaults import recipe_defaults
-from bertvision.workflows.reproduce.row_sources import heads_by_run
-from bertvision.workflows.reproduce.specs import DataSet, Item, Line, Shared, Source, file_names
+from bertvision.workflows.reproduce.specs import Item, RowSpec, Shared, Source, SubsetRow, TunedRow, heads_by_run
 
 PASS = 1 / 3.2
 """Of a tuned token's time: reading it only."""
-
-F16, F32 = 2, 4
-
-VOCABULARY = 30_522
-
-ONE = ("cls", "mean")
-"""Kinds of store that keep one vector a text."""
-
+FLOAT = 4
+"""Bytes of a saved weight."""
+VECTORS = ("cls", "mean")
+"""Kinds of store that keep one vector per text."""
 READ = 500e6
 """Bytes a second: a plain solid-state disk."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One thing that is made once, whoever asks for it."""
+    """A tuning, curve or run that is made once, whoever asks for it."""
 
     name: str
     data: str
@@ -43,130 +40,6 @@ class Job:
     tokens: int
     hours: float
     bytes: int
-
-
-def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
-    """All jobs of some items, each once; shared hours are of those that several items need."""
-    needs = {item.name: {job.name: job for line in item.lines for job in jobs_of(line, shared)} for item in items}
-    jobs = list({name: job for found in needs.values() for name, job in found.items()}.values())
-    users = Counter(name for found in needs.values() for name in found)
-    needed = {name: shared.data[name] for name in dict.fromkeys(job.data for job in jobs)}
-    return {
-        "scale": shared.scale,
-        "items": [item.name for item in items],
-        "assumed": {"tokens_tuned_per_second": dict(shared.rates), "pass": PASS, "bytes_per_value": F16},
-        "data": {name: _told_data(one) for name, one in needed.items()},
-        "jobs": [asdict(job) for job in jobs],
-        "hours": sum(job.hours for job in jobs),
-        "shared_hours": sum(job.hours for job in jobs if users[job.name] > 1),
-        "bytes": sum(job.bytes for job in jobs),
-    }
-
-
-def _told_data(data: DataSet) -> dict[str, Any]:
-    files = [name for names in file_names(data).values() for name in names]
-    return {"about": data.about, "url": data.url, "files": list(dict.fromkeys(files))}
-
-
-def data_of(item: Item, shared: Shared) -> list[str]:
-    """What an item's rows are learned from and judged on, by name; nothing where parameters are counted."""
-    found = [str(line.data or source.data) for line in item.lines for source in sources_of(line, shared)]
-    return list(dict.fromkeys(found))
-
-
-def sources_of(line: Line, shared: Shared) -> list[Source]:
-    """The run, curve or tuning that a row names."""
-    named = {"run": line.run, "curve": line.curve, "tune": line.tune}
-    return [shared.sources[f"{kind}:{name}"] for kind, name in named.items() if name is not None]
-
-
-def jobs_of(line: Line, shared: Shared) -> Iterator[Job]:
-    """What a row needs, its encoder first; nothing if it is for another scale."""
-    if line.only not in (None, shared.scale):
-        return
-    for source in sources_of(line, shared):
-        yield from _source_jobs(shared, source, line.data, line.method, line.head)
-        if line.limited:
-            yield _limited_job(line, source, shared)
-
-
-def _limited_job(line: Line, source: Source, shared: Shared) -> Job:
-    """The encoder tuned on a share, and its states."""
-    chosen, share = shared.data[line.data or str(source.data)], float(line.share or 1.0)
-    others, (layers, width) = chosen.windows - chosen.learned, shared.shapes[base_of(shared, source)]
-    learned, epochs = share * chosen.learned, float(source.encoder.partition("@")[2])
-    work = learned * epochs + PASS * (learned + others)
-    hours = work * chosen.tokens / shared.rates[base_of(shared, source)] / 3600
-    windows = round(learned) + others
-    size = windows * chosen.tokens * (layers + 1) * width * F16
-    return Job(f"limited {source.name} {share:g}", chosen.name, windows, chosen.tokens, hours, size)
-
-
-def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
-    chosen = shared.data[data or str(source.data)]
-    if not source.there:
-        return
-    for below in list(chain_below(shared, source))[1:2]:
-        yield from _source_jobs(shared, below, None if below.data else data, "full", None)
-    parts = [source.kind, source.name, *([data] if data else [])]
-    name = " ".join([*parts, *([method, head or ""] if source.kind == "tune" else [])]).strip()
-    base = base_of(shared, source)
-    others = chosen.windows - chosen.learned
-    read = chosen.windows if source.kind == "run" else others * max(1, len(source.at))
-    tuned = chosen.learned * _epochs(source, chosen, method) + PASS * read
-    layers, width = shared.shapes[base]
-    states = state_bytes(chosen.windows, chosen.tokens, source, (layers, width)) if source.kind == "run" else 0
-    kept_encoders = len(source.at) if source.at else int(source.kind == "tune" and method == "full")
-    size = states + kept_encoders * F32 * (12 * layers * width**2 + VOCABULARY * width)
-    hours = tuned * chosen.tokens / shared.rates[base] / 3600
-    yield Job(name, chosen.name, chosen.windows, chosen.tokens, hours, size)
-
-
-def state_bytes(windows: int, tokens: int, source: Source, shape: tuple[int, int]) -> int:
-    """Of all states of these windows, as a run keeps them."""
-    kept = 1 if source.extract.get("tokens") in ONE else tokens
-    return windows * kept * (shape[0] + 1) * shape[1] * F16
-
-
-def chain_below(shared: Shared, source: Source) -> Iterator[Source]:
-    """A source, what its encoder was tuned by, and so on down to an encoder of the scale."""
-    yield source
-    while source.encoder not in shared.encoders:
-        curve, at, _ = source.encoder.partition("@")
-        source = shared.sources[f"{'curve' if at else 'tune'}:{curve}"]
-        yield source
-
-
-def base_of(shared: Shared, source: Source) -> str:
-    """The encoder that everything below a source begins with, by its name in the scale."""
-    return list(chain_below(shared, source))[-1].encoder
-
-
-def _epochs(source: Source, data: DataSet, method: str) -> float:
-    """Epochs of tuning: of the curve to its end, else as set, by the source or by what task and method bring."""
-    if source.at:
-        return max(source.at)
-    brought: Mapping[str, Any] = recipe_defaults(data.task, method).get("tune", {})
-    return float(source.tune.get("epochs", brought.get("epochs", 1.0)))
-
-
-def plan_text(document: Mapping[str, Any]) -> str:
-    """The plan as a table."""
-    cells = [["what", "data", "windows", "tokens each", "hours", "GB"]]
-    for job in document["jobs"]:
-        size = f"{job['bytes'] / 1e9:,.1f}" if job["bytes"] else ""
-        told = [job["name"], job["data"], f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.3f}", size]
-        cells.append(told)
-    cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
-    shared = f"{document['shared_hours']:.1f}"
-    cells.append(["of which for several tables or figures", "", "", "", shared, ""])
-    needs = [
-        f"data {name}: {one['about']}: {', '.join(one['files']).replace('|', ' or ')} {one['url']}".rstrip()
-        for name, one in document["data"].items()
-    ]
-    rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
-    assumed = f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16"
-    return "\n".join([*aligned(cells), *needs, assumed])
 
 
 @dataclass(frozen=True)
@@ -180,12 +53,122 @@ class HeadJob:
     hours: float
 
 
+def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
+    """All jobs of some items, each once; shared hours are of those that several items need."""
+    jobs: dict[str, Job] = {}
+    users: Counter[str] = Counter()
+    for item in items:
+        needed = {job.name: job for row in item.rows for job in jobs_of(row, shared)}
+        jobs |= needed
+        users.update(needed.keys())
+    data = {}
+    for name in dict.fromkeys(job.data for job in jobs.values()):
+        files = [file for names in shared.data[name].file_names.values() for file in names]
+        data[name] = {
+            "about": shared.data[name].about,
+            "url": shared.data[name].url,
+            "files": list(dict.fromkeys(files)),
+        }
+    return {
+        "scale": shared.scale,
+        "items": [item.name for item in items],
+        "assumed": {
+            "tokens_tuned_per_second": dict(shared.rates),
+            "pass": PASS,
+            "bytes_per_value": state_bytes("f16", 1),
+        },
+        "data": data,
+        "jobs": [asdict(job) for job in jobs.values()],
+        "hours": sum(job.hours for job in jobs.values()),
+        "shared_hours": sum(job.hours for job in jobs.values() if users[job.name] > 1),
+        "bytes": sum(job.bytes for job in jobs.values()),
+    }
+
+
+def data_of(item: Item, shared: Shared) -> list[str]:
+    """What an item's rows are learned from and scored on, by name; nothing where parameters are counted."""
+    return [name for name in dict.fromkeys(map(shared.data_of, item.rows)) if name is not None]
+
+
+def jobs_of(row: RowSpec, shared: Shared) -> Iterator[Job]:
+    """What a row needs, its encoder first; nothing if it is for another scale."""
+    source = shared.source_of(row)
+    if source is None or row.only not in (None, shared.scale):
+        return
+    method, head = (row.method, row.head) if isinstance(row, TunedRow) else ("full", None)
+    yield from _source_jobs(shared, source, row.data, method, head)
+    if isinstance(row, SubsetRow) and row.limited:
+        yield _subset_job(row, source, shared)
+
+
+def _subset_job(row: SubsetRow, source: Source, shared: Shared) -> Job:
+    """The encoder tuned on a share, and its states."""
+    data, base = shared.data[row.data or str(source.data)], shared.base_of(source)
+    learned, others = row.share * data.learned, data.windows - data.learned
+    epochs = float(source.encoder.partition("@")[2])
+    hours = (learned * epochs + PASS * (learned + others)) * data.tokens / shared.rates[base] / 3600
+    windows = round(learned) + others
+    layers, width = shared.shapes[base]
+    size = windows * data.tokens * (layers + 1) * state_bytes("f16", width)
+    return Job(f"limited {source.name} {row.share:g}", data.name, windows, data.tokens, hours, size)
+
+
+def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
+    if not source.available:
+        return
+    for below in list(shared.chain_below(source))[1:2]:
+        yield from _source_jobs(shared, below, None if below.data else data, "full", None)
+    name = [source.kind, source.name, data, *((method, head) if source.kind == "tune" else ())]
+    chosen, base = shared.data[data or str(source.data)], shared.base_of(source)
+    layers, width = shared.shapes[base]
+    if source.at:  # of the curve to its end
+        epochs = max(source.at)
+    else:  # as set, by the source or by what task and method bring
+        defaults: Mapping[str, Any] = recipe_defaults(chosen.task, method).get("tune", {})
+        epochs = float(source.tune.get("epochs", defaults.get("epochs", 1.0)))
+    dev = chosen.windows - chosen.learned
+    read = chosen.windows if source.kind == "run" else dev * max(1, len(source.at))
+    hours = (chosen.learned * epochs + PASS * read) * chosen.tokens / shared.rates[base] / 3600
+    size = _store_bytes(chosen.windows, chosen.tokens, source, (layers, width)) if source.kind == "run" else 0
+    encoders = len(source.at) if source.at else int(source.kind == "tune" and method == "full")
+    size += encoders * FLOAT * (12 * layers * width**2 + VOCABULARY * width)
+    yield Job(" ".join(part for part in name if part), chosen.name, chosen.windows, chosen.tokens, hours, size)
+
+
+def _store_bytes(windows: int, tokens: int, source: Source, shape: tuple[int, int]) -> int:
+    """All states of these windows, as a run keeps them."""
+    layers, width = shape
+    kept = 1 if source.extract.get("tokens") in VECTORS else tokens
+    return windows * kept * (layers + 1) * state_bytes("f16", width)
+
+
+def plan_text(document: Mapping[str, Any]) -> str:
+    """The plan as a table."""
+    cells = [["what", "data", "windows", "tokens each", "hours", "GB"]]
+    for job in document["jobs"]:
+        size = f"{job['bytes'] / 1e9:,.1f}" if job["bytes"] else ""
+        counts = [f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.3f}"]
+        cells.append([job["name"], job["data"], *counts, size])
+    cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
+    cells.append(["of which for several tables or figures", "", "", "", f"{document['shared_hours']:.1f}", ""])
+    lines = aligned(cells)
+    for name, data in document["data"].items():
+        files = ", ".join(data["files"]).replace("|", " or ")
+        lines.append(f"data {name}: {data['about']}: {files} {data['url']}".rstrip())
+    rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
+    lines.append(f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16")
+    return "\n".join(lines)
+
+
 def with_heads(document: Mapping[str, Any], items: Sequence[Item], shared: Shared) -> dict[str, Any]:
     """A plan with what its heads take."""
     jobs = head_jobs(items, shared)
-    assumed = {**document["assumed"], "bytes_read_per_second": READ}
-    told = {"heads": [asdict(job) for job in jobs], "reading_hours": sum(job.hours for job in jobs)}
-    return {**document, "assumed": assumed, **told}
+    return {
+        **document,
+        "assumed": {**document["assumed"], "bytes_read_per_second": READ},
+        "heads": [asdict(job) for job in jobs],
+        "reading_hours": sum(job.hours for job in jobs),
+    }
 
 
 def head_text(document: Mapping[str, Any]) -> str:
@@ -196,21 +179,17 @@ def head_text(document: Mapping[str, Any]) -> str:
 
 
 def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
-    """A job a run that is there at this scale, the control among its heads."""
-    wanted = heads_by_run([line for item in items for line in shared.lines_of(item)])
-    return [_job(label, specs, shared) for label, specs in wanted.items() if _source(label, shared).there]
-
-
-def _source(label: str, shared: Shared) -> Source:
-    return shared.sources[f"run:{label.partition('/')[0]}"]
-
-
-def _job(label: str, specs: Sequence[str], shared: Shared) -> HeadJob:
-    source, data = _source(label, shared), label.partition("/")[2]
-    chosen = shared.data[data or str(source.data)]
-    brought = recipe_defaults(chosen.task).get("fit", {}).get("epochs", FitConfig().epochs)
-    epochs = int(str(source.fit.get("epochs", brought)))
-    size = state_bytes(chosen.learned, chosen.tokens, source, shared.shapes[base_of(shared, source)])
-    heads = dict.fromkeys([canonical_spec(CONTROL), *specs])
-    fits = sum(len(shared.seeds_of(spec)) for spec in heads)
-    return HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / READ / 3600)
+    """A job per run that is available at this scale, the control among its heads."""
+    jobs = []
+    for label, specs in heads_by_run([row for item in items for row in shared.rows_of(item)]).items():
+        run, _, name = label.partition("/")
+        source = shared.sources[f"run:{run}"]
+        if not source.available:
+            continue
+        data = shared.data[name or str(source.data)]
+        defaults = recipe_defaults(data.task).get("fit", {})
+        epochs = int(str(source.fit.get("epochs", defaults.get("epochs", FitConfig().epochs))))
+        size = _store_bytes(data.learned, data.tokens, source, shared.shapes[shared.base_of(source)])
+        fits = sum(len(shared.seeds_of(spec)) for spec in dict.fromkeys([canonical_spec(CONTROL), *specs]))
+        jobs.append(HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / READ / 3600))
+    return jobs

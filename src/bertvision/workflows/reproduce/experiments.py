@@ -1,4 +1,4 @@
-"""Makes what recipes ask for, each thing once and in a folder that all of them share: tunings, curves, runs."""
+"""Makes the tunings, curves and runs that recipes ask for, each once, in a folder that all of them share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bertvision.training.live_states import states_task
 from bertvision.workflows.analyse import study
 from bertvision.workflows.conclude import conclude
 from bertvision.workflows.refit_analyses import Study
-from bertvision.workflows.reproduce.specs import DataSet, Shared, Source, file_names
+from bertvision.workflows.reproduce.specs import DataSet, Shared, Source
 from bertvision.workflows.tuning_costs import score_encoder
 from bertvision.workflows.tuning_curve import place_of, tune_curve
 
@@ -52,7 +52,7 @@ class NoData(Missing):
     word = "no data"
 
 
-class NotHere(Missing):
+class NotAtScale(Missing):
     """The row is not part of this scale."""
 
     word = "not at this scale"
@@ -65,8 +65,8 @@ class Failed(Missing):
 
 
 @dataclass
-class Workshop:
-    """Where things are made, from which data and encoders."""
+class Experiments:
+    """Where experiments are kept, and from which data and encoders they are made."""
 
     shared: Shared
     data: Path | None
@@ -85,7 +85,7 @@ class Workshop:
     def source(self, kind: str, name: str) -> Source:
         key = f"{kind}:{name}"
         if key not in self.shared.sources:
-            raise BadInput(unknown(kind, name, [one[len(kind) + 1 :] for one in self.shared.sources]))
+            raise BadInput(unknown(kind, name, [other[len(kind) + 1 :] for other in self.shared.sources]))
         return self.shared.sources[key]
 
     def dataset(self, name: str | None) -> DataSet:
@@ -97,33 +97,43 @@ class Workshop:
         """The data set's files, or :class:`NoData`, which names the first that is missing."""
         if self.data is None:
             raise NoData(f"{data.about}: no --data FOLDER was given")
-        found = {key: [self._path(data, name) for name in names] for key, names in file_names(data).items()}
+        paths = {key: [self._path(data, name) for name in names] for key, names in data.file_names.items()}
         if data.task in GLUE:
-            _check_glue(data, Path(found["data"][0]))
-        return {key: found[key][0] if isinstance(names, str) else found[key] for key, names in data.files.items()}
+            # A folder may be there and hold other files, or some of them.
+            files = GLUE[data.task].files
+            for file in (files.train, files.dev):
+                if find_file(Path(paths["data"][0]), file) is None:
+                    names = " and no ".join(f"{stem}.tsv" for stem in file.stems)
+                    raise NoData(f"{data.about}: {data.files['data']} has no {names}; from {data.url}")
+        return {key: paths[key][0] if isinstance(names, str) else paths[key] for key, names in data.files.items()}
 
     def _path(self, data: DataSet, name: str) -> str:
         """A file of the data folder, by the first of its names that is there."""
         assert self.data is not None
-        for one in name.split("|"):
-            if (self.data / one).exists():
-                return str(self.data / one)
-        told = name.replace("|", " and no ")
-        raise NoData(f"{data.about}: the data folder has no {told}{f'; from {data.url}' if data.url else ''}")
+        for alternative in name.split("|"):
+            if (self.data / alternative).exists():
+                return str(self.data / alternative)
+        names = name.replace("|", " and no ")
+        raise NoData(f"{data.about}: the data folder has no {names}{f'; from {data.url}' if data.url else ''}")
 
     def recipe(self, source: Source, data: str | None = None, **tune: Any) -> Recipe:
         """The run recipe that a source stands for."""
-        if not source.there:
-            raise NotHere(f"{source.kind} {source.name}")
+        if not source.available:
+            raise NotAtScale(f"{source.kind} {source.name}")
         chosen = self.dataset(data or source.data)
         options = {**self.paths(chosen), **chosen.options, **source.options}
-        sections = {"data": options, "tune": {**source.tune, **tune}}
-        sections |= {"extract": dict(source.extract), "fit": dict(source.fit)}
-        name = self.encoder_of(source.encoder, data)
-        made = built_in_recipe(
-            chosen.task, recipe_defaults, encoder=name, seeds=list(self.shared.seeds), heads=[CONTROL], **sections
+        recipe = built_in_recipe(
+            chosen.task,
+            recipe_defaults,
+            encoder=self.encoder_of(source.encoder, data),
+            seeds=list(self.shared.seeds),
+            heads=[CONTROL],
+            data=options,
+            tune={**source.tune, **tune},
+            extract=dict(source.extract),
+            fit=dict(source.fit),
         )
-        return override(made, self.settings)
+        return override(recipe, self.settings)
 
     def encoder_of(self, name: str, data: str | None) -> str:
         """A name of the scale, ``CURVE@EPOCHS``, or a tuning, on this data if it has none; made first if need be."""
@@ -145,70 +155,64 @@ class Workshop:
             self._curves[name] = tune_curve(encoder, task, recipe.tune, source.at, self.out / "curve" / name)
         return self._curves[name]
 
-    def tuned_place(self, name: str, data: str | None, method: str, head: str | None) -> Path:
-        parts = [name, *([data] if data else []), method, *([head] if head else [])]
-        return self.out / "tune" / "-".join(parts)
+    def tuned_folder(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+        return self.out / "tune" / "-".join(part for part in (name, data, method, head) if part)
 
     def tuned(self, name: str, data: str | None, method: str, head: str | None) -> Path:
         """An encoder tuned by a method; its answers to dev are in ``own.json`` beside it."""
-        place = self.tuned_place(name, data, method, head)
+        folder = self.tuned_folder(name, data, method, head)
         recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
         live = replace(recipe, extract=replace(recipe.extract, live=True))
-        if (place / "own.json").exists() and not difference(read_recipe(place / "recipe.toml"), live):
-            return place
-        states, _ = prepare(live, place, [CONTROL])
-        encoder, task = load_encoder(str(place / "encoder")), states_task(states)
-        judged = score_encoder(encoder, task)
-        facts = {"trained": encoder.record["cost"]["trained"], "seconds": encoder.record["cost"]["seconds"]}
-        scores = {"scores": judged.result.scores, "answers": judged.result.answers}
-        write_json(place / "own.json", {**facts, "parameters": encoder.parameters, **scores})
-        return place
+        if (folder / "own.json").exists() and not difference(read_recipe(folder / "recipe.toml"), live):
+            return folder
+        states, _ = prepare(live, folder, [CONTROL])
+        encoder = load_encoder(str(folder / "encoder"))
+        verdict, cost = score_encoder(encoder, states_task(states)).result, encoder.record["cost"]
+        document = {
+            "trained": cost["trained"],
+            "seconds": cost["seconds"],
+            "parameters": encoder.parameters,
+            "scores": verdict.scores,
+            "answers": verdict.answers,
+        }
+        write_json(folder / "own.json", document)
+        return folder
 
-    def run_place(self, name: str, data: str | None = None) -> Path:
-        return self.out / "run" / "-".join([name, *([data] if data else [])])
+    def run_folder(self, name: str, data: str | None = None) -> Path:
+        return self.out / "run" / (f"{name}-{data}" if data else name)
 
     def run(self, name: str, data: str | None, heads: Iterable[str]) -> tuple[Path, States, Run]:
         """A run with these heads on its leaderboard; heads that are there already stay."""
-        place, label = self.run_place(name, data), f"{name}/{data or ''}"
+        folder, label = self.run_folder(name, data), f"{name}/{data or ''}"
         specs = list(dict.fromkeys([*self.wanted.get(label, ()), *heads]))
-        asked, known = self._runs.get(label, ((), None))
-        if known is None or not set(specs) <= set(asked):
-            known = self._made_run(place, self.recipe(self.source("run", name), data), specs)
-            self._runs[label] = (*asked, *specs), known
-        return place, *known
+        fitted, made = self._runs.get(label, ((), None))
+        if made is None or not set(specs) <= set(fitted):
+            made = self._make_run(folder, self.recipe(self.source("run", name), data), specs)
+            self._runs[label] = (*fitted, *specs), made
+        return folder, *made
 
-    def _made_run(self, place: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
-        states, specs = prepare(recipe, place, [CONTROL, *heads])
-        task = states_task(states)
+    def _make_run(self, folder: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
+        states, specs = prepare(recipe, folder, [CONTROL, *heads])
         seeds_of = self.shared.seeds_of
         for seeds in dict.fromkeys(map(seeds_of, specs)):
-            fit_into(place, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
-        made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), place / CONCLUDED
+            fit_into(folder, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
+        made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), folder / CONCLUDED
         before = read_json_or_empty(path)
-        known = before["heads"] if before.get("made_from") == made_from else []
-        if not set(specs) <= set(known):
-            conclude(place)
-            write_json(path, {"made_from": made_from, "heads": sorted({*known, *specs})})
-        return states, gather(place, task)
+        concluded = before["heads"] if before.get("made_from") == made_from else []
+        if not set(specs) <= set(concluded):
+            conclude(folder)
+            write_json(path, {"made_from": made_from, "heads": sorted({*concluded, *specs})})
+        return states, gather(folder, states_task(states))
 
-    def finding(self, name: str, place: Path) -> Finding:
+    def finding(self, name: str, folder: Path) -> Finding:
         """An analysis of a whole run, made once for all rows that ask for it."""
-        if (name, place) not in self._findings:
-            self._findings[name, place] = study(Study(place), [name])[0][0]
-        return self._findings[name, place]
+        if (name, folder) not in self._findings:
+            self._findings[name, folder] = study(Study(folder), [name])[0][0]
+        return self._findings[name, folder]
 
     def task(self, name: str, data: str | None = None) -> Task:
         """The task of a run, loaded as the run loads it."""
         return load_recipe_task(self.recipe(self.source("run", name), data))
-
-
-def _check_glue(data: DataSet, folder: Path) -> None:
-    """A folder may be there and hold other files, or some of them."""
-    files = GLUE[data.task].files
-    for file in (files.train, files.dev):
-        if find_file(folder, file) is None:
-            names = " and no ".join(f"{stem}.tsv" for stem in file.stems)
-            raise NoData(f"{data.about}: {data.files['data']} has no {names}; from {data.url}")
 
 
 def scaled_method(method: str, layers: int, width: int) -> str:

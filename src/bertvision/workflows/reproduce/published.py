@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from bertvision.core.config import from_mapping
 from bertvision.core.errors import BadInput
 from bertvision.core.registry import unknown
-from bertvision.workflows.reproduce.specs import recipes_folder
+from bertvision.workflows.reproduce.specs import RECIPES
 
-COLUMNS = ("item", "row", "metric", "value", "printed", "source", "note")
 RULES = ("more", "as-good", "about", "not-more")
 QUANTITIES = ("score", "value", "efficiency", "length")
 AMONG = ("all", "answerable", "unanswerable")
+MAX_NAMES = 4
+"""Names that a sentence holds."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Number:
     printed: float | None
     source: str
     note: str
+
+    @property
+    def is_corrected(self) -> bool:
+        return self.printed is not None and self.printed != self.value
 
 
 @dataclass(frozen=True)
@@ -77,36 +81,62 @@ class Claim:
 @cache
 def published() -> tuple[Number, ...]:
     """All rows of ``published.csv``."""
-    path = recipes_folder() / "published.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        return tuple(_number(row) for row in csv.DictReader(file))
-
-
-def _number(row: Mapping[str, str]) -> Number:
-    texts = {key: row[key] for key in ("item", "row", "metric", "source", "note")}
-    return Number(value=float(row["value"]), printed=float(row["printed"]) if row["printed"] else None, **texts)
+    with (RECIPES / "published.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Number(
+                row["item"],
+                row["row"],
+                row["metric"],
+                float(row["value"]),
+                float(row["printed"]) if row["printed"] else None,
+                row["source"],
+                row["note"],
+            )
+            for row in csv.DictReader(file)
+        )
 
 
 def published_of(item: str) -> dict[str, dict[str, float]]:
     """By row and metric, misprints corrected."""
-    found: dict[str, dict[str, float]] = {}
-    for one in published():
-        if one.item == item:
-            found.setdefault(one.row, {})[one.metric] = one.value
-    return found
+    values: dict[str, dict[str, float]] = {}
+    for number in published():
+        if number.item == item:
+            values.setdefault(number.row, {})[number.metric] = number.value
+    return values
+
+
+def notes_on(item: str) -> list[str]:
+    """What is to be known of published numbers, each reason once; first those that are not what was printed."""
+    corrected: dict[str, list[str]] = {}
+    noted: dict[str, list[str]] = {}
+    for number in published():
+        if number.item == item and number.note:
+            if number.is_corrected:
+                text = f"{number.row}, {number.metric}: {number.value:,.10g} for {number.printed:,.10g}"
+                corrected.setdefault(number.note, []).append(text)
+            else:
+                noted.setdefault(number.note, []).append(number.row)
+    lines = [f"Published, corrected: {_few(texts, 'numbers')} ({note})." for note, texts in corrected.items()]
+    for note, rows in noted.items():
+        if note not in corrected:
+            lines.append(f"Published, {_few(list(dict.fromkeys(rows)), 'rows')}: {note}.")
+    return lines
+
+
+def _few(names: Sequence[str], what: str) -> str:
+    return "; ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} {what}"
 
 
 @cache
 def claims() -> tuple[Claim, ...]:
     """All claims, in order."""
-    values = tomllib.loads((recipes_folder() / "claims.toml").read_text(encoding="utf-8"))
-    return tuple(_claim(table) for table in values["claim"])
-
-
-def _claim(table: Mapping[str, Any]) -> Claim:
-    where = f"claims.toml, claim {table.get('id')}"
-    tests = tuple(from_mapping(Check, test, where) for test in table["test"])
-    return Claim(int(table["id"]), str(table["text"]), str(table["source"]), tests)
+    values = tomllib.loads((RECIPES / "claims.toml").read_text(encoding="utf-8"))
+    found = []
+    for table in values["claim"]:
+        where = f"claims.toml, claim {table.get('id')}"
+        tests = tuple(from_mapping(Check, test, where) for test in table["test"])
+        found.append(Claim(int(table["id"]), str(table["text"]), str(table["source"]), tests))
+    return tuple(found)
 
 
 def claims_of(item: str) -> list[Claim]:

@@ -15,17 +15,16 @@ from bertvision.evaluation.example_scores import score_answers
 from bertvision.evaluation.metrics.bootstrap import draw_rows, percentile_interval
 from bertvision.tasks.task import Task
 
-Answers = Mapping[str, Any]
 DRAWS = 2000
 
 
-def side_of(comparison: Comparison, answers: Sequence[Answers]) -> SeedGroup | None:
-    """Answers, a mapping a seed, as something to be drawn from; None if the metric cannot be."""
-    evidence = [score_answers(comparison.task, "dev", one) for one in answers]
-    # The court computes the scores, from the same answers.
-    sides = comparison.seed_groups(
-        [PredictorScores("", "head", seed, math.nan, one) for seed, one in enumerate(evidence)]
-    )
+def side_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> SeedGroup | None:
+    """Answers, a mapping per seed, as something to be resampled; None if the metric cannot be."""
+    witnesses = []
+    for seed, of_seed in enumerate(answers):
+        evidence = score_answers(comparison.task, "dev", of_seed)
+        witnesses.append(PredictorScores("", "head", seed, math.nan, evidence))  # its score is computed from the evidence
+    sides = comparison.seed_groups(witnesses)
     return sides[0] if sides else None
 
 
@@ -48,12 +47,18 @@ def floor_of(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
 
     On SQuAD 2.0 it is 50, the share of questions that have no answer.
     """
-    sides = [side for answers in constants(comparison.task) if (side := side_of(comparison, [answers])) is not None]
-    worths = [(point(comparison, side), side.drawn.mean(0)) for side in sides]
-    return max(worths, key=lambda worth: worth[0], default=(0.0, np.zeros(1)))
+    task = comparison.task
+    # Nothing of spans, each of the labels; a constant value correlates with none.
+    constants = {"span": [""], "classify": list(task.labels)}.get(task.kind, [])
+    floors = []
+    for answer in constants:
+        side = side_of(comparison, [{example.id: answer for example in task["dev"]}])
+        if side is not None:
+            floors.append((point(comparison, side), side.drawn.mean(0)))
+    return max(floors, key=lambda floor: floor[0], default=(0.0, np.zeros(1)))
 
 
-def has_learned(answers: Sequence[Answers], task: Task) -> bool:
+def has_learned(answers: Sequence[Mapping[str, Any]], task: Task) -> bool:
     """The score is above that of every answer that is the same to all, by the whole 95 % interval.
 
     Of labels it is Matthews' correlation: where most are positive, F1 is high for who says so of everything.
@@ -65,9 +70,3 @@ def has_learned(answers: Sequence[Answers], task: Task) -> bool:
         return False
     ends = comparison.interval(mine.drawn.mean(0) - floor_of(comparison)[1])
     return ends is not None and ends[0] > 0
-
-
-def constants(task: Task) -> list[Answers]:
-    """Saying the same to everything: nothing of spans, each of the labels; a constant value correlates with none."""
-    said = {"span": [""], "classify": list(task.labels)}.get(task.kind, [])
-    return [{example.id: answer for example in task["dev"]} for answer in said]

@@ -1,131 +1,142 @@
-"""Every row of a recipe, by whatever it is made from."""
+"""A row of a recipe into numbers: what it needs is made, and its values, intervals and answers are read off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
+from typing import Any
 
-from bertvision.core.files import hash_json, read_json_or_empty, write_json
-from bertvision.core.progress import Timer
+from bertvision.core.files import read_json_or_empty, reuse
+from bertvision.core.records import Kind, Shape
+from bertvision.core.registry import parse_spec
 from bertvision.encoders.loading import load_encoder
-from bertvision.model import own_model
-from bertvision.workflows.reproduce.analysis_rows import ablated, history, limited_share, looked_at, on_share
-from bertvision.workflows.reproduce.experiments import Missing, NoData, NotHere, Workshop
-from bertvision.workflows.reproduce.published import published_of
-from bertvision.workflows.reproduce.row_sources import (
+from bertvision.encoders.methods import METHODS, count_method
+from bertvision.evaluation.analyses.cost import efficiency
+from bertvision.evaluation.comparison import Comparison
+from bertvision.evaluation.ensemble import ensemble
+from bertvision.evaluation.scoring import SplitScores, score_predictions
+from bertvision.heads.summary import count_head
+from bertvision.store.states import States
+from bertvision.tasks.task import Task, read_task
+from bertvision.training.fitted_head import load_fitted
+from bertvision.training.predict import predict, predict_own
+from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NotAtScale, scaled_method
+from bertvision.workflows.reproduce.resampling import floor_of
+from bertvision.workflows.reproduce.specs import (
+    MIX,
     NOBODY,
-    Entry,
-    board_entry,
-    count_entry,
-    counted,
-    curve_entry,
-    head_of,
-    heads_by_run,
-    run_label,
-    tune_entry,
+    BoardRow,
+    CountRow,
+    CurveRow,
+    RowSpec,
+    TunedRow,
+    board_name,
 )
-from bertvision.workflows.reproduce.specs import MIX, Item, Line
-
-EXAMPLES, ROUNDS = 16, 9
-
-OUTER = 1
-"""Rounds left out at either end: of nine the second and the eighth enclose the median with 96 %."""
-
-Maker = Callable[[Workshop, Line, list[str]], Entry]
 
 
-def with_times(shop: Workshop, item: Item, entries: Sequence[Entry]) -> list[Entry]:
-    """Seconds for 1,000 examples, and the ratio to the first row with the interval of its median over rounds."""
-    tuned = {one.made for one, line in zip(entries, item.lines, strict=True) if line.tune and one.answers}
-    if not {"inference", "inference_ratio"} & set(item.metrics) or not tuned:
-        return list(entries)
-    first = next(one.made for one in entries if one.made in tuned)
-    seconds = _seconds(shop, [first, *sorted(tuned - {first})], entries)
-    return [_timed(one, seconds, first) if one.made in seconds else one for one in entries]
+@dataclass(frozen=True)
+class RowResult:
+    """A row of ours: values by metric, intervals where there are any, and answers to dev, a mapping per seed."""
+
+    name: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    answers: tuple[Mapping[str, Any], ...] = ()
+    task: Task | None = None
+    folder: str = ""  # where it comes from
+    missing: Missing | None = None  # why there are no scores
 
 
-def _timed(one: Entry, seconds: dict[str, list[float]], first: str) -> Entry:
-    ratios = [mine / theirs for mine, theirs in zip(seconds[one.made], seconds[first], strict=True)]
-    values = {"inference": median(seconds[one.made]), "inference_ratio": median(ratios)}
-    low, *_, high = sorted(ratios)[OUTER:-OUTER]
-    return replace(one, values={**one.values, **values}, ends={**one.ends, "inference_ratio": (low, high)})
+def scores_and_answers(verdict: SplitScores) -> dict[str, Any]:
+    """As plain data, to be kept."""
+    return {"scores": verdict.scores, "answers": verdict.answers}
 
 
-def _seconds(shop: Workshop, places: Sequence[str], entries: Sequence[Entry]) -> dict[str, list[float]]:
-    """Measured once for the same encoders, as they were tuned."""
-    made_from = hash_json([read_json_or_empty(Path(place) / "own.json") for place in places])
-    path = shop.out / "times" / f"{made_from}.json"
-    known = read_json_or_empty(path)
-    if known:
-        return {place: list(map(float, known[place])) for place in places}
-    task = next(one.task for one in entries if one.made == places[0])
-    assert task is not None
-    models = {place: own_model(load_encoder(str(Path(place) / "encoder")), task) for place in places}
-    found: dict[str, list[float]] = {place: [] for place in places}
-    for _ in range(ROUNDS):
-        for place, model in models.items():
-            timer, asked = Timer(), task["dev"][:EXAMPLES]
-            model.outputs(asked)
-            found[place].append(1000 * timer.seconds / len(asked))
-    write_json(path, found)
-    return found
+def mean_result(name: str, seeds: Sequence[Mapping[str, Any]], task: Task, folder: Path) -> RowResult:
+    """Mean over seeds, each given by its :func:`scores_and_answers`."""
+    values = {key: fmean(seed["scores"][key] for seed in seeds) for key in seeds[0]["scores"]}
+    return RowResult(name, values, {}, tuple(seed["answers"] for seed in seeds), task, str(folder))
 
 
-def entries_of(shop: Workshop, item: Item) -> list[Entry]:
-    """All rows of a table; a row that cannot be made says why."""
-    heads = heads_by_run([shop.shared.narrowed(line) for line in item.lines])
-    found: list[Entry] = []
-    for line in item.lines:
-        means = None if line.mean is None else mean_entry(line, found, published_of(item.name))
-        found.append(means or entry(shop, line, heads.get(run_label(line), [])))
-    return with_times(shop, item, found)
+def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
+    """A row of a leaderboard: the mean over seeds, and the interval of the task's metric."""
+    folder, states, run = experiments.run(row.run, row.data, row.heads)
+    if row.predictor == NOBODY:
+        # Who never answers is right about every question that has no answer.
+        dev = run.task[run.board.split]
+        right = 100 * sum(not example.answers for example in dev) / len(dev)
+        silence = {example.id: "" for example in dev}
+        return RowResult(row.name, {"exact": right, "f1": right}, {}, (silence,), run.task, str(folder))
+    name = board_name(row.predictor)
+    rows = [found for found in run.board.rows if found.name == name]
+    if not rows:
+        raise Failed(f"{name} is not on the leaderboard of {folder}: its loss was no number")
+    if row.predictor.startswith(MIX):
+        seeds = sorted(found.seed for found in rows if found.seed is not None)
+        mixed = [_mixed_seed(folder, name, seed, states, run.task) for seed in seeds]
+        return mean_result(row.name, mixed, run.task, folder)
+    values = {key: fmean(found.scores[key] for found in rows) for key in rows[0].scores}
+    values |= {"parameters": float(rows[0].parameters), "fit_seconds": rows[0].seconds}
+    if rows[0].inner:
+        values["inner"] = fmean(found.inner[run.board.metric] for found in rows)
+    means = [mean.interval for mean in run.board.summary if mean.name == name and mean.interval is not None]
+    intervals = {run.board.metric: means[0]} if means else {}
+    keys = [(found.name, found.seed) for found in rows]
+    answers = tuple(run.answers[key] for key in keys if key in run.answers)
+    return RowResult(row.name, values, intervals, answers, run.task, str(folder))
 
 
-def mean_entry(line: Line, entries: Sequence[Entry], printed: Mapping[str, Mapping[str, float]]) -> Entry:
-    """The mean of the tasks' metrics over the rows above that match, and the paper's over the same rows."""
-    known = [
-        (one.row, one.task.metric, one.values[one.task.metric])
-        for one in entries
-        if fnmatchcase(one.row, str(line.mean)) and one.task and not one.missing
-    ]
-    if not known:
-        return Entry(line.row, missing=NoData("none of these rows has any"))
-    theirs = [printed[row][metric] for row, metric, _ in known if metric in printed.get(row, {})]
-    same = {"paper_mean_of_these": fmean(theirs)} if len(theirs) == len(known) else {}
-    return Entry(line.row, {"mean": fmean(score for *_, score in known), "of": float(len(known)), **same})
+def _mixed_seed(folder: Path, spec: str, seed: int, states: States, task: Task) -> dict[str, Any]:
+    """The encoder and a head, the larger probability of both; kept in the run for as long as the head is that."""
+    fitted, fingerprint = load_fitted(folder / "heads" / spec / f"seed{seed}")
+
+    def mixed() -> dict[str, Any]:
+        both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
+        return scores_and_answers(score_predictions(task, both).result)
+
+    return reuse(folder / "mixed" / spec / f"{seed}.json", fingerprint, mixed)
 
 
-def entry(shop: Workshop, line: Line, heads: list[str]) -> Entry:
-    """One row; where it cannot be made, what can be told all the same."""
-    try:
-        if line.only not in (None, shop.shared.scale):
-            raise NotHere(f"this row is for {line.only} scale")
-        made = maker_of(line)(shop, shop.shared.narrowed(line), heads)
-    except Missing as missing:
-        made = Entry(line.row, missing=missing)
-    if line.run is None or line.who.startswith(MIX) or line.who == NOBODY:
-        return made
-    spec = head_of(line.who)
-    share = 100.0 if spec is None else counted(line, spec)["percent"]
-    return replace(made, values={**made.values, "percent": share})
+def curve_row(experiments: Experiments, row: CurveRow) -> RowResult:
+    """A checkpoint of a tuning curve; epochs that this scale does not go to are left out."""
+    points = experiments.source("curve", row.curve).at
+    if row.at not in points:
+        raise NotAtScale(f"only {', '.join(f'{at:g}' for at in points)} epochs are tuned")
+    document = experiments.curve(row.curve)
+    point = next(point for point in document["rows"] if point["epochs"] == row.at)
+    return RowResult(row.name, {**point["scores"], "seconds": point["seconds"]}, folder=point["encoder"])
 
 
-def maker_of(line: Line) -> Maker:
-    """What makes a row, by what it names."""
-    if line.count is not None:
-        return lambda _shop, one, _heads: count_entry(one)
-    if line.curve is not None:
-        return lambda shop, one, _heads: curve_entry(shop, one)
-    if line.tune is not None:
-        make = tune_entry if line.without is None else ablated
-        return lambda shop, one, _heads: make(shop, one)
-    if line.study is not None:
-        return looked_at
-    if line.epoch is not None:
-        return history
-    if line.share is not None:
-        return limited_share if line.limited else on_share
-    return board_entry
+def tuned_row(experiments: Experiments, row: TunedRow) -> RowResult:
+    """An encoder tuned by a method, with its own head."""
+    method, source = row.method, experiments.source("tune", row.tune)
+    if method != "full":
+        experiments.paths(experiments.dataset(row.data or source.data))  # without data no encoder has to be loaded
+        encoder = load_encoder(experiments.encoder_of(source.encoder, row.data))
+        method = scaled_method(method, encoder.layers - 1, encoder.width)
+    folder = experiments.tuned(row.tune, row.data, method, row.head)
+    own, task = read_json_or_empty(folder / "own.json"), read_task(folder / "store" / "task")
+    values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
+    worth = efficiency(own["scores"][task.metric], own["trained"], floor_of(Comparison(task, "dev"))[0])
+    if worth is not None:
+        values["efficiency"] = worth
+    return RowResult(row.name, values, {}, (own["answers"],), task, str(folder))
+
+
+def count_row(experiments: Experiments, row: CountRow) -> RowResult:
+    """Parameters of a head or of a method on the shape that the row names."""
+    if parse_spec(row.count).name in METHODS:
+        trained, whole = (count_method(method, row.layers, row.width) for method in (row.count, "full"))
+        values = {"parameters": float(trained), "percent": 100 * trained / whole}
+    else:
+        values = count_on_shape(row, row.count)
+    return RowResult(row.name, values, folder="counted")
+
+
+def count_on_shape(row: RowSpec, spec: str) -> dict[str, float]:
+    """Parameters of a head on the paper's encoder, and their share of it in per cent."""
+    kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
+    count = count_head(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kinds[row.shape]))
+    return {key: float(str(count[key])) for key in ("parameters", "percent")}

@@ -1,109 +1,76 @@
-"""Tables and verdicts as text for a terminal and as Markdown."""
+"""Tables and verdicts as text for a terminal, and all of them as one page of Markdown, docs/reproduction.md."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertvision.core.records import aligned
-from bertvision.workflows.reproduce.claims import is_too_wide
+from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN, is_too_wide
+from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current
+from bertvision.workflows.reproduce.estimate import plan
 from bertvision.workflows.reproduce.published import published
+from bertvision.workflows.reproduce.specs import RECIPES, Item, all_items, metric_title, shared_at
 
-TITLES = {
-    "percent": "percent of the paper's encoder",
-    "trained": "trained parameters",
-    "minutes": "minutes of tuning",
-    "inference": "seconds for 1,000 examples",
-    "inference_ratio": "time to answer, first row = 1",
-    "inference_seconds": "seconds to answer",
-    "has_answer_right": "% right where there is an answer",
-    "no_answer_right": "% right where there is none",
-    "missed_by_silence": "% of missed answers that were no answer",
-    "right_length": "mean length where right",
-    "wrong": "best answer wrong",
-    "second_right": "second right",
-    "share": "second right, %",
-    "rescued_has_answer": "% of these with an answer",
-    "right_has_answer": "% of right at once with an answer",
-    "matthews_correlation": "Matthews correlation",
-    "spearmanr": "Spearman correlation",
-    "pearson": "Pearson correlation",
-    "of": "mean of how many",
-    "paper_mean_of_these": "the paper's mean of these",
-    "decrease": "% of the score lost",
-    "rises_after": "rises after state",
-}
-"""Of metrics whose name alone says too little: shares, say, are counted on the paper's shape, whatever was run."""
 COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
 """Metrics that have no digits after the point."""
-FEW = 4
-"""Names that a sentence holds."""
-WIDE = " (too few examples for this margin: it could not hold)"
-WORDS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
+TOO_WIDE = " (too few examples for this margin: it could not hold)"
+RULES = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
+TALLY = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
+TIMED = ("shared", "item")
+SLOWEST = 3
+"""Items whose seconds the page tells."""
+PICTURES = "../results/reproduce"
+"""Where they are, seen from the page."""
+EARLIER = " **Made before the recipe, or the data below it, was last changed; not made again yet.**"
 
 
 def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Ours beside published, then a line for every claim that the table has a say in."""
-    head = f"{document['item']}: {document['title']} [{document['scale']}, {document['encoder']}; {document['status']}]"
-    lines = [head, *aligned(item_cells(document)), *missing_lines(document)]
-    lines += [order_words(order) for order in document["rank_correlations"]]
-    lines += [f"pictures: {', '.join(document['pictures'])}"] if document["pictures"] else []
-    lines += [f"note: {document['note']}"] if document["note"] else []
+    made = f"{document['scale']}, {document['encoder']}; {document['status']}"
+    lines = [f"{document['item']}: {document['title']} [{made}]"]
+    lines += [*aligned(item_cells(document)), *missing_lines(document)]
+    lines += [_order_text(order) for order in document["rank_correlations"]]
+    if document["pictures"]:
+        lines.append(f"pictures: {', '.join(document['pictures'])}")
+    if document["note"]:
+        lines.append(f"note: {document['note']}")
     lines += document["notes_on_published"]
     concerned = {test["claim"] for test in document["tests"]}
-    return "\n".join([*lines, *(line for one in verdicts if one["id"] in concerned for line in claim_lines(one))])
+    for claim in verdicts:
+        if claim["id"] in concerned:
+            waiting = claim["of"] - len(claim["tests"])
+            more = f"; {waiting} of {claim['of']} tests belong to tables not run yet" if waiting else ""
+            lines.append(f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{more}")
+            lines += [f"  {_test_text(test)}" for test in claim["tests"]]
+    return "\n".join(lines)
 
 
-def order_words(order: Mapping[str, Any]) -> str:
+def _order_text(order: Mapping[str, Any]) -> str:
     """How far our order of the rows is the published one."""
     rows = f"{order['rows']} rows of {order['run']}"
     return f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}"
 
 
-def title(metric: str) -> str:
-    """A metric as tables and figures call it."""
-    return TITLES.get(metric, metric)
-
-
-def corrections(item: str) -> list[str]:
-    """What is to be known of published numbers, each reason once; first those that are not what was printed."""
-    mended: dict[str, list[str]] = {}
-    noted: dict[str, list[str]] = {}
-    for one in published():
-        if one.item == item and one.note:
-            other = one.printed is not None and one.printed != one.value
-            told = f"{one.row}, {one.metric}: {one.value:,.10g} for {one.printed:,.10g}" if other else one.row
-            (mended if other else noted).setdefault(one.note, []).append(told)
-    lines = [f"Published, corrected: {_few(some, 'numbers')} ({why})." for why, some in mended.items()]
-    notes = {why: list(dict.fromkeys(some)) for why, some in noted.items() if why not in mended}
-    return lines + [f"Published, {_few(some, 'rows')}: {why}." for why, some in notes.items()]
-
-
-def _few(names: Sequence[str], what: str) -> str:
-    return "; ".join(names) if len(names) <= FEW else f"{len(names)} {what}"
-
-
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
-    """A header and a row a row; of each metric ours (with its interval) and the published number."""
-    metrics = document["metrics"]
-    header = ["", *(name for metric in metrics for name in (title(metric), f"{title(metric)}, published"))]
-    rows = []
+    """A header and a line per row; of each metric ours (with its interval) and the published number."""
+    header = [""]
+    for metric in document["metrics"]:
+        header += [metric_title(metric), f"{metric_title(metric)}, published"]
+    lines = [header]
     for row in document["rows"]:
         cells = [row["row"]]
-        for metric in metrics:
-            cells += [_ours(row, metric), _told(metric, row["published"].get(metric))]
-        rows.append(cells)
-    kept = [place for place in range(len(header)) if place == 0 or any(row[place] != "-" for row in rows)]
-    return [[line[place] for place in kept] for line in [header, *rows]]
+        for metric in document["metrics"]:
+            ours, ends = _cell(metric, row["ours"].get(metric)), row["intervals"].get(metric)
+            cells.append(ours if ends is None else f"{ours} ({number(ends[0])} to {number(ends[1])})")
+            cells.append(_cell(metric, row["published"].get(metric)))
+        lines.append(cells)
+    shown = [column for column in range(len(header)) if column == 0 or any(line[column] != "-" for line in lines[1:])]
+    return [[line[column] for column in shown] for line in lines]
 
 
-def _ours(row: Mapping[str, Any], metric: str) -> str:
-    ends = row["intervals"].get(metric)
-    told = _told(metric, row["ours"].get(metric))
-    return told if ends is None else f"{told} ({number(ends[0])} to {number(ends[1])})"
-
-
-def _told(metric: str, value: float | None) -> str:
+def _cell(metric: str, value: float | None) -> str:
     return f"{value:,.0f}" if value is not None and metric in COUNTS and float(value).is_integer() else number(value)
 
 
@@ -116,48 +83,113 @@ def number(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
+def signed(value: float | None) -> str:
+    return "-" if value is None else f"{'+' if value >= 0 else '-'}{number(abs(value))}"
+
+
 def missing_lines(document: Mapping[str, Any]) -> list[str]:
-    """What is not there, each reason once, by its word."""
-    reasons: dict[str, list[str]] = {}
-    for row in document["rows"]:
-        if row["missing"]:
-            reasons.setdefault(row["missing"], []).append(row["row"])
-    told = {reason: f" ({len(rows)} row{'s' if len(rows) > 1 else ''}): " for reason, rows in reasons.items()}
-    return [reason.replace(": ", count, 1) for reason, count in told.items()]
+    """What is not there, each reason once, with the number of rows after its word."""
+    counts = Counter(row["missing"] for row in document["rows"] if row["missing"])
+    return [reason.replace(": ", f" ({count} row{'s' if count > 1 else ''}): ", 1) for reason, count in counts.items()]
 
 
-def claim_lines(claim: Mapping[str, Any]) -> list[str]:
-    """The verdict, and what every test found."""
-    waiting = claim["of"] - len(claim["tests"])
-    more = f"; {waiting} of {claim['of']} tests belong to tables not run yet" if waiting else ""
-    return [
-        f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{more}",
-        *(f"  {check_words(t)}" for t in claim["tests"]),
-    ]
-
-
-def check_words(test: Mapping[str, Any]) -> str:
+def _test_text(test: Mapping[str, Any]) -> str:
     """One test in a line."""
     other = number(test["number"]) if test["b"] is None else test["b"]
     within = f" (margin {test['margin']:g})" if test["margin"] else ""
     among = "" if test["among"] == "all" else f", {test['among']} questions"
     what = test["metric"] if test["of"] in ("score", "value") else test["of"]
     if test["low"] is None:
-        told = f"no interval: {test['why']}"
+        result = f"no interval: {test['why']}"
     else:
         sure = "" if test["of"] == "value" else "95 % "
-        told = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
-        told += f" ({test['note']})" if test["note"] else ""
-        told += WIDE if is_too_wide(test["low"], test["high"], test["says"], test["margin"]) else ""
-    compared = f"{test['a']} {WORDS[test['says']]} {other}{within} in {what}{among}"
-    return f"{test['item']}: {compared}: {told}: {test['verdict']}"
-
-
-def signed(value: float | None) -> str:
-    return "-" if value is None else f"{'+' if value >= 0 else '-'}{number(abs(value))}"
+        result = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
+        result += f" ({test['note']})" if test["note"] else ""
+        result += TOO_WIDE if is_too_wide(test["low"], test["high"], test["says"], test["margin"]) else ""
+    compared = f"{test['a']} {RULES[test['says']]} {other}{within} in {what}{among}"
+    return f"{test['item']}: {compared}: {result}: {test['verdict']}"
 
 
 def markdown_table(cells: Sequence[Sequence[str]]) -> str:
     """Cells as a Markdown table; a bar inside of one would end it."""
     lines = [[cell.replace("|", "\\|") or " " for cell in line] for line in cells]
     return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
+
+
+def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str, str]]) -> str:
+    """The whole page; items that have not been run say so. Timed are rows of ``results/reproduce_times.csv``."""
+    items = all_items()
+    verdicts = claim_verdicts(only_current(documents.values()))
+    laptop = plan(list(items.values()), shared_at("laptop"))
+    # Older than their recipes: shown, but no verdict rests on them.
+    old = [document["item"] for document in documents.values() if not is_current(document)]
+    earlier = "\nNot counted, because they were made before their recipes last changed, and not decided for that: "
+    head = (
+        (RECIPES / "page.md")
+        .read_text(encoding="utf-8")
+        .format(
+            count=len(items),
+            misprints=sum(number.is_corrected for number in published()),
+            done=len(documents),
+            hours=laptop["hours"],
+            shared=laptop["shared_hours"],
+            times=_times(timed),
+            tally=tally(verdicts),
+            earlier=f"{earlier}{', '.join(old)}." if old else "",
+        )
+    )
+    sections = [_section(item, documents.get(item.name)) for item in items.values()]
+    return "\n".join([head, "## Claims\n", _claims(verdicts), *sections]).rstrip() + "\n"
+
+
+def _times(timed: Sequence[Mapping[str, str]]) -> str:
+    """What is shared, and what the slowest items take after that."""
+    seconds: dict[str, dict[str, float]] = {kind: {} for kind in TIMED}
+    for row in timed:
+        seconds[row["kind"]][row["name"]] = float(row["seconds"])
+    if not all(seconds.values()):
+        return ""
+    shared, items = seconds.values()
+    slowest = sorted(items, key=lambda name: -items[name])[:SLOWEST]
+    return (
+        "Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`):\n"
+        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, now and then other work beside it, and after "
+        f"that, each of {len(items)} by itself, at most\n{', '.join(f'{name} {items[name]:,.0f}' for name in slowest)} "
+        "seconds.\n"
+        "Where the file tells of no heads, others had fitted them; seconds of the processor stand there, too.\n"
+    )
+
+
+def tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """How many claims, and how many of the comparisons that decide them, have which verdict."""
+    claims = Counter(claim["verdict"] for claim in verdicts)
+    tests = Counter(test["verdict"] for claim in verdicts for test in claim["tests"])
+    of_claims, of_tests = (
+        ", ".join(f"{count[one]} {word}" for one, word in TALLY.items()) for count in (claims, tests)
+    )
+    return f"Of the {len(verdicts)} claims {of_claims}; of their {tests.total()} comparisons {of_tests}."
+
+
+def _claims(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    lines = [["", "claim", "verdict", "what was compared"]]
+    for claim in verdicts:
+        compared = [_test_text(test) for test in claim["tests"]]
+        waiting = claim["of"] - len(claim["tests"])
+        if waiting:
+            compared.append(f"{waiting} not run yet")
+        verdict = claim["verdict"] if claim["tests"] else "not run yet"
+        text = f"{claim['text']} ({claim['source']})"
+        lines.append([str(claim["id"]), text, f"**{verdict}**", "<br>".join(compared)])
+    return markdown_table(lines) + "\n"
+
+
+def _section(item: Item, document: Mapping[str, Any] | None) -> str:
+    title = f"## {item.name}: {item.title}\n\n{item.source}."
+    if document is None:
+        return f"{title} Not run yet: `bertvision reproduce {item.name} --data FOLDER`.\n"
+    made = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
+    made += "" if is_current(document) else EARLIER
+    made += "".join(f" {_order_text(order).capitalize()}." for order in document["rank_correlations"])
+    lines = [made, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
+    lines += [f"![{item.title}]({PICTURES}/{name})\n" for name in document["pictures"]]
+    return "\n".join([*lines, " ".join([document["note"], *document["notes_on_published"]])]).rstrip() + "\n"
