@@ -63,32 +63,6 @@ HASHED_ROW: Mapping[str, Any] = {
 HASHED_NAMES = {"name": "row", "predictor": "who", "versus": "against"}
 """Fields of rows that have another key in hashes."""
 
-METRIC_TITLES = {
-    "percent": "percent of the paper's encoder",
-    "trained": "trained parameters",
-    "minutes": "minutes of tuning",
-    "inference": "seconds for 1,000 examples",
-    "inference_ratio": "time to answer, first row = 1",
-    "inference_seconds": "seconds to answer",
-    "has_answer_right": "% right where there is an answer",
-    "no_answer_right": "% right where there is none",
-    "missed_by_silence": "% of missed answers that were no answer",
-    "right_length": "mean length where right",
-    "wrong": "best answer wrong",
-    "second_right": "second right",
-    "share": "second right, %",
-    "rescued_has_answer": "% of these with an answer",
-    "right_has_answer": "% of right at once with an answer",
-    "matthews_correlation": "Matthews correlation",
-    "spearmanr": "Spearman correlation",
-    "pearson": "Pearson correlation",
-    "of": "mean of how many",
-    "paper_mean_of_these": "the paper's mean of these",
-    "decrease": "% of the score lost",
-    "rises_after": "rises after state",
-}
-"""Of metrics whose name alone says too little: shares, say, are counted on the paper's shape, whatever was run."""
-
 T = TypeVar("T")
 
 
@@ -118,6 +92,9 @@ class RowSpec:
     @property
     def source(self) -> str | None:
         """Key of the run, curve or tuning that the row is read from."""
+        for kind in ("run", "curve", "tune"):
+            if hasattr(self, kind):
+                return f"{kind}:{getattr(self, kind)}"
         return None
 
     def facts(self) -> dict[str, Any]:
@@ -132,10 +109,6 @@ class BoardRow(RowSpec):
 
     run: str
     predictor: str = ENCODER
-
-    @property
-    def source(self) -> str:
-        return f"run:{self.run}"
 
     @property
     def label(self) -> str:
@@ -188,10 +161,6 @@ class CurveRow(RowSpec):
     curve: str
     at: float
 
-    @property
-    def source(self) -> str:
-        return f"curve:{self.curve}"
-
 
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +170,6 @@ class TunedRow(RowSpec):
     tune: str
     method: str = "full"
     head: str | None = None  # what the encoder is tuned with
-
-    @property
-    def source(self) -> str:
-        return f"tune:{self.tune}"
 
 
 @_hashed_row
@@ -253,7 +218,7 @@ def head_of(predictor: str) -> str | None:
 
 def metric_title(metric: str) -> str:
     """A metric as tables and figures call it."""
-    return METRIC_TITLES.get(metric, metric)
+    return str(_shared_file()["titles"].get(metric, metric))
 
 
 def board_name(predictor: str) -> str:
@@ -408,7 +373,7 @@ class Shared:
 @cache
 def all_items() -> Mapping[str, Item]:
     """All tables and figures, in the order of the papers."""
-    order = _read(RECIPES / "shared.toml")["order"]
+    order = _shared_file()["order"]
     return {name: _item(name, _read(RECIPES / "reproduce" / f"{name}.toml")) for name in order}
 
 
@@ -427,7 +392,7 @@ def shared_at(scale: str) -> Shared:
     """What the tables share; settings under the scale's name lie over those that stand above it."""
     if scale not in SCALES:
         raise BadInput(unknown("scale", scale, list(SCALES)))
-    values = _read(RECIPES / "shared.toml")
+    values = _shared_file()
     own = values["scale"][scale]
     sources = {}
     for kind in ("run", "curve", "tune"):
@@ -481,6 +446,11 @@ def _rows(table: Mapping[str, Any], where: str) -> Iterator[RowSpec]:
     for name in table.get("each", ["{}"]):
         named = {key: value.replace("{}", name) if isinstance(value, str) else value for key, value in settings.items()}
         yield from_mapping(kind, named, where)
+
+
+@cache
+def _shared_file() -> dict[str, Any]:
+    return _read(RECIPES / "shared.toml")
 
 
 def _read(path: Path) -> dict[str, Any]:
