@@ -89,25 +89,26 @@ def of_pair(found: Finding, a: str, b: str, *places: str) -> Finding:
 
 
 def _cases(task: Task, examples: Sequence[Example], a: Answers, b: Answers) -> list[dict[str, Any]]:
-    found = []
-    for sort, here in (("only_a", a.right & ~b.right), ("only_b", ~a.right & b.right)):
-        places = sorted(np.flatnonzero(here).tolist(), key=lambda place: stable_hash(examples[place].id))
-        found += [_case(task, sort, examples[place], a, b, place) for place in places[:SHOWN]]
-    return found
-
-
-def _case(task: Task, sort: str, example: Example, a: Answers, b: Answers, place: int) -> dict[str, Any]:
-    sides = {"a": a.name, "b": b.name, "a_said": a.answers[place], "b_said": b.answers[place]}
-    texts = {"text": example.text, "pair": example.pair, "gold": gold_text(task, example)}
-    return {"id": example.id, "sort": sort, **texts, **sides, **(_spans(example, a, b) if task.kind == "span" else {})}
+    cases = []
+    for sort, mask in (("only_a", a.right & ~b.right), ("only_b", ~a.right & b.right)):
+        indices = sorted(np.flatnonzero(mask).tolist(), key=lambda index: stable_hash(examples[index].id))
+        for index in indices[:SHOWN]:
+            example = examples[index]
+            case = {"id": example.id, "sort": sort, "text": example.text, "pair": example.pair}
+            case |= {"gold": gold_text(task, example), "a": a.name, "b": b.name}
+            case |= {"a_said": a.answers[index], "b_said": b.answers[index]}
+            cases.append({**case, **(_spans(example, a, b) if task.kind == "span" else {})})
+    return cases
 
 
 def _spans(example: Example, a: Answers, b: Answers) -> dict[str, Any]:
     """Where in the context the gold answers stand, and those that were given, as far as that was kept."""
     golds = sorted({(answer.start, answer.start + len(answer.text)) for answer in example.answers})
-    known = {"a_place": a.places, "b_place": b.places}
-    places = {key: list(kept[example.id]) for key, kept in known.items() if kept and example.id in kept}
-    return {"spans": [list(span) for span in golds], **places}
+    spans: dict[str, Any] = {"spans": [list(span) for span in golds]}
+    for key, places in (("a_place", a.places), ("b_place", b.places)):
+        if places and example.id in places:
+            spans[key] = list(places[example.id])
+    return spans
 
 
 def _short(name: str) -> str:

@@ -57,79 +57,73 @@ ABOUT_WORD = "Exactly right by the first question word in the question; what has
 
 WORDS = ("what", "who", "whom", "whose", "when", "where", "which", "why", "how many", "how much", "how")
 
-_FOUND = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
+_QUESTION_WORD = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 
 
-def answer_types(examples: Sequence[Example], said: Sequence[Answers]) -> Finding:
+def _percent_of(hits: np.ndarray, mask: np.ndarray) -> float | None:
+    """Per cent of the examples of a mask."""
+    return share(int((hits & mask).sum()), int(mask.sum()))
+
+
+def answer_types(examples: Sequence[Example], predictors: Sequence[Answers]) -> Finding:
     """The split by gold answerability of every predictor."""
     gold = np.array([bool(example.answers) for example in examples])
-    rows = tuple(_type_row(one, gold) for one in said)
-    names = [one.name for one in said]
-    picture = bars(
-        names,
-        {
-            "has an answer": [number_of(row["has_answer_right"]) for row in rows],
-            "has none": [number_of(row["no_answer_right"]) for row in rows],
-        },
-        "right, %",
-    )
+    rows = tuple(_type_row(predictor, gold) for predictor in predictors)
+    names = [predictor.name for predictor in predictors]
+    kinds = {"has an answer": "has_answer_right", "has none": "no_answer_right"}
+    picture = bars(names, {title: [number_of(row[key]) for row in rows] for title, key in kinds.items()}, "right, %")
     return Finding("answer-types", "With and without an answer", ABOUT_TYPES, TYPE_COLUMNS, rows, (picture,))
 
 
-def _type_row(one: Answers, gold: np.ndarray) -> dict[str, Cell]:
-    silent = np.array([not answer for answer in one.answers])
-    missed = gold & ~one.right
+def _type_row(predictor: Answers, gold: np.ndarray) -> dict[str, Cell]:
+    silent = np.array([not answer for answer in predictor.answers])
+    missed = gold & ~predictor.right
     return {
-        "name": one.name,
+        "name": predictor.name,
         "has_answer": int(gold.sum()),
-        "has_answer_right": share(int((gold & one.right).sum()), int(gold.sum())),
-        "has_answer_f1": share(float(one.score[gold].sum()), int(gold.sum())),
+        "has_answer_right": _percent_of(predictor.right, gold),
+        "has_answer_f1": share(float(predictor.score[gold].sum()), int(gold.sum())),
         "no_answer": int((~gold).sum()),
-        "no_answer_right": share(int((~gold & one.right).sum()), int((~gold).sum())),
+        "no_answer_right": _percent_of(predictor.right, ~gold),
         "has_answer_missed": int(missed.sum()),
-        "missed_by_silence": share(int((missed & silent).sum()), int(missed.sum())),
+        "missed_by_silence": _percent_of(silent, missed),
     }
 
 
-def answer_length(examples: Sequence[Example], said: Sequence[Answers]) -> Finding:
-    """A row a length, two columns a predictor."""
+def answer_length(examples: Sequence[Example], predictors: Sequence[Answers]) -> Finding:
+    """A row per length, two columns per predictor."""
     words = np.array([min((len(a.text.split()) for a in e.answers), default=0) for e in examples])
-    groups = {_title(low, high): (words >= low) & (words <= (high or words.max())) for low, high in BINS}
-    groups = {title: here for title, here in groups.items() if here.any()}
-    rows = tuple(_length_row(title, here, said) for title, here in groups.items())
     columns = {"words": "words of gold", "questions": "questions"}
-    for place, one in enumerate(said):
-        columns |= {f"right_{place}": f"{one.name}: right, %", f"words_{place}": f"{one.name}: words given"}
-    series = {one.name: [_right(one, here) for here in groups.values()] for one in said}
-    picture = bars(list(groups), series, "right, %")
-    return Finding("answer-length", "Answer length", ABOUT_LENGTH, columns, rows, (picture,))
+    series: dict[str, list[float | None]] = {}
+    for index, predictor in enumerate(predictors):
+        columns |= {f"right_{index}": f"{predictor.name}: right, %", f"words_{index}": f"{predictor.name}: words given"}
+        series[predictor.name] = []
+    rows, titles = [], []
+    for low, high in BINS:
+        mask = (words >= low) & (words <= (high or words.max()))  # (examples,)
+        if not mask.any():
+            continue
+        titles.append(f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}")
+        row: dict[str, Cell] = {"words": titles[-1], "questions": int(mask.sum())}
+        for index, predictor in enumerate(predictors):
+            answered = [str(predictor.answers[at]) for at in np.flatnonzero(mask) if predictor.answers[at]]
+            right = _percent_of(predictor.right, mask)
+            row |= {f"right_{index}": right, f"words_{index}": mean([len(answer.split()) for answer in answered])}
+            series[predictor.name].append(right)
+        rows.append(row)
+    picture = bars(titles, series, "right, %")
+    return Finding("answer-length", "Answer length", ABOUT_LENGTH, columns, tuple(rows), (picture,))
 
 
-def _title(low: int, high: int | None) -> str:
-    return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
-
-
-def _right(one: Answers, here: np.ndarray) -> float | None:
-    return share(int(one.right[here].sum()), int(here.sum()))
-
-
-def _length_row(title: str, here: np.ndarray, said: Sequence[Answers]) -> dict[str, Cell]:
-    row: dict[str, Cell] = {"words": title, "questions": int(here.sum())}
-    for place, one in enumerate(said):
-        given = [len(str(answer).split()) for answer, asked in zip(one.answers, here, strict=True) if asked and answer]
-        row |= {f"right_{place}": _right(one, here), f"words_{place}": mean(given)}
-    return row
-
-
-def context_length(lengths: Sequence[int], said: Sequence[Answers], unit: str = "words") -> Finding:
+def context_length(lengths: Sequence[int], predictors: Sequence[Answers], unit: str = "words") -> Finding:
     """``lengths``: of every example's context, in order."""
     sizes = np.asarray(lengths, np.float64)
-    rows = [_context_row(one.name, None, sizes, one.right, ~one.right) for one in said]
+    rows = [_context_row(predictor.name, None, sizes, predictor.right, ~predictor.right) for predictor in predictors]
     rows += [
         _context_row(a.name, b.name, sizes, a.right & ~b.right, np.zeros(len(sizes), bool))
-        for a, b in permutations(said, 2)
+        for a, b in permutations(predictors, 2)
     ]
-    series = {one.name: _by_fifth(sizes, one.right) for one in said}
+    series = {predictor.name: _by_fifth(sizes, predictor.right) for predictor in predictors}
     picture = Plot("lines", f"mean {unit} of the context, by fifths", "right, %", series)
     about = ABOUT_CONTEXT.format(unit=unit)
     return Finding("context-length", "Context length", about, CONTEXT_COLUMNS, tuple(rows), (picture,))
@@ -155,35 +149,36 @@ def _by_fifth(sizes: NDArray[np.float64], right: NDArray[np.bool_]) -> list[tupl
     fifth = np.searchsorted(edges, sizes, side="left")
     points = []
     for number in range(FIFTHS):
-        here = fifth == number
-        told = share(int(right[here].sum()), int(here.sum()))
-        if told is not None:
-            points.append((float(sizes[here].mean()), told, f"{int(here.sum())} examples"))
+        mask = fifth == number
+        percent = _percent_of(right, mask)
+        if percent is not None:
+            points.append((float(sizes[mask].mean()), percent, f"{int(mask.sum())} examples"))
     return points
 
 
-def question_word(examples: Sequence[Example], said: Sequence[Answers]) -> Finding:
-    """A row a question word, a column a predictor."""
+def question_word(examples: Sequence[Example], predictors: Sequence[Answers]) -> Finding:
+    """A row per question word, a column per predictor."""
     asked = np.array([word_of(example.text) for example in examples])
-    names = [word for word, _ in Counter(asked.tolist()).most_common()]
-    columns = {"word": "question word", "questions": "questions", "no_answer": "without answer, %"}
-    columns |= {f"right_{place}": f"{one.name}: right, %" for place, one in enumerate(said)}
     silent = np.array([not example.answers for example in examples])
-    rows = tuple(_word_row(word, asked == word, silent, said) for word in names)
-    series = {
-        one.name: [share(int(one.right[asked == word].sum()), int((asked == word).sum())) for word in names]
-        for one in said
-    }
-    return Finding("question-word", "Question word", ABOUT_WORD, columns, rows, (bars(names, series, "right, %"),))
+    columns = {"word": "question word", "questions": "questions", "no_answer": "without answer, %"}
+    series: dict[str, list[float | None]] = {}
+    for index, predictor in enumerate(predictors):
+        columns[f"right_{index}"] = f"{predictor.name}: right, %"
+        series[predictor.name] = []
+    rows, words = [], [word for word, _ in Counter(asked.tolist()).most_common()]
+    for word in words:
+        mask = asked == word
+        row: dict[str, Cell] = {"word": word, "questions": int(mask.sum()), "no_answer": _percent_of(silent, mask)}
+        for index, predictor in enumerate(predictors):
+            right = _percent_of(predictor.right, mask)
+            row[f"right_{index}"] = right
+            series[predictor.name].append(right)
+        rows.append(row)
+    picture = bars(words, series, "right, %")
+    return Finding("question-word", "Question word", ABOUT_WORD, columns, tuple(rows), (picture,))
 
 
 def word_of(question: str) -> str:
     """The first question word, in lower case."""
-    found = _FOUND.search(question)
-    return found[1].lower() if found else "other"
-
-
-def _word_row(word: str, here: np.ndarray, silent: np.ndarray, said: Sequence[Answers]) -> dict[str, Cell]:
-    count = int(here.sum())
-    row: dict[str, Cell] = {"word": word, "questions": count, "no_answer": share(int((here & silent).sum()), count)}
-    return row | {f"right_{place}": share(int(one.right[here].sum()), count) for place, one in enumerate(said)}
+    match = _QUESTION_WORD.search(question)
+    return match[1].lower() if match else "other"
