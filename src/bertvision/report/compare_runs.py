@@ -19,7 +19,7 @@ from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import chance
 from bertvision.report.markup import NOTHING, Html, number, signed
 from bertvision.report.render import render
-from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_title, row_answers
+from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_answers, row_title
 
 BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]

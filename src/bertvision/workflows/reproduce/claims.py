@@ -195,7 +195,9 @@ def _scores(test: Check, a: RowResult, b: RowResult, task: Task) -> Measured:
     same draw.
     """
     comparison = Comparison(task, "dev") if task["dev"] else None
-    sides = [] if comparison is None else [side for row in (a, b) if (side := side_of(comparison, row.answers)) is not None]
+    sides = (
+        [] if comparison is None else [side for row in (a, b) if (side := side_of(comparison, row.answers)) is not None]
+    )
     if comparison is None or len(sides) < 2:
         return Measured(why="nothing to draw from")
     points = [point(comparison, side) for side in sides]

@@ -20,10 +20,12 @@ DRAWS = 2000
 
 def side_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> SeedGroup | None:
     """Answers, a mapping per seed, as something to be resampled; None if the metric cannot be."""
-    witnesses = []
+    predictors = []
     for seed, of_seed in enumerate(answers):
-        evidence = score_answers(comparison.task, "dev", of_seed)
-        witnesses.append(PredictorScores("", "head", seed, math.nan, evidence))  # its score is computed from the evidence
+        example_scores = score_answers(comparison.task, "dev", of_seed)
+        witnesses.append(
+            PredictorScores("", "head", seed, math.nan, evidence)
+        )  # its score is computed from the evidence
     sides = comparison.seed_groups(witnesses)
     return sides[0] if sides else None
 
