@@ -23,10 +23,9 @@ def side_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> See
     predictors = []
     for seed, of_seed in enumerate(answers):
         example_scores = score_answers(comparison.task, "dev", of_seed)
-        witnesses.append(
-            PredictorScores("", "head", seed, math.nan, evidence)
-        )  # its score is computed from the evidence
-    sides = comparison.seed_groups(witnesses)
+        # The score itself is computed from the scores of the examples.
+        predictors.append(PredictorScores("", "head", seed, math.nan, example_scores))
+    sides = comparison.seed_groups(predictors)
     return sides[0] if sides else None
 
 
