@@ -27,10 +27,10 @@ from bertvision.core.progress import Timer
 from bertvision.core.records import Window
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
-from bertvision.store.batching import plan_batches, reading_batches
+from bertvision.store.batching import plan_batches, read_batches
 from bertvision.store.shard_file import layer_batch, read_shard
 from bertvision.store.writer import Site
-from bertvision.training.shard_builder import Job, ShardMaker, Work, make_shards
+from bertvision.training.shard_builder import Job, ShardBuilder, Work, make_shards
 from plain_ways import BATCH, Elsewhere, named_encoder
 from rows import Rows
 from windows import GLUE, SQUAD, drawn_lengths, random_windows
@@ -92,7 +92,7 @@ class Given(Work):
     def __init__(self, encoder: Encoder, windows: Sequence[Window], config: ExtractConfig) -> None:
         self.encoder, self.config = encoder, config
         self.windows = {"train": list(windows)}
-        self.maker = ShardMaker(encoder, range(encoder.layers), config)
+        self.maker = ShardBuilder(encoder, range(encoder.layers), config)
         self.jobs = [Job("train", number, batches) for number, batches in enumerate(self.maker.plan(windows))]
 
 
@@ -180,7 +180,7 @@ class Setting:
                 for path in sorted((self.folder / "store").rglob("shard-*.safetensors")):
                     shard = read_shard(path)
                     lengths = shard["lengths"].numpy().astype(np.int64)
-                    for chosen in reading_batches(lengths, 32, np.random.default_rng(epoch)):
+                    for chosen in read_batches(lengths, 32, np.random.default_rng(epoch)):
                         layer_batch(shard, chosen, "span").states.numel()
 
         return self._timed(work) * EPOCHS

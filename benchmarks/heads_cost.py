@@ -24,10 +24,10 @@ from bertvision.core.records import LayerBatch, Shape, Window
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import head_loss
-from bertvision.store.batching import plan_batches, reading_batches
+from bertvision.store.batching import plan_batches, read_batches
 from bertvision.store.shard_file import Shard, layer_batch
-from bertvision.training.head_trainer import Runner, blocks_of
-from bertvision.training.shard_builder import ShardMaker
+from bertvision.training.head_trainer import HeadTrainer, fuse_trainers
+from bertvision.training.shard_builder import ShardBuilder
 from memory_settings import usual_memory
 from ratio import time_ratio
 from rows import Rows
@@ -76,7 +76,7 @@ class Setting:
         self.encoder, self.windows = encoder, _windows(windows)
         self.shape = Shape(encoder.layers, encoder.width, LONGEST, 2, "span")
         self.plan = plan_batches([len(window) for window in self.windows], 4096, 0)
-        self.maker = ShardMaker(encoder, range(encoder.layers), ExtractConfig(device="cpu"))
+        self.maker = ShardBuilder(encoder, range(encoder.layers), ExtractConfig(device="cpu"))
         self.shard = self.make_shard()
 
     def make_shard(self) -> Shard:
@@ -92,12 +92,12 @@ class Setting:
     def batches(self, shard: Shard) -> list[LayerBatch]:
         lengths = shard["lengths"].numpy().astype(np.int64)
         return [
-            layer_batch(shard, chosen, "span") for chosen in reading_batches(lengths, BATCH, np.random.default_rng(0))
+            layer_batch(shard, chosen, "span") for chosen in read_batches(lengths, BATCH, np.random.default_rng(0))
         ]
 
     def fitting(self, heads: Heads) -> Callable[[Sequence[LayerBatch]], None]:
         config = FitConfig(device="cpu")
-        blocks = blocks_of([Runner(spec, seed, self.shape, config, 100_000, CPU) for spec, seed in heads])
+        blocks = fuse_trainers([HeadTrainer(spec, seed, self.shape, config, 100_000, CPU) for spec, seed in heads])
 
         def fit(batches: Sequence[LayerBatch]) -> None:
             for batch in batches:

@@ -29,9 +29,9 @@ from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.partial import upper_layers
 from bertvision.heads.base import build_head
-from bertvision.training.shard_builder import ShardMaker
-from bertvision.training.tune_from_store import Begun, PrefixTuning
-from bertvision.training.tuner import Tuning
+from bertvision.training.shard_builder import ShardBuilder
+from bertvision.training.tune_from_store import PrefixTuner, PrefixWindow
+from bertvision.training.tuner import Tuner
 from rows import Rows
 from windows import random_windows
 
@@ -103,7 +103,7 @@ def _head(encoder: Encoder) -> Any:
 @contextmanager
 def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
     config = TuneConfig(method=method, lr=1e-5, batch=BATCH)
-    tuning = Tuning(encoder.copy(), _head(encoder), config, 1000, choose_device("cpu"))
+    tuning = Tuner(encoder.copy(), _head(encoder), config, 1000, choose_device("cpu"))
     windows = _windows()
     yield (lambda: tuning.advance(windows)), tuning.trained
 
@@ -114,16 +114,16 @@ def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
     config = TuneConfig(method=f"freeze:k={k}", lr=1e-5, batch=BATCH)
     with torch.inference_mode():
         states = hidden_states(copy.model.eval(), collate(windows, 0, choose_device("cpu")), (k,)).layers[0].half()
-    batch = [Begun(window, state) for window, state in zip(windows, states.clone(), strict=True)]
+    batch = [PrefixWindow(window, state) for window, state in zip(windows, states.clone(), strict=True)]
     with upper_layers(copy.model, k) as feed:
-        tuning = PrefixTuning(copy, _head(encoder), config, 1000, choose_device("cpu"), below=k, feed=feed)
+        tuning = PrefixTuner(copy, _head(encoder), config, 1000, choose_device("cpu"), below=k, feed=feed)
         yield (lambda: tuning.advance(batch)), tuning.trained
 
 
 @contextmanager
 def _extraction(encoder: Encoder) -> Iterator[Way]:
     """A forward pass with every state put where a shard is made; the disk is left out."""
-    windows, maker = _windows(), ShardMaker(encoder.copy(), range(encoder.layers), ExtractConfig(device="cpu"))
+    windows, maker = _windows(), ShardBuilder(encoder.copy(), range(encoder.layers), ExtractConfig(device="cpu"))
     room = maker.codec.buffers(BATCH * TOKENS, encoder.layers, encoder.width)
     yield (lambda: maker.run_batch(windows, room, maker.codec, {})), 0
 

@@ -253,7 +253,7 @@ def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
     from bertvision.training import fit as fitting
     from bertvision.training import tuner
 
-    advance, save = tuner.Tuning.advance, fitting.save_runners
+    advance, save = tuner.Tuner.advance, fitting.save_trainers
 
     def some_steps(self: Any, batch: Any) -> None:
         if self.step == 3:
@@ -264,10 +264,10 @@ def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
         save(*given)
         raise Stopped
 
-    with mock.patch.object(tuner.Tuning, "advance", some_steps), until_stopped():
+    with mock.patch.object(tuner.Tuner, "advance", some_steps), until_stopped():
         bv.tune(base, tasks["text"], saved=Path("tuning.safetensors"), save_minutes=0.0, **facts.HALF)
     specs, settings = facts.HALF_FIT
-    both = mock.patch.multiple(fitting, SAVE_SECONDS=0, save_runners=first_epoch)
+    both = mock.patch.multiple(fitting, SAVE_SECONDS=0, save_trainers=first_epoch)
     with both, until_stopped():
         fitting.fit(specs, bv.Store("squad/store"), saved=Path("fitting.safetensors"), **settings)
 

@@ -106,9 +106,9 @@ def test_of_equals_a_default_wins() -> None:
 @pytest.mark.parametrize("together", [1, 2, 8])
 def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
     fitted, judged = [], []
-    fit_epochs, predict = finalists.fit_epochs, finalists.predict
+    train_epochs, predict = finalists.train_epochs, finalists.predict
     monkeypatch.setattr(
-        finalists, "fit_epochs", lambda some, *given: fitted.append(len(some)) or fit_epochs(some, *given)
+        finalists, "fit_epochs", lambda some, *given: fitted.append(len(some)) or train_epochs(some, *given)
     )
     monkeypatch.setattr(finalists, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
     states = run_states(run)
@@ -187,7 +187,7 @@ def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
 def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
     space, config = states_space(states, ["probe"], []), FitConfig(epochs=1, batch=8)
-    plan, whole, said = Plan(trials=2, heads_per_pass=2, seeds=(0,)), search_trials.fit_epochs, []
+    plan, whole, said = Plan(trials=2, heads_per_pass=2, seeds=(0,)), search_trials.train_epochs, []
 
     def meanwhile(*given: Any) -> Any:
         with pytest.raises(BadInput) as refused:

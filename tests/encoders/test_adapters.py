@@ -127,19 +127,19 @@ def test_norms_are_trained_as_asked(tiny_encoder: Encoder, norms: str, wanted: i
 def test_an_interrupted_run_with_shared_adapters_ends_the_same(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bertvision.training.tuner import Tuning
+    from bertvision.training.tuner import Tuner
 
     settings = {**SETTINGS, "epochs": 2, "method": "adapters:size=4,share=2"}
     whole = tune(tiny_encoder, label_task, **settings)
-    real, left = Tuning.advance, [3]
+    real, left = Tuner.advance, [3]
 
-    def killed(self: Tuning, batch: Any) -> None:
+    def killed(self: Tuner, batch: Any) -> None:
         if self.step in left:
             left.remove(self.step)
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuning, "advance", killed)
+    monkeypatch.setattr(Tuner, "advance", killed)
     with pytest.raises(KeyboardInterrupt):
         tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
     resumed = tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)

@@ -16,9 +16,9 @@ import bertvision as bv
 from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig
 from bertvision.core.files import hashed_as, hashed_fields, hashed_keys
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, build_head
+from bertvision.heads.base import HEADS, HeadModule, build_head
 from bertvision.training.fitted_head import load_fitted, save_fitted
-from bertvision.training.tuner import Tuning
+from bertvision.training.tuner import Tuner
 from bertvision.workflows.reproduce.specs import ROW_KINDS, DataSet, Source
 from bertvision.workflows.search.space import Choice, Range
 
@@ -85,7 +85,7 @@ def renamed() -> Iterator[None]:
         saved_names: ClassVar[Mapping[str, str]] = {"closing": "dense"}
 
         def __init__(self, shape: Shape) -> None:
-            Body.__init__(self)
+            HeadModule.__init__(self)
             self.closing = Inner(shape.width, shape.outputs)
             self.factor = nn.Parameter(torch.ones(()))
             self.register_buffer("number", torch.zeros(2))
@@ -95,7 +95,7 @@ def renamed() -> Iterator[None]:
             outputs: Tensor = self.closing(self.factor * mean)
             return outputs
 
-        layer_rows = Body.layer_rows
+        layer_rows = HeadModule.layer_rows
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(HEADS._entries, "mean-pool", Renamed)
@@ -109,7 +109,7 @@ def test_a_head_with_a_renamed_attribute_has_its_old_names_in_files(renamed: Non
     assert next(iter(nn.ModuleDict({"a": head}).state_dict())) == "a.body.factor"
     state = {key: torch.randn(value.shape) for key, value in head.state_dict().items()}
     head.load_state_dict(state)
-    assert torch.equal(head.body.closing.matrix, state["body.dense.weight"])
+    assert torch.equal(head.module.closing.matrix, state["body.dense.weight"])
     with pytest.raises(RuntimeError, match="Unexpected key"):
         head.load_state_dict({**state, "body.other": torch.zeros(1)})
     with pytest.raises(RuntimeError, match="Missing key"):
@@ -120,7 +120,7 @@ def test_an_old_file_is_read_into_a_renamed_head(tmp_path: Path) -> None:
     old, _ = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
     kept = load_file(DATA / "text" / "heads" / "linear" / "seed0" / "head.safetensors")
 
-    class Renamed(Body):
+    class Renamed(HeadModule):
         pointwise = True
         spans = False
         saved_names: ClassVar[Mapping[str, str]] = {"closing": "dense"}
@@ -137,7 +137,7 @@ def test_an_old_file_is_read_into_a_renamed_head(tmp_path: Path) -> None:
         patch.setitem(HEADS._entries, "linear", Renamed)
         one, made_from = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
         save_fitted(one, tmp_path, made_from)
-    assert isinstance(one.head.body, Renamed)
+    assert isinstance(one.head.module, Renamed)
     written = load_file(tmp_path / "head.safetensors")
     assert list(written) == list(kept)
     assert all(torch.equal(written[key], kept[key]) for key in kept)
@@ -151,16 +151,16 @@ def test_a_tuning_ended_on_the_way_keeps_old_names_too(renamed: None, tmp_path: 
     encoder = bv.load_encoder(str(DATA / "encoder"))
     config = TuneConfig(lr=1e-3)
     tunings = [
-        Tuning(encoder.copy(), build_head("mean-pool", shape), config, 1, torch.device("cpu"))
+        Tuner(encoder.copy(), build_head("mean-pool", shape), config, 1, torch.device("cpu"))
         for shape in 2 * [Shape(3, 8, 16, 3, "classify")]
     ]
     with torch.no_grad():
-        tunings[0].head.body.closing.matrix.fill_(2.0)
-        tunings[0].head.body.number.fill_(3.0)
+        tunings[0].head.module.closing.matrix.fill_(2.0)
+        tunings[0].head.module.number.fill_(3.0)
     tunings[0].save(tmp_path / "state", "x")
     names = set(load_file(tmp_path / "state"))
     assert {"head.body.dense.weight", "head.body.factor", "buffer.body.number"} <= names
     assert not any("closing" in name for name in names)
     assert tunings[1].restore(tmp_path / "state", "x")
-    assert float(tunings[1].head.body.closing.matrix.detach().mean()) == 2.0
-    assert float(tunings[1].head.body.number.mean()) == 3.0
+    assert float(tunings[1].head.module.closing.matrix.detach().mean()) == 2.0
+    assert float(tunings[1].head.module.number.mean()) == 3.0

@@ -13,7 +13,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import Spec, Value, parse_spec
 from bertvision.core.runtime import seeded
-from bertvision.heads.base import HEADS, Body, Head, build_head, canonical_spec, head_loss, head_losses
+from bertvision.heads.base import HEADS, Head, HeadModule, build_head, canonical_spec, head_loss, head_losses
 from bertvision.heads.summary import every_variant, fits
 
 LAYERS, WIDTH, TOKENS = 5, 48, 6
@@ -32,7 +32,7 @@ LIGHT: Mapping[str, Mapping[str, Value]] = {
 """The same networks with fewer channels: what is tested here does not depend on how many there are."""
 
 
-def body(spec: str) -> type[Body]:
+def body(spec: str) -> type[HeadModule]:
     return HEADS[parse_spec(spec).name]
 
 
@@ -51,7 +51,7 @@ CASES = [(spec, kind) for spec in SPECS for kind in OUTPUTS if fits(spec, shape(
 SPANS = [spec for spec, kind in CASES if kind == "span"]
 POINTWISE = [spec for spec in SPECS if body(spec).pointwise]
 SEQUENCE = [spec for spec in SPECS if not body(spec).pointwise]
-READING = [(spec, read) for spec in SPECS if "read" in body(spec).common for read in ("cls", "mean")]
+READING = [(spec, read) for spec in SPECS if "read" in body(spec).shared_options for read in ("cls", "mean")]
 
 every_head = pytest.mark.parametrize("spec", SPECS)
 every_case = pytest.mark.parametrize(("spec", "kind"), CASES)
@@ -207,7 +207,7 @@ def test_eight_examples_can_be_learned_by_heart(spec: str, kind: Kind) -> None:
                 return
             now.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            head.body.settle(0.01)
+            head.module.after_step(0.01)
     pytest.fail(f"loss {float(now.detach()):.3f} after 150 steps, {before:.3f} before")
 
 
@@ -216,7 +216,7 @@ def test_random_numbers_are_drawn_only_where_that_is_said(spec: str, kind: Kind)
     head = build(spec, kind).train()
     before = torch.get_rng_state()
     loss(head, kind)
-    assert torch.equal(torch.get_rng_state(), before) != head.body.draws
+    assert torch.equal(torch.get_rng_state(), before) != head.module.uses_rng
 
 
 @every_head
@@ -224,7 +224,7 @@ def test_the_spec_is_canonical_and_builds_the_same_head(spec: str) -> None:
     assert canonical_spec(spec) == spec
     assert str(parse_spec(spec)) == spec
     assert build(spec, a_kind(spec)).spec == spec
-    for read in ("cls", "mean") if "read" in body(spec).common else ():
+    for read in ("cls", "mean") if "read" in body(spec).shared_options else ():
         assert build(but(spec, read=read), "regress").spec == but(spec, read=read)
 
 
@@ -247,7 +247,7 @@ def test_the_pooled_cls_is_one_more_layer_in_front(spec: str) -> None:
     head = build(but(spec, pooled=True), "classify")
     assert head.needs_pooled
     front = torch.cat([pooled[:, None], hidden[:, 0, list(head.layer_ids)]], dim=1)  # (batch, 1 + layers, width)
-    torch.testing.assert_close(head(hidden, mask, pooled), head.body(front))
+    torch.testing.assert_close(head(hidden, mask, pooled), head.module(front))
     assert not torch.allclose(head(hidden, mask, pooled), head(hidden, mask, pooled + 1))
     with pytest.raises(BadInput, match="needs the pooled CLS, which this encoder does not have"):
         head(hidden, mask, None)
@@ -274,13 +274,13 @@ def test_spans_are_read_from_every_token(spec: str, option: dict[str, Value]) ->
 def test_sequence_heads_refuse_the_pooled_cls_and_what_they_do_not_read(spec: str) -> None:
     with pytest.raises(BadInput, match="no option named 'pooled'"):
         but(spec, pooled=True)
-    if "read" not in body(spec).common:
+    if "read" not in body(spec).shared_options:
         with pytest.raises(BadInput, match="no option named 'read'"):
             but(spec, read="cls")
         return
     with pytest.raises(BadInput, match="read=pooled, expected one of cls, mean"):
         build(but(spec, read="pooled"), "classify")
-    other = {"cls": "mean", "mean": "cls"}[str(body(spec).common["read"])]
+    other = {"cls": "mean", "mean": "cls"}[str(body(spec).shared_options["read"])]
     with pytest.raises(BadInput, match="for labels and values; spans read every token"):
         build(but(spec, read=other), "span")
 
@@ -300,7 +300,7 @@ def test_a_sequence_head_reads_the_outputs_of_cls_or_their_mean(spec: str) -> No
 @every_head
 def test_layer_weights_are_a_share_per_layer(spec: str) -> None:
     head = build(spec, a_kind(spec))
-    weights = head.body.layer_weights()
+    weights = head.module.layer_weights()
     if weights is not None:
         assert weights.shape == (len(head.layer_ids) + head.with_pooled,)
         assert not weights.requires_grad

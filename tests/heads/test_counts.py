@@ -200,7 +200,7 @@ def dense(weight: Tensor, bias: Tensor, vector: Tensor) -> Tensor:
 
 def test_learned_pool_is_gamma_times_the_weighted_mean_then_a_linear_layer() -> None:
     head = randomised("learned-pool")
-    body = head.body
+    body = head.module
     assert isinstance(body, LearnedPool)
     shares = body.weights.detach().exp() / body.weights.detach().exp().sum()
     for b in range(2):
@@ -221,17 +221,17 @@ def test_learned_pool_starts_as_almost_the_mean() -> None:
 
 def test_mean_pool_is_the_mean_then_a_linear_layer() -> None:
     head = randomised("mean-pool")
-    assert isinstance(head.body, MeanPool)
-    weight, bias = head.body.dense.weight.detach(), head.body.dense.bias.detach()
+    assert isinstance(head.module, MeanPool)
+    weight, bias = head.module.dense.weight.detach(), head.module.dense.bias.detach()
     pooled = sum(states()[1, 2, i] for i in range(SMALL.layers)) / SMALL.layers
     torch.testing.assert_close(outputs(head)[1, 2], dense(weight, bias, pooled))
 
 
 def test_probe_is_one_linear_layer_on_the_layers_side_by_side() -> None:
     head = randomised("probe:layers=1+3")
-    assert isinstance(head.body, Probe)
+    assert isinstance(head.module, Probe)
     side_by_side = torch.cat([states()[0, 1, 1], states()[0, 1, 3]])
-    wanted = dense(head.body.dense.weight.detach(), head.body.dense.bias.detach(), side_by_side)
+    wanted = dense(head.module.dense.weight.detach(), head.module.dense.bias.detach(), side_by_side)
     torch.testing.assert_close(outputs(head)[0, 1], wanted)
 
 
@@ -244,7 +244,7 @@ def gelu(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("shared", [False, True])
 def test_compress_is_its_formula(shared: bool, skip: bool) -> None:
     head = randomised(f"compress:size=5,shared={str(shared).lower()},skip={str(skip).lower()}")
-    body = head.body
+    body = head.module
     assert isinstance(body, Compress)
     assert len(body.down) == (1 if shared else SMALL.layers)
     for b in range(2):

@@ -262,7 +262,7 @@ def test_select_shortens_every_group_and_drops_the_short_ones() -> None:
     built = head("select:strength=2.0")
     body = built.body
     before = body.weight.detach().clone()
-    body.settle(0.1)
+    body.after_step(0.1)
     lengths = before.norm(dim=0)
     after = body.weight.detach()
     torch.testing.assert_close(after.norm(dim=0), (lengths - 0.2).clamp_min(0), atol=1e-6, rtol=1e-5)
@@ -270,7 +270,7 @@ def test_select_shortens_every_group_and_drops_the_short_ones() -> None:
     assert 0 < int(body.selected().sum()) < body.selected().numel()
     kept = body.selected()
     torch.testing.assert_close(F.cosine_similarity(after, before, dim=0)[kept], torch.ones(int(kept.sum())))
-    body.settle(100.0)
+    body.after_step(100.0)
     assert not body.selected().any()
     torch.testing.assert_close(body.layer_weights(), torch.full((LAYERS,), 1 / LAYERS))
 

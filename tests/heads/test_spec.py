@@ -16,7 +16,7 @@ from bertvision.core.config import QUICK_HEADS
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, choose_layers, parse_spec, read_value
-from bertvision.heads.base import HEADS, Body, build_head, canonical_spec
+from bertvision.heads.base import HEADS, HeadModule, build_head, canonical_spec
 from bertvision.heads.summary import every_variant, fitting_heads
 
 SHAPE = Shape(layers=5, width=8, tokens=4, outputs=3, kind="classify")
@@ -134,7 +134,7 @@ def test_equal_heads_have_one_spec(spec: str, canonical: str) -> None:
 
 
 def test_a_whole_number_will_do_where_a_float_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Dropped(Body):
+    class Dropped(HeadModule):
         def __init__(self, shape: Shape, rate: float = 1.0) -> None:
             super().__init__()
 

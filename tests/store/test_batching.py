@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.store import batching as plan
-from bertvision.store.batching import plan_batches, plan_shards, reading_batches
+from bertvision.store.batching import plan_batches, plan_shards, read_batches
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 LENGTHS = st.lists(st.integers(1, 400), max_size=120)
@@ -94,17 +94,17 @@ def test_a_batch_larger_than_a_shard_is_a_shard() -> None:
 @QUICK
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=100), st.integers(1, 40), st.integers(0, 9))
 def test_reading_covers_all_once(lengths: list[int], batch: int, seed: int) -> None:
-    batches = reading_batches(np.array(lengths), batch, np.random.default_rng(seed))
+    batches = read_batches(np.array(lengths), batch, np.random.default_rng(seed))
     assert members(batches) == list(range(len(lengths)))
     assert len(batches) == -(-len(lengths) // batch)
     assert sorted(len(one) for one in batches)[1:] == [batch] * (len(batches) - 1)
-    again = reading_batches(np.array(lengths), batch, np.random.default_rng(seed))
+    again = read_batches(np.array(lengths), batch, np.random.default_rng(seed))
     assert [one.tolist() for one in batches] == [one.tolist() for one in again]
 
 
 def test_reading_batches_differ_from_epoch_to_epoch_and_hold_near_equal_lengths() -> None:
     lengths = np.arange(100, 400)
-    epochs = [reading_batches(lengths, 16, np.random.default_rng([0, epoch])) for epoch in (1, 2)]
+    epochs = [read_batches(lengths, 16, np.random.default_rng([0, epoch])) for epoch in (1, 2)]
     one, two = ({frozenset(batch.tolist()) for batch in batches} for batches in epochs)
     assert len(one & two) < len(one) / 2
     for batch in epochs[0]:

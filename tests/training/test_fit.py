@@ -15,7 +15,7 @@ from bertvision.core.config import FitConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.records import LayerBatch, Shape, WindowTable
 from bertvision.evaluation.scoring import SplitScores, score_inner
-from bertvision.heads.base import HEADS, Body
+from bertvision.heads.base import HEADS, HeadModule
 from bertvision.heads.group_lasso import Select
 from bertvision.store.store import Store, StoredSplit
 from bertvision.tasks.task import Task
@@ -86,10 +86,10 @@ def test_dropout_drops_and_leaves_the_callers_random_numbers_alone(label_store: 
 
 def test_a_head_that_selects_drops_what_tells_nothing(label_store: Store) -> None:
     strict, lax = fit(["select:strength=3.0", "select:strength=0.0"], label_store, **QUICK)
-    assert isinstance(strict.head.body, Select)
-    assert isinstance(lax.head.body, Select)
-    assert lax.head.body.selected().all()
-    assert int(strict.head.body.selected().sum()) < 0.5 * strict.head.body.selected().numel()
+    assert isinstance(strict.head.module, Select)
+    assert isinstance(lax.head.module, Select)
+    assert lax.head.module.selected().all()
+    assert int(strict.head.module.selected().sum()) < 0.5 * strict.head.module.selected().numel()
 
 
 def label_moments(store: Store, shrink: float) -> tuple[np.ndarray, np.ndarray]:
@@ -112,14 +112,14 @@ def test_a_linear_head_is_computed(label_store: Store, label_task: Task, epochs:
     first, second = fit(["linear:layers=last2"], source, seeds=[0, 1], task=label_task, lr=1e38, **settings)
     assert source.reads == {"train": epochs, "inner": epochs}
     weight, bias = label_moments(label_store, 10 ** (-first.best_epoch / 2))
-    np.testing.assert_allclose(first.head.body.dense.weight.detach(), weight, rtol=2e-3, atol=2e-3)
-    np.testing.assert_allclose(first.head.body.dense.bias.detach(), bias, rtol=2e-3, atol=2e-2)
-    assert torch.equal(first.head.body.dense.weight, second.head.body.dense.weight)  # no seed, no rate
+    np.testing.assert_allclose(first.head.module.dense.weight.detach(), weight, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(first.head.module.dense.bias.detach(), bias, rtol=2e-3, atol=2e-2)
+    assert torch.equal(first.head.module.dense.weight, second.head.module.dense.weight)  # no seed, no rate
     in_company = fit(["probe", "linear:layers=last2"], label_store, **settings)[1]
-    assert torch.equal(first.head.body.dense.weight, in_company.head.body.dense.weight)
+    assert torch.equal(first.head.module.dense.weight, in_company.head.module.dense.weight)
     assert all(np.isfinite(entry["loss"]) for entry in first.history)
     (at_any_rate,) = fit(["linear:layers=last2"], label_store, rates=(1e-2, 1e-1), **settings)
-    assert torch.equal(first.head.body.dense.weight, at_any_rate.head.body.dense.weight)
+    assert torch.equal(first.head.module.dense.weight, at_any_rate.head.module.dense.weight)
 
 
 def test_a_linear_head_for_values_is_least_squares(value_store: Store) -> None:
@@ -130,8 +130,8 @@ def test_a_linear_head_for_values_is_least_squares(value_store: Store) -> None:
     spread, shrink = np.cov(x.T, bias=True), 10**-0.5
     spread = (1 - shrink) * spread + shrink * np.diag(np.diag(spread))
     weight = np.linalg.solve(spread, (x - x.mean(0)).T @ (y - y.mean()) / len(y))
-    np.testing.assert_allclose(one.head.body.dense.weight.detach()[0], weight, rtol=2e-3, atol=2e-3)
-    assert float(one.head.body.dense.bias.detach()) == pytest.approx(y.mean() - x.mean(0) @ weight, abs=2e-2)
+    np.testing.assert_allclose(one.head.module.dense.weight.detach()[0], weight, rtol=2e-3, atol=2e-3)
+    assert float(one.head.module.dense.bias.detach()) == pytest.approx(y.mean() - x.mean(0) @ weight, abs=2e-2)
 
 
 def test_heads_for_labels_are_not_fitted_on_spans(span_store: Store) -> None:
@@ -141,13 +141,13 @@ def test_heads_for_labels_are_not_fitted_on_spans(span_store: Store) -> None:
 
 def test_seeds_change_the_start_and_nothing_is_random_besides(label_store: Store, same: Same) -> None:
     first, second = fit(["learned-pool"], label_store, seeds=[0, 1], **QUICK)
-    assert not torch.equal(first.head.body.dense.weight, second.head.body.dense.weight)
+    assert not torch.equal(first.head.module.dense.weight, second.head.module.dense.weight)
     torch.manual_seed(99)
     before = torch.get_rng_state()
     same(fit(["learned-pool"], label_store, seeds=[1], **QUICK)[0], second)
     assert torch.equal(torch.get_rng_state(), before)  # the caller's random numbers are left alone
     other_order = fit(["learned-pool"], label_store, seeds=[1], order_seed=5, **QUICK)[0]
-    assert not torch.equal(other_order.head.body.dense.weight, second.head.body.dense.weight)
+    assert not torch.equal(other_order.head.module.dense.weight, second.head.module.dense.weight)
 
 
 def test_one_head_asked_for_twice_is_fitted_once(label_store: Store) -> None:
@@ -190,7 +190,7 @@ def test_the_head_kept_is_that_of_the_best_epoch(label_store: Store, monkeypatch
     assert not np.allclose(np.stack(again), np.stack(seen[3]), atol=1e-3)
 
 
-class Exploding(Body):
+class Exploding(HeadModule):
     """A linear head whose outputs stop being numbers: after some training batches, or when it is judged."""
 
     def __init__(self, shape: Shape, after: int = 0, judged: bool = False) -> None:

@@ -15,7 +15,7 @@ from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.tune import tune
 from bertvision.training.tune_from_store import tune_from_store
-from bertvision.training.tuner import Tuning
+from bertvision.training.tuner import Tuner
 
 METHOD = "freeze:k=1"
 SETTINGS: dict[str, Any] = {"method": METHOD, "epochs": 2, "lr": 3e-3, "batch": 4}
@@ -66,14 +66,14 @@ def test_an_interrupted_one_goes_on(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = tune_from_store(tiny_encoder, label_task, tmp_path / "store", **SETTINGS)
-    real, saved = Tuning.advance, tmp_path / "state.safetensors"
+    real, saved = Tuner.advance, tmp_path / "state.safetensors"
 
-    def killed(self: Tuning, batch: Any) -> None:
+    def killed(self: Tuner, batch: Any) -> None:
         if self.step == 7:
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuning, "advance", killed)
+    monkeypatch.setattr(Tuner, "advance", killed)
     with pytest.raises(KeyboardInterrupt):
         tune_from_store(tiny_encoder, label_task, tmp_path / "store", saved=saved, save_minutes=0, **SETTINGS)
     monkeypatch.undo()

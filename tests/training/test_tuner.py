@@ -21,7 +21,7 @@ from bertvision.heads.base import build_head
 from bertvision.tasks.task import Task
 from bertvision.training import tuner as tuning_module
 from bertvision.training.tune import tune
-from bertvision.training.tuner import Tuning
+from bertvision.training.tuner import Tuner
 
 SETTINGS: dict[str, Any] = {"epochs": 4, "lr": 3e-3, "batch": 4}
 
@@ -70,16 +70,16 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(
 ) -> None:
     settings = {**SETTINGS, "head": head}
     whole = tune(dropping, label_task, **settings)
-    real = Tuning.advance
+    real = Tuner.advance
 
-    def killed(self: Tuning, batch: Any) -> None:
+    def killed(self: Tuner, batch: Any) -> None:
         if self.step in left:
             left.remove(self.step)
             raise Stop
         real(self, batch)
 
     left = list(stops)
-    monkeypatch.setattr(Tuning, "advance", killed)
+    monkeypatch.setattr(Tuner, "advance", killed)
     for _ in stops:
         with pytest.raises(Stop):
             tune(dropping, label_task, saved=tmp_path / "state.safetensors", save_minutes=0, **settings)
@@ -105,14 +105,14 @@ def test_a_state_made_from_something_else_is_not_taken_up(
 def test_ctrl_c_writes_the_state_down_first(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, state = Tuning.advance, tmp_path / "state.safetensors"
+    real, state = Tuner.advance, tmp_path / "state.safetensors"
 
-    def pressed(self: Tuning, batch: Any) -> None:
+    def pressed(self: Tuner, batch: Any) -> None:
         real(self, batch)
         if self.step == 5:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Tuning, "advance", pressed)
+    monkeypatch.setattr(Tuner, "advance", pressed)
     with pytest.raises(KeyboardInterrupt):
         tune(tiny_encoder, label_task, saved=state, **SETTINGS)
     monkeypatch.undo()

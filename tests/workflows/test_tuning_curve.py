@@ -15,7 +15,7 @@ from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.tune import tune
-from bertvision.training.tuner import Tuning
+from bertvision.training.tuner import Tuner
 from bertvision.workflows.tuning_curve import place_of, tune_curve
 
 CONFIG = TuneConfig(lr=3e-3, batch=4)
@@ -64,7 +64,7 @@ def test_what_is_done_is_not_done_again(
     curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, document = curve
-    monkeypatch.setattr(Tuning, "advance", lambda *_: pytest.fail("tuned again"))
+    monkeypatch.setattr(Tuner, "advance", lambda *_: pytest.fail("tuned again"))
     assert tune_curve(tiny_encoder, label_task, CONFIG, AT, folder) == document
 
 
@@ -75,15 +75,15 @@ def test_an_interrupted_curve_goes_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, steps = Tuning.advance, []
+    real, steps = Tuner.advance, []
 
-    def counted(self: Tuning, batch: Any) -> None:
+    def counted(self: Tuner, batch: Any) -> None:
         steps.append(self.step)
         if steps.count(8) == 1 and self.step == 8:
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuning, "advance", counted)
+    monkeypatch.setattr(Tuner, "advance", counted)
     with pytest.raises(KeyboardInterrupt):
         tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)
     document = tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_CLS, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_CLS, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.layers import SelfAttention
 
 
 @HEADS.register("attention")
-class Attention(Body):
+class Attention(HeadModule):
     """v_t = sum_l softmax_l(u z_tl / sqrt(d) + c_l) z_tl, z = gelu(D h + e); W norm(v + attn(norm v)) + b.
 
     A learned pool gives a layer one weight for all tokens; here each token weighs its layers by their content,
@@ -26,10 +26,10 @@ class Attention(Body):
     """
 
     pointwise = False
-    common = BY_CLS
+    shared_options = BY_CLS
     variants = ("size=64",)
     choices: ClassVar[Choices] = {"size": (16, 32, 64, 128), "heads": (1, 2, 4, 8)}
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "own design: attention over layers and tokens"
     saved_names: ClassVar[Mapping[str, str]] = {
         "query": "asked",

@@ -46,7 +46,7 @@ COMMON_CHOICES: Choices = {
 LAYERS_ONLY: Mapping[str, Value] = {"layers": "all"}
 """Options of sequence heads that make one answer of all tokens by themselves."""
 
-HEADS: Registry[type[Body]] = Registry("head", "bertvision.heads")
+HEADS: Registry[type[HeadModule]] = Registry("head", "bertvision.heads")
 
 WORDS = {"all": "every token", "cls": "the CLS token", "mean": "the mean over tokens"}
 
@@ -58,23 +58,23 @@ class Solver(Protocol):
     def solve(self, epoch: int) -> None: ...
 
 
-class Body(nn.Module):
+class HeadModule(nn.Module):
     """Base of all bodies; subclasses take ``shape`` and their own options as keywords with defaults.
 
     A sequence body without ``read`` among its ``common`` options gives (batch, outputs) by itself.
     """
 
     pointwise: ClassVar[bool] = True
-    spans: ClassVar[bool] = True  # false: for labels and values only
-    common: ClassVar[Mapping[str, Value]] = COMMON  # which common options it has, and their defaults
+    supports_spans: ClassVar[bool] = True  # false: for labels and values only
+    shared_options: ClassVar[Mapping[str, Value]] = COMMON  # which common options it has, and their defaults
     variants: ClassVar[tuple[str, ...]] = ("",)
     choices: ClassVar[Choices] = {}  # of its own options: what a search tries
-    shown: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
+    always_in_spec: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
     source: ClassVar[str] = ""
     saved_names: ClassVar[Mapping[str, str]] = {}
     """By attribute its name in saved files, where that is another: what a renamed one was called before. Any module
     inside a body may have such a table of its own."""
-    draws: bool = False  # whether it draws random numbers while it learns, as dropout does
+    uses_rng: bool = False  # whether it draws random numbers while it learns, as dropout does
 
     def layer_weights(self) -> Tensor | None:
         """How much each layer counts (layers,), if the head learns such a thing."""
@@ -84,7 +84,7 @@ class Body(nn.Module):
         """What this body is, if it is but that: such heads share one product over the states."""
         return None
 
-    def settle(self, rate: float) -> None:
+    def after_step(self, rate: float) -> None:
         """Called after every optimiser step with its rate: the place for a proximal step."""
 
     def solver(self, weights: Tensor | None = None) -> Solver | None:
@@ -108,17 +108,17 @@ class Head(nn.Module):
         self.read, self.with_pooled = str(options.get("read", "all")), bool(options.get("pooled", False))
         self._check_reading(body)
         seen = 1 if self.read == "pooled" else len(self.layer_ids) + self.with_pooled
-        own = {key: value for key, value in options.items() if key not in body.common}
-        self.body = body(replace(shape, layers=seen), **own)
+        own = {key: value for key, value in options.items() if key not in body.shared_options}
+        self.module = body(replace(shape, layers=seen), **own)
         self.register_state_dict_post_hook(_as_saved)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_as_here)  # type: ignore[no-untyped-call]
 
-    def _check_reading(self, body: type[Body]) -> None:
-        usual = body.common.get("read", "all")
+    def _check_reading(self, body: type[HeadModule]) -> None:
+        usual = body.shared_options.get("read", "all")
         reads = ("cls", "mean", "pooled") if body.pointwise else ("cls", "mean")
         if self.read not in (*reads, usual):
             raise BadInput(f"head {self.spec}: read={self.read}, expected one of {', '.join(reads)}")
-        if self.shape.kind == "span" and not body.spans:
+        if self.shape.kind == "span" and not body.supports_spans:
             raise BadInput(f"head {self.spec} is for labels and values; for spans take another, e.g. compress:size=64")
         if self.shape.kind == "span" and (self.read != usual or self.with_pooled):
             raise BadInput(f"head {self.spec}: read= and pooled= are for labels and values; spans read every token")
@@ -142,11 +142,11 @@ class Head(nn.Module):
         """All layers' states (batch, tokens, layers, width) to (batch, tokens, 2) or (batch, outputs)."""
         return self.on_chosen(self.choose(hidden), mask, pooled)
 
-    def on_batch(self, batch: LayerBatch) -> Tensor:
+    def forward_batch(self, batch: LayerBatch) -> Tensor:
         """The same for a batch, whose padding a pointwise body never sees."""
-        if not self.body.pointwise:
+        if not self.module.pointwise:
             return cast(Tensor, self(batch.hidden, batch.mask, batch.pooled))
-        return self.placed(self.body(self.seen(batch)), batch)
+        return self.scatter(self.module(self.seen(batch)), batch)
 
     def seen(self, batch: LayerBatch) -> Tensor:
         """What a pointwise body gets of a batch: (real tokens, layers, width), or for labels (batch, layers, width)."""
@@ -158,7 +158,7 @@ class Head(nn.Module):
             return self._beside_pooled(self.choose(batch.first), batch.pooled)
         return self.body_input(self.choose(batch.hidden), batch.mask, batch.pooled)
 
-    def placed(self, outputs: Tensor, batch: LayerBatch) -> Tensor:
+    def scatter(self, outputs: Tensor, batch: LayerBatch) -> Tensor:
         """A pointwise body's outputs of spans, (real tokens, 2), where they belong: (batch, tokens, 2)."""
         if self.shape.kind != "span":
             return outputs
@@ -177,10 +177,10 @@ class Head(nn.Module):
 
     def on_chosen(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
         """The same for states that hold the chosen layers only."""
-        if self.body.pointwise:
-            return cast(Tensor, self.body(self.body_input(hidden, mask, pooled)))
-        outputs = cast(Tensor, self.body(hidden, mask))
-        as_it_is = self.shape.kind == "span" or "read" not in self.body.common
+        if self.module.pointwise:
+            return cast(Tensor, self.module(self.body_input(hidden, mask, pooled)))
+        outputs = cast(Tensor, self.module(hidden, mask))
+        as_it_is = self.shape.kind == "span" or "read" not in self.module.shared_options
         return outputs if as_it_is else self._one(outputs, mask)  # (batch, tokens, 2) or (batch, outputs)
 
     def body_input(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None) -> Tensor:
@@ -261,15 +261,15 @@ def head_options(spec: str) -> dict[str, Value]:
     return _resolved(parsed, HEADS[parsed.name])
 
 
-def _declared(body: type[Body]) -> dict[str, Any]:
+def _declared(body: type[HeadModule]) -> dict[str, Any]:
     """A body's own options and their defaults, read off its constructor."""
     parameters = list(inspect.signature(body.__init__).parameters.values())[2:]
     return {parameter.name: parameter.default for parameter in parameters}
 
 
-def _resolved(spec: Spec, body: type[Body]) -> dict[str, Value]:
+def _resolved(spec: Spec, body: type[HeadModule]) -> dict[str, Value]:
     """Defaults overlaid with the spec's options, each checked for name and type."""
-    known = {**_declared(body), **body.common}
+    known = {**_declared(body), **body.shared_options}
     for key, value in spec.options.items():
         if key not in known:
             raise BadInput(f"head {spec}: {unknown('option', key, known)}")
@@ -288,9 +288,9 @@ def _one_way(key: str, value: Value, default: Value) -> Value:
     return value
 
 
-def _canonical(name: str, options: Mapping[str, Value], body: type[Body]) -> str:
-    defaults = {**_declared(body), **body.common}
-    told = {key: value for key, value in options.items() if value != defaults[key] or key in body.shown}
+def _canonical(name: str, options: Mapping[str, Value], body: type[HeadModule]) -> str:
+    defaults = {**_declared(body), **body.shared_options}
+    told = {key: value for key, value in options.items() if value != defaults[key] or key in body.always_in_spec}
     return str(Spec(name, told))
 
 
@@ -333,7 +333,7 @@ def head_losses(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor, weigh
 
 def reads(head: Head) -> str:
     """all, cls, mean, or none where it is the pooled CLS alone."""
-    if head.shape.kind == "span" or not head.body.pointwise:
+    if head.shape.kind == "span" or not head.module.pointwise:
         return "all"
     return "none" if head.read == "pooled" else head.read
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layer_pool import LayerPool
 
 
 @HEADS.register("bilstm")
-class BiLstm(Body):
+class BiLstm(HeadModule):
     """W [forward LSTM(p)_t; backward LSTM(p)_t] + b with p the learned pool of all layers.
 
     Each text is reversed within its own length, so the backward LSTM starts at its last token and padding comes
@@ -24,10 +24,10 @@ class BiLstm(Body):
     """
 
     pointwise = False
-    common = BY_MEAN
+    shared_options = BY_MEAN
     variants = ("size=64",)
     choices: ClassVar[Choices] = {"size": (16, 32, 64, 128)}
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "Hochreiter, Schmidhuber 1997; Graves, Schmidhuber 2005"
     saved_names: ClassVar[Mapping[str, str]] = {"forward_lstm": "forth", "backward_lstm": "back"}
 

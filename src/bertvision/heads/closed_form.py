@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Kind, Shape
-from bertvision.heads.base import HEADS, Body, Solver, glorot
+from bertvision.heads.base import HEADS, HeadModule, Solver, glorot
 
 MAX_FEATURES = 6144
 ROWS = 1024  # texts that are summed at once
@@ -18,7 +18,7 @@ TOLERANCE, EPS = 1e-10, 1e-12
 
 
 @HEADS.register("linear")
-class Linear(Body):
+class Linear(HeadModule):
     """W [h_l1; h_l2; ...] + b in closed form; outputs * (layers * H + 1) parameters.
 
     Labels: linear discriminant, w_c = S^-1 d_c and b_c = log p_c - w_c m - w_c d_c / 2, with m the mean, d_c
@@ -29,7 +29,7 @@ class Linear(Body):
     layer.
     """
 
-    spans = False
+    supports_spans = False
     variants = ("layers=last1", "layers=last4", "")
     source = "control; Fisher 1936, Hoerl, Kennard 1970"
 

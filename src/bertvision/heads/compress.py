@@ -10,11 +10,11 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, Choices, glorot
+from bertvision.heads.base import HEADS, Choices, HeadModule, glorot
 
 
 @HEADS.register("compress")
-class Compress(Body):
+class Compress(HeadModule):
     """W [gelu(D h_1 + d); ...; gelu(D h_L + d)] (+ skip: V h_L) + b.
 
     D is one projection H -> size for all layers, or with ``shared=false`` one per layer. Skip puts
@@ -33,7 +33,7 @@ class Compress(Body):
         "shared": (True, False),
         "skip": (False, True),
     }
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "Jiang, Benge, King: BERTVision, adapter on stored states"
 
     def __init__(self, shape: Shape, size: int = 64, shared: bool = True, skip: bool = False) -> None:

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, Choices, glorot
+from bertvision.heads.base import HEADS, Choices, HeadModule, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.pool_compress import CompressedPool
 
 
 @HEADS.register("compress-twice")
-class CompressTwice(Body):
+class CompressTwice(HeadModule):
     """W [gelu(D h_1 + d); ...; gelu(D h_L + d); gelu(E p + e)] + b with p the learned pool of all layers.
 
     The paper's compress 386 "with skip and Tenney pooling". Its layer list is lost; the published
@@ -24,7 +24,7 @@ class CompressTwice(Body):
 
     variants = ("size=386",)
     choices: ClassVar[Choices] = {"size": (16, 64, 128, 386)}
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "own design after Jiang, Benge, King: adapter 386 + skip + Tenney pooling"
 
     def __init__(self, shape: Shape, size: int = 386) -> None:

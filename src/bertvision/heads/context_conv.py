@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layer_pool import LayerPool
 from bertvision.heads.layers import OverTokens
 
@@ -62,7 +62,7 @@ class FromMaps(nn.Module):
 
 
 @HEADS.register("context-conv")
-class ContextConv(Body):
+class ContextConv(HeadModule):
     """W relu(F(x) * x + c) + b: F(x) are filters of ``taps`` tokens that the text x itself makes.
 
     With ``context`` the filters come from one vector for the whole text, without it from feature maps of
@@ -73,7 +73,7 @@ class ContextConv(Body):
     """
 
     pointwise = False
-    common = BY_MEAN
+    shared_options = BY_MEAN
     variants = ("layers=last1", "context=false,layers=last1", "")
     choices: ClassVar[Choices] = {
         "size": (16, 32, 64),

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, LAYERS_ONLY, Body, Choices
+from bertvision.heads.base import HEADS, LAYERS_ONLY, Choices, HeadModule
 
 
 @HEADS.register("flatten")
-class Flatten(Body):
+class Flatten(HeadModule):
     """sum_t sum_l W_tl gelu(D h_tl + d) + b: weights of their own for each place in the text.
 
     H*a + a + T*a*L*o + o parameters with T the longest window. Starts as torch starts linear layers, and
@@ -22,11 +22,11 @@ class Flatten(Body):
     """
 
     pointwise = False
-    spans = False
-    common = LAYERS_ONLY
+    supports_spans = False
+    shared_options = LAYERS_ONLY
     variants = ("size=16", "size=128")
     choices: ClassVar[Choices] = {"size": (4, 8, 16, 32, 64)}
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "BERTVision repository, AP_GLUE"
 
     def __init__(self, shape: Shape, size: int = 16) -> None:

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, Choices
+from bertvision.heads.base import HEADS, Choices, HeadModule
 
 
 @HEADS.register("select")
-class Select(Body):
+class Select(HeadModule):
     """W [h_1; ...; h_L] + b with the penalty strength * sum_(l,i) |W_(:,l,i)|; o (L H + 1) parameters.
 
     One group is what a feature i of layer l gives to all outputs. After each optimiser step of rate r
@@ -23,7 +23,7 @@ class Select(Body):
     gradients agree, so ``strength`` is the agreement that a feature must show to stay, whatever its scale.
     """
 
-    shown = ("strength",)
+    always_in_spec = ("strength",)
     variants = ("strength=0.5", "strength=1.0")
     choices: ClassVar[Choices] = {"strength": (0.1, 0.25, 0.5, 1.0, 2.0)}
     source = "Head2Toe, Evci et al. 2022; group lasso, Yuan, Lin 2006"
@@ -40,7 +40,7 @@ class Select(Body):
         return F.linear(states.flatten(-2), self.weight.flatten(1), self.bias)  # (..., outputs)
 
     @torch.no_grad()
-    def settle(self, rate: float) -> None:
+    def after_step(self, rate: float) -> None:
         lengths = self.weight.norm(dim=0).clamp_min(1e-12)  # (layers, width)
         self.weight.mul_((1 - rate * self.strength / lengths).clamp_min(0))
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layers import Normed, OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 
@@ -43,7 +43,7 @@ class Block(nn.Module):
 
 
 @HEADS.register("inception")
-class Inception(Body):
+class Inception(HeadModule):
     """Inception blocks over tokens on a learned pool compressed to 386, then a linear layer per token.
 
     The length of the text never shrinks; the paper saw a shrinking one fail to fit even its training
@@ -52,14 +52,14 @@ class Inception(Body):
     """
 
     pointwise = False
-    common = BY_MEAN
+    shared_options = BY_MEAN
     variants = ("size=896",)
     choices: ClassVar[Choices] = {
         "size": (112, 224, 448, 896),
         "compress": (64, 128, 386),
         "blocks": (2, 4, 6),
     }
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "own design after Jiang, Benge, King: LP, adapter 386, Inception (Szegedy et al. 2014)"
 
     def __init__(self, shape: Shape, size: int = 896, compress: int = 386, blocks: int = 6) -> None:

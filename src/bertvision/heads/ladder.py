@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_CLS, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_CLS, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layers import SelfAttention
 
 
@@ -37,7 +37,7 @@ class Rung(nn.Module):
 
 
 @HEADS.register("ladder")
-class Ladder(Body):
+class Ladder(HeadModule):
     """s_k = rung_k((1 - g_k) s_(k-1) + g_k (D_k h_k + d_k)), g = sigmoid(a); then W norm(s_L) + b.
 
     It processes the text again, from the lowest layer to the highest, at a fraction of the encoder's width and
@@ -46,10 +46,10 @@ class Ladder(Body):
     """
 
     pointwise = False
-    common = BY_CLS
+    shared_options = BY_CLS
     variants = ("size=64", "size=96")
     choices: ClassVar[Choices] = {"size": (32, 64, 96), "heads": (2, 4)}
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "ladder side networks, Sung, Cho, Bansal 2022"
 
     def __init__(self, shape: Shape, size: int = 64, heads: int = 4) -> None:

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, HeadModule, glorot
 from bertvision.heads.layers import LayerRows
 
 
 @HEADS.register("learned-pool")
-class LearnedPool(Body):
+class LearnedPool(HeadModule):
     """gamma * sum_l softmax(w)_l h_l, then a linear layer; L + 1 + outputs * (H + 1) parameters.
 
     Pool and linear layer commute, so the linear layer is applied first: pooling two numbers per layer instead of H
@@ -40,7 +40,7 @@ class LearnedPool(Body):
 
 
 @HEADS.register("mean-pool")
-class MeanPool(Body):
+class MeanPool(HeadModule):
     """Mean over layers and a linear layer, which is applied first (less work); outputs * (H + 1) parameters."""
 
     source = "Jiang, Benge, King: BERTVision, average pooling"

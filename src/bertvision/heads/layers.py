@@ -53,7 +53,7 @@ class LayerRows:
         return (scores * self.mix).sum(-2) + self.bias
 
 
-def laid_together(parts: Sequence[LayerRows], rows: int) -> LayerRows:
+def stack_rows(parts: Sequence[LayerRows], rows: int) -> LayerRows:
     """Concatenate rows and pad with zeros to a fixed number, so that the product does not depend on the company."""
     first, missing = parts[0], rows - sum(len(part) for part in parts)
     weight = torch.cat([*(part.weight for part in parts), first.weight.new_zeros(missing, first.weight.shape[1])])

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, HeadModule, glorot
 
 
 @HEADS.register("tanh")
-class Tanh(Body):
+class Tanh(HeadModule):
     """W tanh(V [h_l1; h_l2; ...] + v) + b; (layers * H + 1) * H + (H + 1) * outputs parameters.
 
     The hidden layer is as wide as a state: on the pooled CLS of BERT-base V has 590,592 parameters.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, Choices, glorot
+from bertvision.heads.base import HEADS, Choices, HeadModule, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.layer_pool import LayerPool
 
@@ -26,7 +26,7 @@ class CompressedPool(nn.Module):
 
 
 @HEADS.register("pool-compress")
-class PoolCompress(Body):
+class PoolCompress(HeadModule):
     """W gelu(D p + d) (+ skip: V h_L) + b with p the learned pool or the mean of all layers.
 
     Skip puts the last layer's state beside the compressed one. H*a + a + o*a + o parameters, a learned
@@ -46,7 +46,7 @@ class PoolCompress(Body):
         "pool": ("learned", "mean"),
         "skip": (False, True),
     }
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "Jiang, Benge, King: BERTVision, pooling then adapter"
 
     def __init__(self, shape: Shape, size: int = 386, pool: str = "learned", skip: bool = False) -> None:

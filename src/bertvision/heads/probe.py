@@ -7,11 +7,11 @@ from typing import cast
 from torch import Tensor, nn
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, glorot
+from bertvision.heads.base import HEADS, HeadModule, glorot
 
 
 @HEADS.register("probe")
-class Probe(Body):
+class Probe(HeadModule):
     """W [h_l1; h_l2; ...] + b; outputs * (layers * H + 1) parameters.
 
     ``probe:layers=last1`` refits the encoder's own kind of head on its last layer, so its gain comes from

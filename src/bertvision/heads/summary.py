@@ -76,7 +76,7 @@ def head_shapes(spec: str, shape: Shape) -> list[tuple[int, ...]]:
         hidden = torch.empty(BATCH, shape.tokens, shape.layers, shape.width, requires_grad=True)
         pooled = torch.empty(BATCH, shape.width, requires_grad=True)
         mask = torch.ones(BATCH, shape.tokens, dtype=torch.bool)
-    trace = _ShapeTrace(head.body)
+    trace = _ShapeTrace(head.module)
     trace.note(hidden)
     with trace:
         head(hidden, mask, pooled)

@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layers import OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 
 
 @HEADS.register("ngrams")
-class Ngrams(Body):
+class Ngrams(HeadModule):
     """W [gelu(C_1 * z)_t; ...; gelu(C_N * z)_t] + b, z = gelu(D pool(h) + d), C_n a kernel of n tokens.
 
     The text's length is kept: shrinking it loses where an answer begins. The paper's NxN network on a
@@ -25,14 +25,14 @@ class Ngrams(Body):
     """
 
     pointwise = False
-    common = BY_MEAN
+    shared_options = BY_MEAN
     variants = ("size=64",)
     choices: ClassVar[Choices] = {
         "size": (16, 32, 64),
         "compress": (64, 128, 386),
         "longest": (3, 5, 7),
     }
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "own design after Jiang, Benge, King: LP, adapter 386, NxN CNN"
 
     def __init__(self, shape: Shape, size: int = 64, compress: int = 386, longest: int = 7) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Body, Choices, glorot
+from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layers import OverTokens
 from bertvision.heads.pool_compress import CompressedPool
 
@@ -55,7 +55,7 @@ class Middle(nn.Module):
 
 
 @HEADS.register("text-xception")
-class TextXception(Body):
+class TextXception(HeadModule):
     """Entry and middle blocks of Xception over tokens, on a learned pool compressed to 386; linear per token.
 
     Strides are left out, so that the text keeps its length; layer norm in the place of batch norm cannot
@@ -65,14 +65,14 @@ class TextXception(Body):
     """
 
     pointwise = False
-    common = BY_MEAN
+    shared_options = BY_MEAN
     variants = ("size=744",)
     choices: ClassVar[Choices] = {
         "size": (186, 372, 744),
         "compress": (64, 128, 386),
         "blocks": (1, 2, 3),
     }
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "own design after Jiang, Benge, King: LP, adapter 386, Xception (Chollet 2016)"
 
     def __init__(self, shape: Shape, size: int = 744, compress: int = 386, blocks: int = 3) -> None:

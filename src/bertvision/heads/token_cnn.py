@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, Choices, glorot
+from bertvision.heads.base import HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layer_pool import LayerPool
 from bertvision.heads.pool_compress import CompressedPool
 
@@ -17,7 +17,7 @@ STEM, TAPS = 16, 4
 
 
 @HEADS.register("token-cnn")
-class TokenCnn(Body):
+class TokenCnn(HeadModule):
     """Three 1xN convolutions with layers as channels, GELU after each, then a linear layer; per token.
 
     Kernels of 16, 4 and 4 step by their own length, so each convolution is one matrix product; dilated
@@ -44,7 +44,7 @@ class TokenCnn(Body):
         "dilated": (False, True),
         "dropout": (0.0, 0.1, 0.3),
     }
-    shown = ("size",)
+    always_in_spec = ("size",)
     source = "own design after Jiang, Benge, King: 1xN CNN"
 
     def __init__(
@@ -61,7 +61,7 @@ class TokenCnn(Body):
         self.front: LayerPool | CompressedPool | None = None
         if pool != "none":
             self.front = CompressedPool(shape, compress, pool) if compress else LayerPool(shape.layers, pool)
-        self.dilated, self.dropout, self.draws = dilated, dropout, dropout > 0
+        self.dilated, self.dropout, self.uses_rng = dilated, dropout, dropout > 0
         channels = shape.layers if self.front is None else 1
         self.first = nn.Linear(STEM * channels, size)
         self.second = nn.Linear(TAPS * size, 2 * size)

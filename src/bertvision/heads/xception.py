@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, Body, Choices, glorot
+from bertvision.heads.base import HEADS, Choices, HeadModule, glorot
 
 NARROWEST = 9
 
@@ -70,7 +70,7 @@ class Middle(nn.Module):
 
 
 @HEADS.register("xception")
-class Xception(Body):
+class Xception(HeadModule):
     """Convolutions of 1x3 along the width, then the mean over places (; residual: h_L), then linear.
 
     Abbreviated: conv 64 by steps of three, conv 128, one halving block 256 -> 512. ``full``: conv 32 and
@@ -80,7 +80,7 @@ class Xception(Body):
     96 C + 20,655,512 + 2,049 o, residual + o*H: as published.
     """
 
-    spans = False
+    supports_spans = False
     variants = ("", "pooled=true", "residual=true,pooled=true", "full=true,pooled=true")
     choices: ClassVar[Choices] = {"residual": (False, True), "scale": (0.25, 0.5, 1.0)}
     source = "Jiang, Benge, King: BERTVision, Xception on CLS states"

@@ -57,7 +57,7 @@ def plan_shards(
     return [shard for shard in shards if shard]
 
 
-def reading_batches(lengths: NDArray[np.int64], batch: int, random: np.random.Generator) -> list[Batch]:
+def read_batches(lengths: NDArray[np.int64], batch: int, random: np.random.Generator) -> list[Batch]:
     """How the windows of one shard are dealt out to a head: ``batch`` of near-equal length, shuffled.
 
     Lengths get a random tie-breaker of up to a tenth, so that batches differ from epoch to epoch.

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertvision.core.records import ROW_KINDS, LayerBatch, Shape, WindowTable
-from bertvision.store.batching import reading_batches
+from bertvision.store.batching import read_batches
 from bertvision.store.shard_file import Shard, layer_batch
 
 
@@ -70,7 +70,7 @@ class ShardedSplit(ABC):
             shard = self.shard(number)
             shown = self.shown(number)
             lengths = shard["lengths"].numpy().astype(np.int64)[shown]
-            for chosen in reading_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
+            for chosen in read_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
                 yield layer_batch(shard, shown[chosen], self.shape.kind)
 
     def shown(self, number: int) -> NDArray[np.int64]:
@@ -121,19 +121,19 @@ class ShardedSplit(ABC):
         return {number: (row if spans else row[0]).numpy() for number, row in zip(numbers, rows, strict=True)}
 
 
-class Portion(States):
+class Subset(States):
     """The same states with fewer examples in ``train``; inner and dev are whole."""
 
     def __init__(self, states: States, examples: Collection[int]) -> None:
         super().__init__(states.manifest)
         self.states = states
-        self.train = PortionSplit(states["train"], examples)
+        self.train = SubsetSplit(states["train"], examples)
 
     def __getitem__(self, split: str) -> ShardedSplit:
         return self.train if split == "train" else self.states[split]
 
 
-class PortionSplit(ShardedSplit):
+class SubsetSplit(ShardedSplit):
     """The windows of some examples of a split, dealt out like all of them."""
 
     def __init__(self, whole: ShardedSplit, examples: Collection[int]) -> None:

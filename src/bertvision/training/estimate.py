@@ -21,7 +21,7 @@ from bertvision.store.token_subset import TOKENS, kept_lengths
 from bertvision.store.writer import Site
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import task_shape
-from bertvision.training.shard_builder import ShardMaker, Work
+from bertvision.training.shard_builder import ShardBuilder, Work
 
 TOKEN_FACTS = 4 + 1 + 2 * 4
 """Bytes of a token beside its states: id, type, offsets."""
@@ -77,7 +77,7 @@ def measure(work: Work) -> Speed:
     return Speed(len(rates) / sum(1 / rate for rate in rates), peak_bytes(maker.device))
 
 
-def _rate(maker: ShardMaker, windows: Sequence[Window], batch: Batch) -> float:
+def _rate(maker: ShardBuilder, windows: Sequence[Window], batch: Batch) -> float:
     """Tokens a second of one batch; as which type states are kept costs next to nothing."""
     timer, before = Timer(), maker.codec
     maker.codec = make_codec("f32", {})

@@ -26,7 +26,7 @@ from bertvision.heads.base import build_head, canonical_spec, check_served
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead, place_outputs
-from bertvision.training.head_trainer import Runner, blocks_of, restore_runners, save_runners
+from bertvision.training.head_trainer import HeadTrainer, fuse_trainers, restore_trainers, save_trainers
 from bertvision.training.inputs import label_weights
 from bertvision.training.live_states import states_task
 
@@ -83,7 +83,7 @@ def fit(
     steps = config.epochs * train.batch_count(config.batch)
     weights = label_weights(task, device)
     runners = [
-        Runner(spec, seed, store.shape, config, steps, device, weights, lr)
+        HeadTrainer(spec, seed, store.shape, config, steps, device, weights, lr)
         for spec in specs
         for seed in dict.fromkeys(seeds)
         for lr in dict.fromkeys((config.lr, *config.rates))
@@ -94,14 +94,14 @@ def fit(
     return [replace(fitted, tokens=tokens) for fitted in _results(runners, tuple(store.layers))]
 
 
-def _fit_saved(runners: Sequence[Runner], store: Source, task: Task, saved: Path | None, made_from: str) -> None:
-    done = 0 if saved is None else restore_runners(runners, saved, made_from)
+def _fit_saved(runners: Sequence[HeadTrainer], store: Source, task: Task, saved: Path | None, made_from: str) -> None:
+    done = 0 if saved is None else restore_trainers(runners, saved, made_from)
     if done:
         log_line(f"fit: goes on after epoch {done} of {runners[0].config.epochs} ({saved})")
     since = Timer()
-    for epoch in fit_epochs(runners, store, task, done):
+    for epoch in train_epochs(runners, store, task, done):
         if saved is not None and since.seconds > SAVE_SECONDS:
-            save_runners(runners, epoch, saved, made_from)
+            save_trainers(runners, epoch, saved, made_from)
             since = Timer()
 
 
@@ -112,14 +112,14 @@ def _check_tokens(specs: Sequence[str], shape: Shape, tokens: str) -> None:
         check_served(head, tokens)
 
 
-def begin_fit(spec: str, seed: int, store: Source, config: FitConfig, task: Task) -> Runner:
+def make_trainer(spec: str, seed: int, store: Source, config: FitConfig, task: Task) -> HeadTrainer:
     """One head at its start, with settings of its own; :func:`fit_epochs` takes any number of them on."""
     device = choose_device(config.device)
     steps = config.epochs * store["train"].batch_count(config.batch)
-    return Runner(spec, seed, store.shape, config, steps, device, label_weights(task, device), config.lr)
+    return HeadTrainer(spec, seed, store.shape, config, steps, device, label_weights(task, device), config.lr)
 
 
-def fit_epochs(runners: Sequence[Runner], store: Source, task: Task, done: int = 0) -> Iterator[int]:
+def train_epochs(runners: Sequence[HeadTrainer], store: Source, task: Task, done: int = 0) -> Iterator[int]:
     """The epochs that are not ``done``, from one read each; after any the caller may stop a runner, which then keeps
     its best.
 
@@ -140,24 +140,24 @@ def fit_epochs(runners: Sequence[Runner], store: Source, task: Task, done: int =
             yield epoch
 
 
-def _live(runners: Sequence[Runner]) -> list[Runner]:
+def _live(runners: Sequence[HeadTrainer]) -> list[HeadTrainer]:
     return [runner for runner in runners if not runner.failed]
 
 
-def _judge_epoch(runners: Sequence[Runner], inner: Split, task: Task, config: FitConfig, epoch: int) -> None:
+def _judge_epoch(runners: Sequence[HeadTrainer], inner: Split, task: Task, config: FitConfig, epoch: int) -> None:
     """Score every head on inner; one whose last step made its outputs infinite has diverged as well."""
     table = inner.table()
     for runner, logits in zip(runners, _outputs(runners, inner, config.batch), strict=True):
         runner.failed = not all(np.isfinite(row).all() for row in logits)
         if not runner.failed:
-            runner.finish_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
+            runner.end_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
 
 
 def _train_epoch(
-    runners: Sequence[Runner], train: Split, config: FitConfig, epoch: int, advance: Callable[[int], object]
+    runners: Sequence[HeadTrainer], train: Split, config: FitConfig, epoch: int, advance: Callable[[int], object]
 ) -> None:
     batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
-    blocks = blocks_of(runners)
+    blocks = fuse_trainers(runners)
     for number, batch in enumerate(batches, 1):
         here = _moved(batch, runners)
         for block in blocks:
@@ -169,13 +169,13 @@ def _train_epoch(
         runner.solve(epoch)
 
 
-def _moved(batch: LayerBatch, runners: Sequence[Runner]) -> LayerBatch:
+def _moved(batch: LayerBatch, runners: Sequence[HeadTrainer]) -> LayerBatch:
     """What heads look at, brought to their device once for all of them."""
     return batch.to(runners[0].device) if runners else batch
 
 
 @torch.inference_mode()
-def _outputs(runners: Sequence[Runner], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
+def _outputs(runners: Sequence[HeadTrainer], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
     """Every head's outputs on a split, in window order, from one read."""
     outputs: list[list[Any]] = [[None] * len(split) for _ in runners]
     for stored in split.batches(batch):
@@ -185,7 +185,7 @@ def _outputs(runners: Sequence[Runner], split: Split, batch: int) -> list[list[N
     return outputs
 
 
-def _results(runners: Sequence[Runner], states: tuple[int, ...]) -> list[FittedHead]:
+def _results(runners: Sequence[HeadTrainer], states: tuple[int, ...]) -> list[FittedHead]:
     """What was fitted, of several rates the one best on inner.
 
     A head that diverged is reported, and left out unless an epoch ended well before.
@@ -196,7 +196,7 @@ def _results(runners: Sequence[Runner], states: tuple[int, ...]) -> list[FittedH
             log_line(
                 f"head {runner.spec} seed {runner.seed} diverged at rate {runner.lr:g}, {fate}; lower --set fit.lr"
             )
-    best: dict[tuple[str, int], Runner] = {}
+    best: dict[tuple[str, int], HeadTrainer] = {}
     for runner in runners:
         known = best.setdefault((runner.spec, runner.seed), runner)
         if runner.best_score > known.best_score:

@@ -61,7 +61,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(SAID.format("*")):
         old.unlink()
-    weights = fitted.head.body.layer_weights()
+    weights = fitted.head.module.layer_weights()
     save_file({key: value.contiguous() for key, value in fitted.head.state_dict().items()}, folder / "head.safetensors")
     save_outputs(fitted.inner, folder / "inner.safetensors")
     facts = {

@@ -21,7 +21,7 @@ from bertvision.core.runtime import lr_factor, seeded
 from bertvision.evaluation.calibration import temperatures
 from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Solver, build_head, head_losses
-from bertvision.heads.layers import LayerRows, laid_together
+from bertvision.heads.layers import LayerRows, stack_rows
 from bertvision.training.checkpoint_io import read_noted, write_noted
 from bertvision.training.fitted_head import FittedHead, from_flat, to_flat
 
@@ -34,7 +34,7 @@ FACTS = ("history", "best_epoch", "best_score", "threshold", "temperatures", "se
 
 
 @dataclass
-class Runner:
+class HeadTrainer:
     """One head on its way: module, optimiser, schedule, history and best state."""
 
     spec: str
@@ -65,11 +65,11 @@ class Runner:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: lr_factor(step, self.steps, self.config.warmup)
         )
-        self.solver = self.head.body.solver(self.weights)
+        self.solver = self.head.module.solver(self.weights)
         self.losses: list[float] = []
 
     def apply(self, batch: LayerBatch) -> Tensor:
-        return self.head.eval().on_batch(batch)
+        return self.head.eval().forward_batch(batch)
 
     def step(self, batch: LayerBatch) -> None:
         """One optimiser step, or a look for a solver; a loss that is no number ends this head only."""
@@ -87,11 +87,11 @@ class Runner:
 
     def _own_random(self) -> AbstractContextManager[None]:
         """Dropout draws by seed and step alone, so that a head comes out the same in any company."""
-        draws = self.head.body.draws
+        uses_rng = self.head.module.uses_rng
         return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32) if draws else nullcontext()
 
     def _learn(self, batch: LayerBatch) -> float:
-        loss = self.loss(self.head.train().on_batch(batch), batch)
+        loss = self.loss(self.head.train().forward_batch(batch), batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.update()
@@ -108,7 +108,7 @@ class Runner:
         """What follows once the gradients are there."""
         nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)
         self.optimizer.step()
-        self.head.body.settle(float(self.schedule.get_last_lr()[0]))
+        self.head.module.after_step(float(self.schedule.get_last_lr()[0]))
         self.schedule.step()
 
     @torch.no_grad()
@@ -116,7 +116,7 @@ class Runner:
         """The loss is that of the weights at hand, those of the epoch before."""
         seen = self.head.eval().seen(batch)
         solver.observe(seen, batch.targets)
-        return float(self.loss(self.head.placed(self.head.body(seen), batch), batch))
+        return float(self.loss(self.head.scatter(self.head.module(seen), batch), batch))
 
     def solve(self, epoch: int) -> None:
         """The weights of a head that is computed, once all of the epoch was seen."""
@@ -125,7 +125,7 @@ class Runner:
             self.solver.solve(epoch)
         self.seconds += timer.seconds
 
-    def finish_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: SplitScores, metric: str) -> None:
+    def end_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: SplitScores, metric: str) -> None:
         """Write down the epoch; keep the state if it is the best on inner so far."""
         score = verdict.scores[metric]
         self.history.append({"epoch": epoch, "loss": float(np.mean(self.losses)), "inner": score})
@@ -157,10 +157,10 @@ class Block:
     """Runners whose heads see the same states in the same way."""
 
     def __init__(self) -> None:
-        self.runners: list[Runner] = []
+        self.runners: list[HeadTrainer] = []
         self.rows = 0
 
-    def add(self, runner: Runner) -> None:
+    def add(self, runner: HeadTrainer) -> None:
         self.runners.append(runner)
         self.rows += len(_rows(runner))
 
@@ -181,22 +181,22 @@ class Block:
             runner.note(loss, timer.seconds / len(live))
 
 
-def _outputs(runners: Sequence[Runner], batch: LayerBatch) -> Tensor:
+def _outputs(runners: Sequence[HeadTrainer], batch: LayerBatch) -> Tensor:
     """Every head's logits: (heads, batch, tokens, 2) or (heads, batch, outputs)."""
-    rows = laid_together([_rows(runner) for runner in runners], ROWS)
+    rows = stack_rows([_rows(runner) for runner in runners], ROWS)
     head = runners[0].head
     # Narrowed even where nothing is cut off: gradients then lie, and are summed, as they are for a head alone.
     outputs = rows.of(head.seen(batch)).narrow(-1, 0, len(runners) * head.shape.outputs)  # (..., heads x outputs)
-    each: Tensor = head.placed(outputs, batch).unflatten(-1, (len(runners), -1))
+    each: Tensor = head.scatter(outputs, batch).unflatten(-1, (len(runners), -1))
     return each.movedim(-2, 0)
 
 
-def blocks_of(runners: Sequence[Runner]) -> list[Block | Runner]:
+def fuse_trainers(runners: Sequence[HeadTrainer]) -> list[Block | HeadTrainer]:
     """Every runner once: in a block with those that share its product, or by itself."""
-    found: list[Block | Runner] = []
+    found: list[Block | HeadTrainer] = []
     open_blocks: dict[object, Block] = {}
     for runner in runners:
-        rows = runner.head.body.layer_rows()
+        rows = runner.head.module.layer_rows()
         if runner.solver is not None or rows is None or len(rows) > ROWS:
             found.append(runner)
             continue
@@ -210,19 +210,19 @@ def blocks_of(runners: Sequence[Runner]) -> list[Block | Runner]:
     return found
 
 
-def _rows(runner: Runner) -> LayerRows:
-    rows = runner.head.body.layer_rows()
+def _rows(runner: HeadTrainer) -> LayerRows:
+    rows = runner.head.module.layer_rows()
     assert rows is not None, "only such heads are put into a block"
     return rows
 
 
-def save_runners(runners: Sequence[Runner], epoch: int, path: Path, made_from: str) -> None:
+def save_trainers(runners: Sequence[HeadTrainer], epoch: int, path: Path, made_from: str) -> None:
     """All that the epochs up to this one made; there whole or not at all."""
     tensors = {f"{i}.{key}": value for i, runner in enumerate(runners) for key, value in _tensors(runner).items()}
     write_noted(path, tensors, made_from, epoch=epoch, runners=[_facts(runner) for runner in runners])
 
 
-def restore_runners(runners: Sequence[Runner], path: Path, made_from: str) -> int:
+def restore_trainers(runners: Sequence[HeadTrainer], path: Path, made_from: str) -> int:
     """The epoch after which they go on; 0 if there is nothing that was made from the same.
 
     Heads that are computed sum up the texts once more, in another order: theirs may differ by rounding.
@@ -237,7 +237,7 @@ def restore_runners(runners: Sequence[Runner], path: Path, made_from: str) -> in
     return int(note["epoch"])
 
 
-def _tensors(runner: Runner) -> dict[str, Tensor]:
+def _tensors(runner: HeadTrainer) -> dict[str, Tensor]:
     moments = runner.optimizer.state_dict()["state"]
     return {
         **{f"now.{key}": value for key, value in runner.head.state_dict().items()},
@@ -247,11 +247,11 @@ def _tensors(runner: Runner) -> dict[str, Tensor]:
     }
 
 
-def _facts(runner: Runner) -> dict[str, Any]:
+def _facts(runner: HeadTrainer) -> dict[str, Any]:
     return {"schedule": runner.schedule.state_dict(), **{name: getattr(runner, name) for name in FACTS}}
 
 
-def _put_back(runner: Runner, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def _put_back(runner: HeadTrainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     for name in FACTS:
         setattr(runner, name, facts[name])
     runner.head.load_state_dict(_below("now", tensors))

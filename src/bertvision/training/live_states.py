@@ -21,13 +21,13 @@ from bertvision.core.registry import choose_layers
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
-from bertvision.store.states import Portion, ShardedSplit, States
+from bertvision.store.states import ShardedSplit, States, Subset
 from bertvision.store.store import MANIFEST, Store, read_manifest
 from bertvision.store.token_subset import kept_lengths, reduced
 from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.fingerprints import store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import split_windows
-from bertvision.training.shard_builder import ShardMaker
+from bertvision.training.shard_builder import ShardBuilder
 
 
 class LiveStates(States):
@@ -39,7 +39,7 @@ class LiveStates(States):
         fingerprint = store_fingerprint(encoder, task, self.config)
         windows = {split: split_windows(task, split, encoder) for split in SPLITS}
         layers = choose_layers(self.config.layers, encoder.layers)
-        self.maker = ShardMaker(encoder, layers, self.config, task.kind)
+        self.maker = ShardBuilder(encoder, layers, self.config, task.kind)
         self.maker.use(self.maker.learn(windows["train"]))
         manifest = store_manifest(encoder, task, self.config, fingerprint)
         super().__init__(
@@ -114,7 +114,7 @@ class LiveSplit(ShardedSplit):
 
 def states_task(states: States) -> Task:
     """The task that states belong to: beside a store, or at hand."""
-    if isinstance(states, Portion):
+    if isinstance(states, Subset):
         return states_task(states.states)
     if isinstance(states, LiveStates):
         return states.task

@@ -33,7 +33,7 @@ def _computed(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any
     outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
     for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
         for fitted, found in zip(heads, outputs, strict=True):
-            place_outputs(fitted.head.on_batch(batch), batch, split.shape.kind, found)
+            place_outputs(fitted.head.forward_batch(batch), batch, split.shape.kind, found)
     for fitted, found in zip(heads, outputs, strict=True):
         keep_said(fitted, split.name, split.store.id, found)
     return outputs

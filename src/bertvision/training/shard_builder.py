@@ -40,7 +40,7 @@ STATISTICS = "codec.safetensors"
 """What int8 was scaled by; shards have it too, so that each can be read alone."""
 
 
-class ShardMaker:
+class ShardBuilder:
     """An encoder with its own head, ready to turn planned batches into a shard."""
 
     def __init__(self, encoder: Encoder, layers: Sequence[int], config: ExtractConfig, kind: Kind = "span") -> None:
@@ -182,7 +182,7 @@ class Work:
         self.encoder, self.task, self.config = encoder, task, config
         self.fingerprint = fingerprint or store_fingerprint(encoder, task, config)
         self.windows = {split: split_windows(task, split, encoder) for split in SPLITS}
-        self.maker = ShardMaker(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
+        self.maker = ShardBuilder(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
         self.jobs = [
             Job(split, number, batches)
             for split in SPLITS

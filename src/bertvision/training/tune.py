@@ -25,7 +25,7 @@ from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder, OwnHead
 from bertvision.encoders.methods import added_names, head_of, prepare, read_method, saves_delta
 from bertvision.heads.base import Head, build_head
-from bertvision.store.batching import reading_batches
+from bertvision.store.batching import read_batches
 from bertvision.tasks.recipe_defaults import method_defaults
 from bertvision.tasks.task import Task
 from bertvision.training.distributed import Team, joined_team
@@ -38,7 +38,7 @@ from bertvision.training.inputs import (
     task_shape,
     window_settings,
 )
-from bertvision.training.tuner import WATCHED, Tuning
+from bertvision.training.tuner import WATCHED, Tuner
 
 SAVED = "tuning.safetensors"
 """In a run folder, the state of a tuning that is not done; it goes when it is."""
@@ -50,18 +50,18 @@ SMALL_TIMES = {"bitfit": 20, "lora": 10}
 about what inner of MRPC preferred. Those of adapters depend on the task."""
 
 
-def resume(tuning: Tuning, saved: Path | None, made_from: str) -> None:
+def resume(tuning: Tuner, saved: Path | None, made_from: str) -> None:
     """Take up the state in ``saved``, if it is there and was made from the same."""
     if saved is not None and tuning.restore(saved, made_from):
         log_line(f"tune: goes on after step {tuning.step:,} of {tuning.steps:,} ({saved})")
 
 
-def run_to(tuning: Tuning, windows: Sequence[Window], until: int, saved: Path | None, made_from: str) -> None:
+def run_to(tuning: Tuner, windows: Sequence[Window], until: int, saved: Path | None, made_from: str) -> None:
     """Every step up to ``until``, on batches of windows."""
     run_batches(tuning, batches_from(windows, tuning.config, tuning.step, until), until, saved, made_from)
 
 
-def run_batches(tuning: Tuning, batches: Iterator[Any], until: int, saved: Path | None, made_from: str) -> None:
+def run_batches(tuning: Tuner, batches: Iterator[Any], until: int, saved: Path | None, made_from: str) -> None:
     """A step a batch; the state is written down every few minutes and when asked to stop."""
     since = Timer()
     with graceful_interrupt() as asked:
@@ -75,7 +75,7 @@ def run_batches(tuning: Tuning, batches: Iterator[Any], until: int, saved: Path 
                 raise KeyboardInterrupt
 
 
-def _advance(tuning: Tuning, batch: Sequence[Any]) -> None:
+def _advance(tuning: Tuner, batch: Sequence[Any]) -> None:
     try:
         tuning.advance(batch)
     except (torch.OutOfMemoryError, RuntimeError) as error:
@@ -98,7 +98,7 @@ def batches_from(windows: Sequence[Window], config: TuneConfig, first: int, step
     lengths = np.array([len(window) for window in windows])
     per_epoch = math.ceil(len(windows) / config.batch)
     for epoch in range(first // per_epoch, math.ceil(steps / per_epoch)):
-        dealt = reading_batches(lengths, config.batch, np.random.default_rng([config.seed, epoch]))
+        dealt = read_batches(lengths, config.batch, np.random.default_rng([config.seed, epoch]))
         begin, end = max(0, first - epoch * per_epoch), min(per_epoch, steps - epoch * per_epoch)
         for chosen in dealt[begin:end]:
             yield [windows[i] for i in chosen]
@@ -164,11 +164,11 @@ def check_tuning(encoder: Encoder, task: Task, config: TuneConfig, target: Path)
 
 def begin(
     encoder: Encoder, task: Task, config: TuneConfig, steps: int, device: torch.device, team: Team | None = None
-) -> Tuning:
+) -> Tuner:
     """A copy of the encoder with a fresh head, at step 0; seed torch first."""
     team, head = team or Team(), new_head(encoder, task, config)
     copy = replace(encoder.copy(), delta=_delta(encoder, config.method))
-    tuning = Tuning(copy, head, config, steps, device, label_weights(task, device), team)
+    tuning = Tuner(copy, head, config, steps, device, label_weights(task, device), team)
     if team.size > 1:
         torch.manual_seed(config.seed + 1_000_003 * team.number)  # the same start everywhere, but not the same dropout
     return tuning
@@ -182,7 +182,7 @@ def _delta(encoder: Encoder, method: str) -> DeltaWeights | None:
     return DeltaWeights(BaseRef(encoder.name, model_hash(encoder.model), encoder.source, tokenizer=cuts_text))
 
 
-def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> Encoder:
+def finished(tuning: Tuner, task: Task, schedule: str, copy: bool = False) -> Encoder:
     """The encoder as it is now, with its head and how it came to be; a copy, if tuning is to go on."""
     head, config = tuning.head, tuning.config
     own = OwnHead(head.spec, head.shape, {key: value.cpu().clone() for key, value in head.state_dict().items()})
@@ -196,7 +196,7 @@ def finished(tuning: Tuning, task: Task, schedule: str, copy: bool = False) -> E
     return replace(encoder, own=own, record={**encoder.record, "tune": record, "cost": _cost(tuning)})
 
 
-def _grown(tuning: Tuning) -> DeltaWeights | None:
+def _grown(tuning: Tuner) -> DeltaWeights | None:
     """The base, and the names of all that is not the base's any more."""
     delta, model = tuning.encoder.delta, tuning.encoder.model
     if delta is None:
@@ -207,7 +207,7 @@ def _grown(tuning: Tuning) -> DeltaWeights | None:
     return replace(delta, names=tuple(sorted(names)))
 
 
-def _cost(tuning: Tuning) -> dict[str, Any]:
+def _cost(tuning: Tuner) -> dict[str, Any]:
     """What tuning took, method by method comparable."""
     examples = tuning.step * tuning.config.batch
     return {

@@ -19,7 +19,7 @@ from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidde
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import num_frozen_states
 from bertvision.encoders.partial import StateInjector, upper_layers
-from bertvision.store.batching import reading_batches
+from bertvision.store.batching import read_batches
 from bertvision.store.codec import decoded_layer
 from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
@@ -31,14 +31,14 @@ from bertvision.training.extract import extract
 from bertvision.training.fingerprints import store_fingerprint
 from bertvision.training.inputs import split_windows
 from bertvision.training.tune import finished, new_head, resume, run_batches, settled, tune_hash
-from bertvision.training.tuner import Tuning
+from bertvision.training.tuner import Tuner
 
 ASIDE = ("dtype", "layers", "plan")
 """What a store may differ in: it need not have been made for this."""
 
 
 @dataclass(frozen=True)
-class Begun:
+class PrefixWindow:
     """A window that has come as far as state k."""
 
     window: Window
@@ -49,7 +49,7 @@ class Begun:
 
 
 @dataclass
-class PrefixTuning(Tuning):
+class PrefixTuner(Tuner):
     """Tuning within :func:`upper_layers`: the model is its upper layers, fed with stored states."""
 
     below: int = 0
@@ -65,7 +65,7 @@ class PrefixTuning(Tuning):
         """All of the layers that are left."""
         return "freeze:k=0"
 
-    def states_of(self, batch: Sequence[Begun]) -> tuple[Sequence[Window], TokenBatch, States]:
+    def states_of(self, batch: Sequence[PrefixWindow]) -> tuple[Sequence[Window], TokenBatch, States]:
         windows = [one.window for one in batch]
         tokens = collate(windows, self.encoder.tokenizer.pad_token_id, self.device)
         states = nn.utils.rnn.pad_sequence([one.state.float() for one in batch], batch_first=True)
@@ -74,9 +74,9 @@ class PrefixTuning(Tuning):
         return windows, tokens, hidden_states(self.model, tokens, needed, self.config.bf16)
 
 
-def begun_batches(
+def prefix_batches(
     split: ShardedSplit, windows: Sequence[Window], place: int, config: TuneConfig, first: int, steps: int
-) -> Iterator[list[Begun]]:
+) -> Iterator[list[PrefixWindow]]:
     """The batches of steps ``first`` to ``steps``: shards, batches and members shuffled anew every epoch.
 
     ``place`` is where state k lies among the stored ones. Shards that only hold steps before ``first``
@@ -98,14 +98,14 @@ def begun_batches(
 
 def _shard_batches(
     shard: Shard, windows: Sequence[Window], place: int, batch: int, random: Any, begin: int, end: int
-) -> Iterator[list[Begun]]:
+) -> Iterator[list[PrefixWindow]]:
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     numbers = shard["windows"].numpy()
     by_number = np.argsort(numbers)  # rows lie in the order of extraction; dealing counts as ordinary tuning does
-    for chosen in reading_batches(lengths[by_number], batch, random)[begin:end]:
+    for chosen in read_batches(lengths[by_number], batch, random)[begin:end]:
         yield [
-            Begun(windows[numbers[row]], decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), place))
+            PrefixWindow(windows[numbers[row]], decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), place))
             for row in by_number[chosen]
         ]
 
@@ -134,9 +134,9 @@ def tune_from_store(
     with seeded(config.seed):
         head, copy = new_head(encoder, task, config), encoder.copy()
         with upper_layers(copy.model, k) as feed:
-            tuning = PrefixTuning(copy, head, config, steps, choose_device(config.device), below=k, feed=feed)
+            tuning = PrefixTuner(copy, head, config, steps, choose_device(config.device), below=k, feed=feed)
             resume(tuning, saved, made_from)
-            batches = begun_batches(split, windows, store.layers.index(k), config, tuning.step, steps)
+            batches = prefix_batches(split, windows, store.layers.index(k), config, tuning.step, steps)
             run_batches(tuning, batches, steps, saved, made_from)
     if saved is not None:
         saved.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ WATCHED = 50
 
 
 @dataclass
-class Tuning:
+class Tuner:
     """What a step changes, and what it needs; the encoder is changed in place."""
 
     encoder: Encoder
@@ -110,7 +110,7 @@ class Tuning:
         self.team.add_gradients(parameters)
         nn.utils.clip_grad_norm_(parameters, self.config.clip)
         self.optimizer.step()
-        self.head.body.settle(self.optimizer.param_groups[0]["lr"])
+        self.head.module.after_step(self.optimizer.param_groups[0]["lr"])
         self.step += 1
         self.seconds += timer.seconds
         self._note(float(self.team.add(loss)))

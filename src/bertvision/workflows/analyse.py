@@ -168,7 +168,7 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
         for batch in states["dev"].batches(32):
             for head in heads:
                 timer = Timer()
-                head.head.on_batch(batch)
+                head.head.forward_batch(batch)
                 seconds[f"{head.spec}@{head.seed}"] += timer.seconds
     return seconds
 

@@ -32,7 +32,7 @@ from bertvision.report.charts import draw, write_picture
 from bertvision.runs.folder import run_place, run_states
 from bertvision.runs.prepare import fit_into
 from bertvision.runs.reader import FINDINGS, Run, gather, lines_of
-from bertvision.store.states import Portion, States
+from bertvision.store.states import States, Subset
 from bertvision.tasks.splits import stable_hash
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead
@@ -148,7 +148,7 @@ def fit_on_subset(
 ) -> list[FittedHead]:
     """One seed on its own draw, kept in a folder of its own: the same share of another draw is another fit."""
     count = subset_size(task, share)
-    shown = states if count == len(task["train"]) else Portion(states, draw_subset(task, count, seed))
+    shown = states if count == len(task["train"]) else Subset(states, draw_subset(task, count, seed))
     return fit_into(folder / FINDINGS / "shares" / f"{share:g}" / f"draw{seed}", shown, [spec], [seed], config)
 
 

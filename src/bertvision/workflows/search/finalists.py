@@ -11,7 +11,7 @@ from bertvision.core.records import Predictions
 from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
-from bertvision.training.fit import begin_fit, fit_epochs
+from bertvision.training.fit import make_trainer, train_epochs
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.predict import predict
 from bertvision.workflows.search.trials import Candidate
@@ -105,8 +105,8 @@ def _fit(
     jobs: Sequence[tuple[Candidate, int]], states: States, task: Task
 ) -> list[tuple[Candidate, FittedHead, float]]:
     """Heads fitted in one pass; a function, so that optimisers and gradients are freed before the next pass."""
-    runners = [begin_fit(candidate.spec, seed, states, candidate.config, task) for candidate, seed in jobs]
-    for _ in fit_epochs(runners, states, task):
+    runners = [make_trainer(candidate.spec, seed, states, candidate.config, task) for candidate, seed in jobs]
+    for _ in train_epochs(runners, states, task):
         pass
     results: list[tuple[Candidate, FittedHead, float]] = []
     for (candidate, _), runner in zip(jobs, runners, strict=True):

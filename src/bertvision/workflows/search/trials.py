@@ -20,11 +20,11 @@ from bertvision.heads.base import canonical_spec
 from bertvision.store.lock import Purpose, writing
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
-from bertvision.training.fit import begin_fit, fit_epochs
+from bertvision.training.fit import make_trainer, train_epochs
 from bertvision.workflows.search.space import Space, default_trials, plain_space
 
 if TYPE_CHECKING:
-    from bertvision.training.head_trainer import Runner
+    from bertvision.training.head_trainer import HeadTrainer
 
 PLACE, STUDY = "search", "study.db"
 """Where a run keeps its studies."""
@@ -165,10 +165,10 @@ class Trials:
     def _fit(self, group: Sequence[tuple[Any, Candidate]]) -> None:
         from optuna.trial import TrialState
 
-        fitting: list[tuple[Any, Runner]] = []
+        fitting: list[tuple[Any, HeadTrainer]] = []
         for trial, candidate in group:
             try:
-                runner = begin_fit(candidate.spec, self.seed, self.states, candidate.config, self.task)
+                runner = make_trainer(candidate.spec, self.seed, self.states, candidate.config, self.task)
             except BadInput as error:  # a combination of options that no head can be built with
                 log_line(f"search: trial {trial.number}: {error}")
                 self._end(trial, candidate.spec, None, TrialState.FAIL)
@@ -176,7 +176,7 @@ class Trials:
                 fitting.append((trial, runner))
         if not fitting:
             return
-        for epoch in fit_epochs([runner for _, runner in fitting], self.states, self.task):
+        for epoch in train_epochs([runner for _, runner in fitting], self.states, self.task):
             for trial, runner in fitting:
                 if runner.failed or runner.stopped or len(runner.history) < epoch:
                     continue
