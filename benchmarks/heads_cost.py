@@ -91,9 +91,7 @@ class Setting:
 
     def batches(self, shard: Shard) -> list[LayerBatch]:
         lengths = shard["lengths"].numpy().astype(np.int64)
-        return [
-            layer_batch(shard, chosen, "span") for chosen in read_batches(lengths, BATCH, np.random.default_rng(0))
-        ]
+        return [layer_batch(shard, chosen, "span") for chosen in read_batches(lengths, BATCH, np.random.default_rng(0))]
 
     def fitting(self, heads: Heads) -> Callable[[Sequence[LayerBatch]], None]:
         config = FitConfig(device="cpu")

@@ -220,7 +220,7 @@ class Model:
         if part.tokens == "context":
             chosen, mask = _gathered(chosen, kept)
             kept = [np.arange(len(places)) for places in kept]
-        rows = part.head.on_chosen(chosen, mask, states.pooled).float().cpu().numpy()
+        rows = part.head(chosen, mask, states.pooled).float().cpu().numpy()
         return [row[places] if self.task.kind == "span" else row for row, places in zip(rows, kept, strict=True)]
 
 

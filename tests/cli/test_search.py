@@ -108,7 +108,7 @@ def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pyte
     fitted, judged = [], []
     train_epochs, predict = finalists.train_epochs, finalists.predict
     monkeypatch.setattr(
-        finalists, "fit_epochs", lambda some, *given: fitted.append(len(some)) or train_epochs(some, *given)
+        finalists, "train_epochs", lambda some, *given: fitted.append(len(some)) or train_epochs(some, *given)
     )
     monkeypatch.setattr(finalists, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
     states = run_states(run)
@@ -154,7 +154,7 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(search_trials, "fit_epochs", stop)
+        patch.setattr(search_trials, "train_epochs", stop)
         with pytest.raises(KeyboardInterrupt):
             trials.run(3)
     again = search_trials.Trials(path, states, task, space, config)
@@ -195,7 +195,7 @@ def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: py
         said.append(str(refused.value))
         return whole(*given)
 
-    monkeypatch.setattr(search_trials, "fit_epochs", meanwhile)
+    monkeypatch.setattr(search_trials, "train_epochs", meanwhile)
     assert search(run, states, space, config, plan)["trials"] == 2
     assert re.fullmatch(rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", said[0])
     trials = search_trials.Trials(search_trials.study_path(run), states, states_task(states), space, config)

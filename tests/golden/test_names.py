@@ -122,7 +122,7 @@ def test_an_old_file_is_read_into_a_renamed_head(tmp_path: Path) -> None:
 
     class Renamed(HeadModule):
         pointwise = True
-        spans = False
+        supports_spans = False
         saved_names: ClassVar[Mapping[str, str]] = {"closing": "dense"}
 
         def __init__(self, shape: Shape) -> None:

@@ -28,7 +28,7 @@ def texts(count: int = 400, labels: int = 3) -> tuple[Tensor, Tensor]:
 def solved(
     kind: Kind, x: Tensor, y: Tensor, outputs: int, epoch: int = UNSHRUNK, weights: Tensor | None = None
 ) -> Linear:
-    body = build_head("linear", Shape(2, 4, 5, outputs, kind)).body
+    body = build_head("linear", Shape(2, 4, 5, outputs, kind)).module
     assert isinstance(body, Linear)
     solver = body.solver(weights)
     for some in range(0, len(x), 64):
@@ -85,7 +85,7 @@ def test_a_number_that_never_changes_gets_no_weight() -> None:
 
 def test_a_second_pass_over_the_same_texts_changes_nothing() -> None:
     x, y = texts()
-    body = build_head("linear", Shape(2, 4, 5, 3, "classify")).body
+    body = build_head("linear", Shape(2, 4, 5, 3, "classify")).module
     solver = body.solver(None)
     assert solver is not None
     solver.observe(x, y)

@@ -108,7 +108,7 @@ def test_every_variant_of_every_head_is_there() -> None:
 def test_labels_and_values_are_for_every_head_and_spans_for_most(spec: str) -> None:
     kinds = {kind for known, kind in CASES if known == spec}
     assert kinds >= {"classify", "multilabel", "regress"}
-    if not body(spec).spans:
+    if not body(spec).supports_spans:
         with pytest.raises(BadInput, match="is for labels and values; for spans take another"):
             build(spec, "span")
 
@@ -238,7 +238,7 @@ def test_layers_that_are_not_chosen_are_not_seen(spec: str) -> None:
         noise[:, :, list(ids)] = hidden[:, :, list(ids)]
         got = head(hidden, mask, pooled)
         assert torch.equal(got, head(noise, mask, pooled))
-        assert torch.equal(got, head.on_chosen(hidden[:, :, list(ids)], mask, pooled))
+        assert torch.equal(got, head(hidden[:, :, list(ids)], mask, pooled))
 
 
 @pointwise_head

@@ -213,7 +213,7 @@ def test_learned_pool_is_gamma_times_the_weighted_mean_then_a_linear_layer() -> 
 
 def test_learned_pool_starts_as_almost_the_mean() -> None:
     with seeded(0):
-        body = build_head("learned-pool", LARGE).body
+        body = build_head("learned-pool", LARGE).module
     assert isinstance(body, LearnedPool)
     assert body.gamma.item() == 1.0
     assert (body.layer_weights() - 1 / 25).abs().max() < 0.25 / 25
@@ -261,7 +261,7 @@ def test_compress_is_its_formula(shared: bool, skip: bool) -> None:
 
 def test_compress_starts_small() -> None:
     with seeded(0):
-        body = build_head("compress:size=386", LARGE).body
+        body = build_head("compress:size=386", LARGE).module
     assert isinstance(body, Compress)
     assert float(body.down.detach().std()) == pytest.approx(0.88e-3, rel=0.02)  # cut off at two standard deviations
     assert float(body.down.detach().abs().max()) <= 2e-3

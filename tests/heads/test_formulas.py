@@ -78,7 +78,7 @@ def convolved(text: Tensor, conv: nn.Conv1d) -> Tensor:
 @pytest.mark.parametrize("skip", ["true", "false"])
 def test_pool_compress(pool: str, skip: str) -> None:
     built = head(f"pool-compress:size=3,pool={pool},skip={skip}")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
@@ -88,7 +88,7 @@ def test_pool_compress(pool: str, skip: str) -> None:
 
 def test_compress_twice() -> None:
     built = head("compress-twice:size=3")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         every = [gelu(body.down(text[:, layer])) for layer in range(LAYERS)]
@@ -99,7 +99,7 @@ def test_compress_twice() -> None:
 def test_token_cnn_runs_kernels_of_their_own_length_along_the_width() -> None:
     width = 70  # 5 kernels of 16, ten numbers of the last one beyond the state
     built = head("token-cnn:size=2", width=width)
-    body, state = built.body, hidden(width=width)[1, 2]
+    body, state = built.module, hidden(width=width)[1, 2]
     full = F.pad(state, (0, 10))
     first = torch.stack([body.first(full[:, 16 * i : 16 * i + 16].flatten()) for i in range(5)])
     grown = F.pad(F.gelu(first), (0, 0, 0, 3))
@@ -111,7 +111,7 @@ def test_token_cnn_runs_kernels_of_their_own_length_along_the_width() -> None:
 
 def test_a_dilated_token_cnn_takes_numbers_from_all_over_the_width() -> None:
     built = head("token-cnn:size=2,dilated=true,pool=mean", width=64)
-    body, state = built.body, hidden(width=64)[0, 1].mean(0)
+    body, state = built.module, hidden(width=64)[0, 1].mean(0)
     first = F.gelu(torch.stack([body.first(state[place::4]) for place in range(4)]))
     second = F.gelu(body.second(first.flatten()))
     third = F.gelu(body.third(F.pad(second, (0, 3 * 4))))
@@ -120,7 +120,7 @@ def test_a_dilated_token_cnn_takes_numbers_from_all_over_the_width() -> None:
 
 def test_ngrams() -> None:
     built = head("ngrams:size=3,compress=4,longest=4")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
@@ -130,7 +130,7 @@ def test_ngrams() -> None:
 
 def test_inception_block_is_four_ways_side_by_side() -> None:
     built = head("inception:size=16,compress=4,blocks=1")
-    body, block = built.body, built.body.blocks[0]
+    body, block = built.module, built.module.blocks[0]
     wanted = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
@@ -144,7 +144,7 @@ def test_inception_block_is_four_ways_side_by_side() -> None:
 
 def test_text_xception_adds_what_its_blocks_find() -> None:
     built = head("text-xception:size=6,compress=4,blocks=1")
-    body, entry = built.body, built.body.entry
+    body, entry = built.module, built.module.entry
 
     def separable(x: Tensor, part: nn.Module) -> Tensor:
         weight = part.depth.conv.weight  # (channels, 1, 3)
@@ -164,7 +164,7 @@ def test_text_xception_adds_what_its_blocks_find() -> None:
 
 def test_flatten_has_weights_for_each_place_and_counts_padding_as_nothing() -> None:
     built = head("flatten:size=3", "classify")
-    body = built.body
+    body = built.module
     weight = body.dense.weight.unflatten(1, (TOKENS, LAYERS, 3))
     for got, text in zip(built(hidden(), mask()), texts(), strict=True):
         small = F.gelu(body.down(text))  # (tokens, layers, 3)
@@ -177,7 +177,7 @@ def test_flatten_has_weights_for_each_place_and_counts_padding_as_nothing() -> N
 
 def test_bilstm_reads_each_text_from_both_ends() -> None:
     built = head("bilstm:size=3")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         x = pooled(body.pool, text)[None]
@@ -188,7 +188,7 @@ def test_bilstm_reads_each_text_from_both_ends() -> None:
 
 def filters_of(built: Head, x: Tensor) -> Tensor:
     """(maps, taps, width) that one text makes."""
-    body, made = built.body, built.body.make
+    body, made = built.module, built.module.make
     if hasattr(made, "grow"):
         found = F.relu(torch.cat([convolved(x, kernel.conv) for kernel in made.kernels], 1))
         context = F.pad(found.amax(0), (1, 1))
@@ -208,7 +208,7 @@ def filters_of(built: Head, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("layers", ["all", "last1"])
 def test_context_conv_runs_filters_over_the_text_that_made_them(context: str, layers: str) -> None:
     built = head(f"context-conv:size=2,maps=3,taps=2,context={context},layers={layers}")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         x = text[:, -1] if layers == "last1" else pooled(body.pool, text)
@@ -231,7 +231,7 @@ def looked(x: Tensor, look: nn.Module) -> Tensor:
 
 def test_ladder_takes_in_a_layer_at_every_rung() -> None:
     built = head("ladder:size=4,heads=2")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         x = body.down[0](text[:, 0])
@@ -247,7 +247,7 @@ def test_ladder_takes_in_a_layer_at_every_rung() -> None:
 
 def test_attention_chooses_layers_for_each_token_and_then_looks_around() -> None:
     built = head("attention:size=4,heads=2")
-    body = built.body
+    body = built.module
     wanted = []
     for text in texts():
         small = gelu(body.down(text))  # (tokens, layers, 4)
@@ -260,7 +260,7 @@ def test_attention_chooses_layers_for_each_token_and_then_looks_around() -> None
 
 def test_select_shortens_every_group_and_drops_the_short_ones() -> None:
     built = head("select:strength=2.0")
-    body = built.body
+    body = built.module
     before = body.weight.detach().clone()
     body.after_step(0.1)
     lengths = before.norm(dim=0)

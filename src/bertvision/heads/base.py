@@ -1,11 +1,11 @@
 """What a head is, how one is built from a spec, and the losses: once, for all of them.
 
-A head file holds one *body*, an ``nn.Module`` registered under a name. Pointwise bodies map
+A head file holds one :class:`HeadModule` registered under a name. Pointwise modules map
 (..., layers, width) to (..., outputs) and so serve every token of a span task, or the one vector
-per text that a label is read from. Sequence bodies get (batch, tokens, layers, width) and the mask
+per text that a label is read from. Sequence modules get (batch, tokens, layers, width) and the mask
 and give (batch, tokens, outputs), of which a label reads the CLS token's or the mean.
-Which layers are seen, what is read and whether the pooled CLS joins as one more layer is common to
-all heads and lives here.
+Which layers are read, which vector stands for a text and whether the pooled CLS joins as one more
+layer are options that all heads share; they live here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, cast
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.records import Kind, LayerBatch, Shape
+from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
 from bertvision.heads.layers import LayerRows
 
@@ -52,43 +52,75 @@ WORDS = {"all": "every token", "cls": "the CLS token", "mean": "the mean over to
 
 
 class Solver(Protocol):
-    """Finds a body's weights from what it has seen of the training states, in place of an optimiser."""
+    """Computes a module's weights from the training states, in place of an optimiser."""
 
     def observe(self, states: Tensor, targets: Tensor) -> None: ...
     def solve(self, epoch: int) -> None: ...
 
 
-class HeadModule(nn.Module):
-    """Base of all bodies; subclasses take ``shape`` and their own options as keywords with defaults.
+class HeadInput(Protocol):
+    """The states that a head reads: all stored layers, or only those that the head sees."""
 
-    A sequence body without ``read`` among its ``common`` options gives (batch, outputs) by itself.
+    @property
+    def hidden(self) -> Tensor: ...  # (batch, tokens, layers, width)
+    @property
+    def states(self) -> Tensor: ...  # every token's, with or without padding: (..., layers, width)
+    @property
+    def first(self) -> Tensor: ...  # CLS: (batch, layers, width)
+    @property
+    def mask(self) -> Tensor: ...  # (batch, tokens)
+    @property
+    def pooled(self) -> Tensor | None: ...  # (batch, width)
+
+
+@dataclass(frozen=True)
+class PaddedStates:
+    """States as they come out of an encoder; padding stays where it is."""
+
+    hidden: Tensor  # (batch, tokens, layers, width)
+    mask: Tensor  # (batch, tokens)
+    pooled: Tensor | None = None  # (batch, width)
+
+    @property
+    def states(self) -> Tensor:
+        return self.hidden
+
+    @property
+    def first(self) -> Tensor:
+        return self.hidden[:, 0]  # (batch, layers, width)
+
+
+class HeadModule(nn.Module):
+    """Base class of what heads compute; subclasses take ``shape`` and their own options as keywords with defaults.
+
+    A sequence module without ``read`` among its ``shared_options`` gives (batch, outputs) by itself.
     """
 
     pointwise: ClassVar[bool] = True
     supports_spans: ClassVar[bool] = True  # false: for labels and values only
-    shared_options: ClassVar[Mapping[str, Value]] = COMMON  # which common options it has, and their defaults
+    shared_options: ClassVar[Mapping[str, Value]] = COMMON  # options that all heads share, with their defaults here
     variants: ClassVar[tuple[str, ...]] = ("",)
     choices: ClassVar[Choices] = {}  # of its own options: what a search tries
     always_in_spec: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
     source: ClassVar[str] = ""
     saved_names: ClassVar[Mapping[str, str]] = {}
     """By attribute its name in saved files, where that is another: what a renamed one was called before. Any module
-    inside a body may have such a table of its own."""
-    uses_rng: bool = False  # whether it draws random numbers while it learns, as dropout does
+    inside this one may have such a table of its own."""
+    uses_rng: bool = False  # whether training draws random numbers, as dropout does
 
     def layer_weights(self) -> Tensor | None:
         """How much each layer counts (layers,), if the head learns such a thing."""
         return None
 
     def layer_rows(self) -> LayerRows | None:
-        """What this body is, if it is but that: such heads share one product over the states."""
+        """The module as :class:`LayerRows`, if it is one: several such heads share one product over the states."""
         return None
 
     def after_step(self, rate: float) -> None:
-        """Called after every optimiser step with its rate: the place for a proximal step."""
+        """Called after every optimiser step with its learning rate, for a proximal step."""
 
     def solver(self, weights: Tensor | None = None) -> Solver | None:
-        """What ``fit`` uses in place of an optimiser, for a body whose weights can be computed.
+        """What ``fit`` uses in place of an optimiser, for a module whose weights can be computed.
 
         ``weights`` (labels,) are those of :func:`head_loss`.
         """
@@ -96,31 +128,33 @@ class HeadModule(nn.Module):
 
 
 class Head(nn.Module):
-    """A body with the states it sees."""
+    """A module with the states that it reads."""
+
+    saved_names: ClassVar[Mapping[str, str]] = {"module": "body"}
 
     def __init__(self, spec: Spec, shape: Shape) -> None:
         super().__init__()
-        body = HEADS[spec.name]
-        options = _resolved(spec, body)
-        self.spec = _canonical(spec.name, options, body)
+        module_class = HEADS[spec.name]
+        options = _resolved(spec, module_class)
+        self.spec = _canonical(spec.name, options, module_class)
         self.shape = shape
         self.layer_ids = choose_layers(str(options["layers"]), shape.layers)
         self.read, self.with_pooled = str(options.get("read", "all")), bool(options.get("pooled", False))
-        self._check_reading(body)
-        seen = 1 if self.read == "pooled" else len(self.layer_ids) + self.with_pooled
-        own = {key: value for key, value in options.items() if key not in body.shared_options}
-        self.module = body(replace(shape, layers=seen), **own)
+        self._check_reading(module_class)
+        layers = 1 if self.read == "pooled" else len(self.layer_ids) + self.with_pooled
+        own = {key: value for key, value in options.items() if key not in module_class.shared_options}
+        self.module = module_class(replace(shape, layers=layers), **own)
         self.register_state_dict_post_hook(_as_saved)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_pre_hook(_as_here)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_as_attributes)  # type: ignore[no-untyped-call]
 
-    def _check_reading(self, body: type[HeadModule]) -> None:
-        usual = body.shared_options.get("read", "all")
-        reads = ("cls", "mean", "pooled") if body.pointwise else ("cls", "mean")
-        if self.read not in (*reads, usual):
+    def _check_reading(self, module_class: type[HeadModule]) -> None:
+        default = module_class.shared_options.get("read", "all")
+        reads = ("cls", "mean", "pooled") if module_class.pointwise else ("cls", "mean")
+        if self.read not in (*reads, default):
             raise BadInput(f"head {self.spec}: read={self.read}, expected one of {', '.join(reads)}")
-        if self.shape.kind == "span" and not body.supports_spans:
+        if self.shape.kind == "span" and not module_class.supports_spans:
             raise BadInput(f"head {self.spec} is for labels and values; for spans take another, e.g. compress:size=64")
-        if self.shape.kind == "span" and (self.read != usual or self.with_pooled):
+        if self.shape.kind == "span" and (self.read != default or self.with_pooled):
             raise BadInput(f"head {self.spec}: read= and pooled= are for labels and values; spans read every token")
         if self.read == "pooled" and self.with_pooled:
             raise BadInput(f"head {self.spec}: read=pooled is the pooled CLS already; leave pooled= out")
@@ -131,7 +165,7 @@ class Head(nn.Module):
 
     @property
     def needed_layers(self) -> tuple[int, ...]:
-        """States to put before :meth:`on_chosen`; a head on the pooled CLS looks at none, but takes one."""
+        """The layers to stack for :meth:`forward`; a head on the pooled CLS reads none, but takes one."""
         return self.layer_ids[-1:] if self.read == "pooled" else self.layer_ids
 
     @property
@@ -139,74 +173,62 @@ class Head(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
-        """All layers' states (batch, tokens, layers, width) to (batch, tokens, 2) or (batch, outputs)."""
-        return self.on_chosen(self.choose(hidden), mask, pooled)
+        """States (batch, tokens, layers, width) to (batch, tokens, 2) or (batch, outputs).
 
-    def forward_batch(self, batch: LayerBatch) -> Tensor:
-        """The same for a batch, whose padding a pointwise body never sees."""
-        if not self.module.pointwise:
-            return cast(Tensor, self(batch.hidden, batch.mask, batch.pooled))
-        return self.scatter(self.module(self.seen(batch)), batch)
+        ``hidden`` holds all layers, or only those of :attr:`needed_layers`.
+        """
+        return self.forward_batch(PaddedStates(self.select_layers(hidden), mask, pooled))
 
-    def seen(self, batch: LayerBatch) -> Tensor:
-        """What a pointwise body gets of a batch: (real tokens, layers, width), or for labels (batch, layers, width)."""
+    def forward_batch(self, batch: HeadInput) -> Tensor:
+        """The same for any batch; a pointwise module never sees the padding of a stored one."""
+        if self.module.pointwise:
+            return self.scatter(self.module(self.select_inputs(batch)), batch)
+        outputs = cast(Tensor, self.module(self.select_layers(batch.hidden), batch.mask))
+        if self.shape.kind == "span" or "read" not in self.module.shared_options:
+            return outputs  # (batch, tokens, 2), or (batch, outputs) of all tokens
+        return self._read_text(outputs, batch.mask)  # (batch, tokens, outputs) -> (batch, outputs)
+
+    def select_inputs(self, batch: HeadInput) -> Tensor:
+        """What a pointwise module gets: every token's states, or for labels one vector per layer of each text."""
         if self.shape.kind == "span":
-            return self.choose(batch.states)
+            return self.select_layers(batch.states)  # (real tokens, layers, width) or (batch, tokens, layers, width)
         if self.read == "pooled":
-            return self._pooled(batch.pooled)
+            return self._pooled_layer(batch.pooled)  # (batch, 1, width)
         if self.read == "cls":
-            return self._beside_pooled(self.choose(batch.first), batch.pooled)
-        return self.body_input(self.choose(batch.hidden), batch.mask, batch.pooled)
+            texts = self.select_layers(batch.first)  # (batch, layers, width)
+        else:
+            texts = self._read_text(self.select_layers(batch.hidden), batch.mask)  # (batch, layers, width)
+        return torch.cat([self._pooled_layer(batch.pooled), texts], dim=1) if self.with_pooled else texts
 
-    def scatter(self, outputs: Tensor, batch: LayerBatch) -> Tensor:
-        """A pointwise body's outputs of spans, (real tokens, 2), where they belong: (batch, tokens, 2)."""
-        if self.shape.kind != "span":
-            return outputs
-        # Tokens side by side, as the loss wants them: it goes over all tokens of a window.
-        whole = outputs.new_zeros((outputs.shape[-1], *batch.mask.shape))  # (2, batch, tokens)
-        return whole.masked_scatter(batch.mask, outputs.T).movedim(0, -1)
-
-    def choose(self, hidden: Tensor) -> Tensor:
-        """The layers that this head sees: (..., layers, width) -> (..., chosen, width)."""
-        if len(self.layer_ids) == hidden.shape[-2]:
+    def select_layers(self, hidden: Tensor) -> Tensor:
+        """(..., layers, width) -> (..., selected, width)."""
+        if len(self.layer_ids) == hidden.shape[-2] or self.read == "pooled":
             return hidden
         first, last = self.layer_ids[0], self.layer_ids[-1]
-        run = last - first + 1 == len(self.layer_ids)
-        # A run of layers is a view; anything else must be gathered.
-        return hidden[..., first : last + 1, :] if run else hidden[..., list(self.layer_ids), :]
+        is_range = last - first + 1 == len(self.layer_ids)
+        # A range of layers is a view; anything else must be gathered.
+        return hidden[..., first : last + 1, :] if is_range else hidden[..., list(self.layer_ids), :]
 
-    def on_chosen(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
-        """The same for states that hold the chosen layers only."""
-        if self.module.pointwise:
-            return cast(Tensor, self.module(self.body_input(hidden, mask, pooled)))
-        outputs = cast(Tensor, self.module(hidden, mask))
-        as_it_is = self.shape.kind == "span" or "read" not in self.module.shared_options
-        return outputs if as_it_is else self._one(outputs, mask)  # (batch, tokens, 2) or (batch, outputs)
+    def scatter(self, outputs: Tensor, batch: HeadInput) -> Tensor:
+        """A pointwise module's outputs of real tokens, (real tokens, 2), padded: (batch, tokens, 2); others as is."""
+        if self.shape.kind != "span" or outputs.ndim == 3:
+            return outputs
+        # Tokens side by side, as the loss wants them: it goes over all tokens of a window.
+        padded = outputs.new_zeros((outputs.shape[-1], *batch.mask.shape))  # (2, batch, tokens)
+        return padded.masked_scatter(batch.mask, outputs.T).movedim(0, -1)
 
-    def body_input(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None) -> Tensor:
-        """Chosen states as a pointwise body gets them: every token's, or per layer what stands for the text."""
-        if self.shape.kind == "span":
-            return hidden  # (batch, tokens, layers, width)
-        if self.read == "pooled":
-            return self._pooled(pooled)
-        return self._beside_pooled(self._one(hidden, mask), pooled)
-
-    def _beside_pooled(self, one: Tensor, pooled: Tensor | None) -> Tensor:
-        """(batch, layers, width), with the pooled CLS in front where the head wants it."""
-        return torch.cat([self._pooled(pooled), one], dim=1) if self.with_pooled else one
-
-    def _pooled(self, pooled: Tensor | None) -> Tensor:
+    def _pooled_layer(self, pooled: Tensor | None) -> Tensor:
         """The pooled CLS as one layer: (batch, 1, width)."""
         if pooled is None:
             raise BadInput(f"head {self.spec} needs the pooled CLS, which this encoder does not have")
         return pooled[:, None]
 
-    def _one(self, by_token: Tensor, mask: Tensor) -> Tensor:
+    def _read_text(self, by_token: Tensor, mask: Tensor) -> Tensor:
         """(batch, tokens, ...) -> (batch, ...): the CLS token's, or the mean over real tokens."""
         if self.read == "cls":
             return by_token[:, 0]
-        share = mask.to(by_token.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
-        return torch.einsum("bt,bt...->b...", share, by_token)
+        weights = mask.to(by_token.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
+        return torch.einsum("bt,bt...->b...", weights, by_token)
 
 
 def saved_name(module: nn.Module, name: str) -> str:
@@ -230,7 +252,7 @@ def _as_saved(head: nn.Module, state: dict[str, Any], prefix: str, *_: object) -
     _rename_all(head, state, prefix, saved=True)
 
 
-def _as_here(head: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+def _as_attributes(head: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
     _rename_all(head, state, prefix, saved=False)
 
 
@@ -251,8 +273,8 @@ def build_head(spec: str | Spec, shape: Shape) -> Head:
 def canonical_spec(spec: str) -> str:
     """The one way to write a spec: defaults left out, options in the order they are declared."""
     parsed = parse_spec(spec)
-    body = HEADS[parsed.name]
-    return _canonical(parsed.name, _resolved(parsed, body), body)
+    module_class = HEADS[parsed.name]
+    return _canonical(parsed.name, _resolved(parsed, module_class), module_class)
 
 
 def head_options(spec: str) -> dict[str, Value]:
@@ -261,15 +283,15 @@ def head_options(spec: str) -> dict[str, Value]:
     return _resolved(parsed, HEADS[parsed.name])
 
 
-def _declared(body: type[HeadModule]) -> dict[str, Any]:
-    """A body's own options and their defaults, read off its constructor."""
-    parameters = list(inspect.signature(body.__init__).parameters.values())[2:]
+def _declared(module_class: type[HeadModule]) -> dict[str, Any]:
+    """A module's own options and their defaults, read off its constructor."""
+    parameters = list(inspect.signature(module_class.__init__).parameters.values())[2:]
     return {parameter.name: parameter.default for parameter in parameters}
 
 
-def _resolved(spec: Spec, body: type[HeadModule]) -> dict[str, Value]:
+def _resolved(spec: Spec, module_class: type[HeadModule]) -> dict[str, Value]:
     """Defaults overlaid with the spec's options, each checked for name and type."""
-    known = {**_declared(body), **body.shared_options}
+    known = {**_declared(module_class), **module_class.shared_options}
     for key, value in spec.options.items():
         if key not in known:
             raise BadInput(f"head {spec}: {unknown('option', key, known)}")
@@ -288,10 +310,11 @@ def _one_way(key: str, value: Value, default: Value) -> Value:
     return value
 
 
-def _canonical(name: str, options: Mapping[str, Value], body: type[HeadModule]) -> str:
-    defaults = {**_declared(body), **body.shared_options}
-    told = {key: value for key, value in options.items() if value != defaults[key] or key in body.always_in_spec}
-    return str(Spec(name, told))
+def _canonical(name: str, options: Mapping[str, Value], module_class: type[HeadModule]) -> str:
+    defaults = {**_declared(module_class), **module_class.shared_options}
+    always = module_class.always_in_spec
+    written = {key: value for key, value in options.items() if value != defaults[key] or key in always}
+    return str(Spec(name, written))
 
 
 def glorot(linear: nn.Linear) -> nn.Linear:

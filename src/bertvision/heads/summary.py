@@ -27,14 +27,14 @@ def count_head(spec: str, shape: Shape) -> dict[str, object]:
     """The entry of a head in ``bertvision heads``; built on the meta device."""
     with torch.device("meta"):
         head = build_head(spec, shape)
-    body = HEADS[head.spec.partition(":")[0]]
+    module_class = HEADS[head.spec.partition(":")[0]]
     return {
         "spec": head.spec,
         "name": head.spec.partition(":")[0],
-        "kind": "pointwise" if body.pointwise else "sequence",
+        "kind": "pointwise" if module_class.pointwise else "sequence",
         "parameters": head.parameters_count,
         "percent": 100 * head.parameters_count / bert_parameters(shape.layers - 1, shape.width),
-        "source": body.source,
+        "source": module_class.source,
     }
 
 

@@ -87,8 +87,9 @@ class HeadTrainer:
 
     def _own_random(self) -> AbstractContextManager[None]:
         """Dropout draws by seed and step alone, so that a head comes out the same in any company."""
-        uses_rng = self.head.module.uses_rng
-        return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32) if draws else nullcontext()
+        if not self.head.module.uses_rng:
+            return nullcontext()
+        return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32)
 
     def _learn(self, batch: LayerBatch) -> float:
         loss = self.loss(self.head.train().forward_batch(batch), batch)
@@ -114,7 +115,7 @@ class HeadTrainer:
     @torch.no_grad()
     def _observe(self, batch: LayerBatch, solver: Solver) -> float:
         """The loss is that of the weights at hand, those of the epoch before."""
-        seen = self.head.eval().seen(batch)
+        seen = self.head.eval().select_inputs(batch)
         solver.observe(seen, batch.targets)
         return float(self.loss(self.head.scatter(self.head.module(seen), batch), batch))
 
@@ -186,7 +187,8 @@ def _outputs(runners: Sequence[HeadTrainer], batch: LayerBatch) -> Tensor:
     rows = stack_rows([_rows(runner) for runner in runners], ROWS)
     head = runners[0].head
     # Narrowed even where nothing is cut off: gradients then lie, and are summed, as they are for a head alone.
-    outputs = rows.of(head.seen(batch)).narrow(-1, 0, len(runners) * head.shape.outputs)  # (..., heads x outputs)
+    outputs = rows.of(head.select_inputs(batch))  # (..., ROWS)
+    outputs = outputs.narrow(-1, 0, len(runners) * head.shape.outputs)  # (..., heads x outputs)
     each: Tensor = head.scatter(outputs, batch).unflatten(-1, (len(runners), -1))
     return each.movedim(-2, 0)
 

@@ -149,7 +149,7 @@ class ShardBuilder:
     def _own_logits(self, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
         assert self.own is not None
         chosen = torch.stack([states.layers[self.asked.index(i)] for i in self.own.needed_layers], dim=2)
-        logits = self.own.on_chosen(chosen, batch.mask, states.pooled)
+        logits: Tensor = self.own(chosen, batch.mask, states.pooled)
         if self.own.shape.kind != "span":
             return logits.float().cpu()
         flat = logits.flatten(0, 1)  # (batch x tokens, 2)

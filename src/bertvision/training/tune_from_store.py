@@ -104,10 +104,11 @@ def _shard_batches(
     numbers = shard["windows"].numpy()
     by_number = np.argsort(numbers)  # rows lie in the order of extraction; dealing counts as ordinary tuning does
     for chosen in read_batches(lengths[by_number], batch, random)[begin:end]:
-        yield [
-            PrefixWindow(windows[numbers[row]], decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), place))
-            for row in by_number[chosen]
-        ]
+        begun = []
+        for row in by_number[chosen]:
+            state = decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), place)  # (tokens, width)
+            begun.append(PrefixWindow(windows[numbers[row]], state))
+        yield begun
 
 
 def tune_from_store(

@@ -117,7 +117,7 @@ class Tuner:
 
     def _loss(self, batch: Sequence[Any]) -> Tensor:
         windows, tokens, states = self.states_of(batch)
-        logits = self.head.on_chosen(states.stacked(), tokens.mask, states.pooled)
+        logits = self.head(states.stacked(), tokens.mask, states.pooled)
         targets = torch.tensor([window.target for window in windows], device=self.device)  # (batch, 1, 2 or labels)
         kind = self.head.shape.kind
         return head_loss(kind, logits, targets if kind in ROW_KINDS else targets[:, 0], tokens.mask, self.weights)

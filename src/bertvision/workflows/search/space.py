@@ -213,7 +213,7 @@ def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -
     if problem:  # the defaults are always fitted, to compare the winner with
         raise BadInput(problem)
     head = HEADS[spec.name]
-    declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.common if features.offers(key)}}
+    declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.shared_options if features.offers(key)}}
     domains: dict[str, Domain] = {}
     for key, values in declared.items():
         if key not in spec.options:  # the default is one of the values that fit
