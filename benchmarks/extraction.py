@@ -29,8 +29,8 @@ from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.store.batching import plan_batches, read_batches
 from bertvision.store.shard_file import layer_batch, read_shard
-from bertvision.store.writer import Site
-from bertvision.training.shard_builder import Job, ShardBuilder, Work, make_shards
+from bertvision.store.writer import StoreWriter
+from bertvision.training.shard_builder import ExtractionPlan, ShardBuilder, ShardJob, make_shards
 from plain_ways import BATCH, Elsewhere, named_encoder
 from rows import Rows
 from windows import GLUE, SQUAD, drawn_lengths, random_windows
@@ -86,14 +86,14 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Given(Work):
+class Given(ExtractionPlan):
     """Work on windows that come from no task."""
 
     def __init__(self, encoder: Encoder, windows: Sequence[Window], config: ExtractConfig) -> None:
         self.encoder, self.config = encoder, config
         self.windows = {"train": list(windows)}
-        self.maker = ShardBuilder(encoder, range(encoder.layers), config)
-        self.jobs = [Job("train", number, batches) for number, batches in enumerate(self.maker.plan(windows))]
+        self.builder = ShardBuilder(encoder, range(encoder.layers), config)
+        self.jobs = [ShardJob("train", number, batches) for number, batches in enumerate(self.builder.plan(windows))]
 
 
 class Setting:
@@ -144,7 +144,8 @@ class Setting:
     def extraction(self) -> float:
         """Ours, to the last synced byte."""
         shutil.rmtree(self.folder / "store", ignore_errors=True)
-        return self._timed(lambda: make_shards(self.work, range(len(self.work.jobs)), Site(self.folder / "store")))
+        writer = StoreWriter(self.folder / "store")
+        return self._timed(lambda: make_shards(self.work, range(len(self.work.jobs)), writer))
 
     def bare(self) -> float:
         """The encoder alone over the same batches, every state asked for and none kept."""

@@ -76,11 +76,11 @@ class Setting:
         self.encoder, self.windows = encoder, _windows(windows)
         self.shape = Shape(encoder.layers, encoder.width, LONGEST, 2, "span")
         self.plan = plan_batches([len(window) for window in self.windows], 4096, 0)
-        self.maker = ShardBuilder(encoder, range(encoder.layers), ExtractConfig(device="cpu"))
+        self.builder = ShardBuilder(encoder, range(encoder.layers), ExtractConfig(device="cpu"))
         self.shard = self.make_shard()
 
     def make_shard(self) -> Shard:
-        return self.maker.shard(self.windows, self.plan, lambda _: None)
+        return self.builder.shard(self.windows, self.plan, lambda _: None)
 
     def encode(self) -> None:
         """The encoder alone, all states asked for and none kept."""

@@ -103,9 +103,9 @@ def _head(encoder: Encoder) -> Any:
 @contextmanager
 def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
     config = TuneConfig(method=method, lr=1e-5, batch=BATCH)
-    tuning = Tuner(encoder.copy(), _head(encoder), config, 1000, choose_device("cpu"))
+    tuner = Tuner(encoder.copy(), _head(encoder), config, 1000, choose_device("cpu"))
     windows = _windows()
-    yield (lambda: tuning.advance(windows)), tuning.trained
+    yield (lambda: tuner.step(windows)), tuner.trained
 
 
 @contextmanager
@@ -116,16 +116,16 @@ def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
         states = hidden_states(copy.model.eval(), collate(windows, 0, choose_device("cpu")), (k,)).layers[0].half()
     batch = [PrefixWindow(window, state) for window, state in zip(windows, states.clone(), strict=True)]
     with upper_layers(copy.model, k) as feed:
-        tuning = PrefixTuner(copy, _head(encoder), config, 1000, choose_device("cpu"), below=k, feed=feed)
-        yield (lambda: tuning.advance(batch)), tuning.trained
+        tuner = PrefixTuner(copy, _head(encoder), config, 1000, choose_device("cpu"), below=k, feed=feed)
+        yield (lambda: tuner.step(batch)), tuner.trained
 
 
 @contextmanager
 def _extraction(encoder: Encoder) -> Iterator[Way]:
     """A forward pass with every state put where a shard is made; the disk is left out."""
-    windows, maker = _windows(), ShardBuilder(encoder.copy(), range(encoder.layers), ExtractConfig(device="cpu"))
-    room = maker.codec.buffers(BATCH * TOKENS, encoder.layers, encoder.width)
-    yield (lambda: maker.run_batch(windows, room, maker.codec, {})), 0
+    windows, builder = _windows(), ShardBuilder(encoder.copy(), range(encoder.layers), ExtractConfig(device="cpu"))
+    buffers = builder.codec.buffers(BATCH * TOKENS, encoder.layers, encoder.width)
+    yield (lambda: builder.run_batch(windows, buffers, builder.codec, {})), 0
 
 
 if __name__ == "__main__":

@@ -78,18 +78,18 @@ def step(method: str) -> None:
     from bertvision.core.progress import Timer
     from bertvision.core.runtime import seeded
     from bertvision.training.inputs import split_windows
-    from bertvision.training.tune import batches_from, begin, settled
+    from bertvision.training.tune import batches_from, resolve_config, start
 
     encoder, task = load_encoder("minilm"), short_texts()
-    config = settled(TuneConfig(method=method, batch=16, epochs=1), encoder, task)
+    config = resolve_config(TuneConfig(method=method, batch=16, epochs=1), encoder, task)
     batches = list(batches_from(split_windows(task, "train", encoder), config, 0, STEPS + 5))
     with seeded(0):
-        tuning = begin(encoder, task, config, len(batches), torch.device("cpu"))
+        tuner = start(encoder, task, config, len(batches), torch.device("cpu"))
         for batch in batches[:5]:
-            tuning.advance(batch)
+            tuner.step(batch)
         timer = Timer()
         for batch in batches[5:]:
-            tuning.advance(batch)
+            tuner.step(batch)
     print(timer.seconds / STEPS)
 
 

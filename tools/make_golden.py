@@ -253,10 +253,10 @@ def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
     from bertvision.training import fit as fitting
     from bertvision.training import tuner
 
-    advance, save = tuner.Tuner.advance, fitting.save_trainers
+    advance, save = tuner.Tuner.step, fitting.save_trainers
 
     def some_steps(self: Any, batch: Any) -> None:
-        if self.step == 3:
+        if self.steps_done == 3:
             raise Stopped
         advance(self, batch)
 
@@ -264,7 +264,7 @@ def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
         save(*given)
         raise Stopped
 
-    with mock.patch.object(tuner.Tuner, "advance", some_steps), until_stopped():
+    with mock.patch.object(tuner.Tuner, "step", some_steps), until_stopped():
         bv.tune(base, tasks["text"], saved=Path("tuning.safetensors"), save_minutes=0.0, **facts.HALF)
     specs, settings = facts.HALF_FIT
     both = mock.patch.multiple(fitting, SAVE_SECONDS=0, save_trainers=first_epoch)

@@ -27,6 +27,7 @@ from bertvision.evaluation.ensemble import How, check_how, combine_rows, sigmoid
 from bertvision.evaluation.scoring import Logits, example_outputs
 from bertvision.heads.base import Head, build_head
 from bertvision.store.batching import length_batches
+from bertvision.store.states import window_table
 from bertvision.store.token_subset import kept_positions, reduced
 from bertvision.tasks.span_decoding import Decoded, decode, n_best
 from bertvision.tasks.task import BadRows, Task
@@ -197,7 +198,7 @@ class Model:
         for batch in length_batches(np.arange(len(windows)), sizes, BATCH_TOKENS):
             for number, row in zip(batch, self._run([windows[i] for i in batch], stored), strict=True):
                 outputs[number] = row
-        return outputs, _table([reduced(window, stored, task.kind) for window in windows])
+        return outputs, window_table([reduced(window, stored, task.kind) for window in windows])
 
     @torch.inference_mode()
     def _run(self, windows: Sequence[Window], stored: str) -> list[np.ndarray]:
@@ -235,16 +236,6 @@ def _gathered(states: torch.Tensor, kept: Sequence[np.ndarray]) -> tuple[torch.T
     rows = [row[torch.from_numpy(places).to(row.device)] for row, places in zip(states, kept, strict=True)]
     mask = torch.nn.utils.rnn.pad_sequence([row.new_ones(len(row), dtype=torch.bool) for row in rows], True)
     return torch.nn.utils.rnn.pad_sequence(rows, True), mask
-
-
-def _table(windows: Sequence[Window]) -> WindowTable:
-    return WindowTable(
-        np.array([window.example for window in windows], np.int64),
-        np.array([window.cls for window in windows], np.int64),
-        [window.offsets for window in windows],
-        np.array([window.target for window in windows]),
-        [window.input_ids for window in windows],
-    )
 
 
 def _check_combine(members: int, combine: str | None, weights: Sequence[float] | None, kind: Kind) -> None:

@@ -19,7 +19,7 @@ from bertvision.encoders.methods import inject, prepare
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import encoder_hash
-from bertvision.training.tune import rate_of, settled, tune
+from bertvision.training.tune import rate_of, resolve_config, tune
 
 States = Callable[[Encoder], torch.Tensor]
 Families = dict[str, tuple[Path, Any]]
@@ -131,15 +131,15 @@ def test_an_interrupted_run_with_shared_adapters_ends_the_same(
 
     settings = {**SETTINGS, "epochs": 2, "method": "adapters:size=4,share=2"}
     whole = tune(tiny_encoder, label_task, **settings)
-    real, left = Tuner.advance, [3]
+    real, left = Tuner.step, [3]
 
     def killed(self: Tuner, batch: Any) -> None:
-        if self.step in left:
-            left.remove(self.step)
+        if self.steps_done in left:
+            left.remove(self.steps_done)
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuner, "advance", killed)
+    monkeypatch.setattr(Tuner, "step", killed)
     with pytest.raises(KeyboardInterrupt):
         tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
     resumed = tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
@@ -227,7 +227,9 @@ def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, lab
     asked = [rate_of(TuneConfig(method=one), width) for one in ("bitfit", "lora") for width in (768, 384)]
     assert asked == [9.8e-4, 3e-3, 4.9e-4, 1.5e-3], "Ben Zaken's and Hu's at BERT's width"
     glue = replace(label_task, name="mrpc")
-    assert settled(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, "also where a whole config is given"
+    assert resolve_config(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, (
+        "also where a whole config is given"
+    )
 
 
 def test_what_is_switched_off_adds_nothing(tiny_encoder: Encoder, label_task: Task, states: States) -> None:

@@ -14,7 +14,7 @@ from bertvision.tasks.task import Task
 from bertvision.training import estimate as forecast
 from bertvision.training.estimate import choose, passes, plan, plan_text, store_bytes, token_choices
 from bertvision.training.extract import extract
-from bertvision.training.shard_builder import Work
+from bertvision.training.shard_builder import ExtractionPlan
 
 HEADER = 1500  # bytes of a shard's, at most
 
@@ -26,11 +26,11 @@ def test_bytes_are_those_of_the_store(
 ) -> None:
     task, tuned = request.getfixturevalue(f"{kind}_task"), request.getfixturevalue(f"{kind}_encoder")
     for encoder in (tuned, tiny_encoder):
-        usual = Work(encoder, task, ExtractConfig())
+        usual = ExtractionPlan(encoder, task, ExtractConfig())
         for tokens in token_choices(task.kind):
             config = ExtractConfig(dtype=dtype, tokens=tokens)
             store = extract(encoder, task, tmp_path / tokens / str(encoder is tuned), config)
-            expected = store_bytes(Work(encoder, task, config))
+            expected = store_bytes(ExtractionPlan(encoder, task, config))
             assert expected == store_bytes(usual, dtype, tokens)
             statistics = 3 * 2 * 4 * 3 * 16 if dtype == "int8" else 0
             found = sum(split["bytes"] for split in store.manifest["splits"].values())
@@ -87,7 +87,7 @@ def test_a_plan_shows_every_choice(tiny_encoder: Encoder, label_task: Task, tmp_
     assert rows["f16", "all"]["memory"] > 1e7
     assert "take --dtype f16 --tokens all: it fits" in plan_text(document)
     assert document["tokens"] == sum(
-        map(len, (w for ws in Work(tiny_encoder, label_task, ExtractConfig()).windows.values() for w in ws))
+        map(len, (w for ws in ExtractionPlan(tiny_encoder, label_task, ExtractConfig()).windows.values() for w in ws))
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.training.extract_ray import Crew, make_crew
+from bertvision.training.extract_ray import WorkerPool, plan_workers
 
 
 def machines(*cpus: float, gpus: float = 0) -> list[dict[str, float]]:
@@ -17,55 +17,55 @@ def machines(*cpus: float, gpus: float = 0) -> list[dict[str, float]]:
 @pytest.mark.parametrize(
     ("cpus", "threads", "expected"),
     [
-        ((2,), 1, Crew(1, 1, 0, 1)),
-        ((2,), 2, Crew(1, 1, 0, 2)),  # computes on both, reserves one
-        ((4,), 1, Crew(3, 1, 0, 1)),
-        ((2, 2), 2, Crew(2, 1, 0, 2)),
-        ((8, 8), 4, Crew(4, 3, 0, 4)),
-        ((9, 8), 4, Crew(4, 4, 0, 4)),
-        ((16, 4), 8, Crew(5, 3, 0, 4)),  # the smallest machine decides on threads
-        ((0, 4), 4, Crew(1, 3, 0, 4)),  # a head that does no work
+        ((2,), 1, WorkerPool(1, 1, 0, 1)),
+        ((2,), 2, WorkerPool(1, 1, 0, 2)),  # computes on both, reserves one
+        ((4,), 1, WorkerPool(3, 1, 0, 1)),
+        ((2, 2), 2, WorkerPool(2, 1, 0, 2)),
+        ((8, 8), 4, WorkerPool(4, 3, 0, 4)),
+        ((9, 8), 4, WorkerPool(4, 4, 0, 4)),
+        ((16, 4), 8, WorkerPool(5, 3, 0, 4)),  # the smallest machine decides on threads
+        ((0, 4), 4, WorkerPool(1, 3, 0, 4)),  # a head that does no work
     ],
 )
-def test_what_fits(cpus: tuple[int, ...], threads: int, expected: Crew) -> None:
-    assert make_crew(machines(*cpus), threads, "auto", 100) == expected
+def test_what_fits(cpus: tuple[int, ...], threads: int, expected: WorkerPool) -> None:
+    assert plan_workers(machines(*cpus), threads, "auto", 100) == expected
 
 
 def test_a_gpu_each() -> None:
-    assert make_crew(machines(16, 16, gpus=4), 8, "auto", 100) == Crew(8, 1, 1, 8)
-    assert make_crew(machines(4, gpus=4), 8, "cuda", 100).actors == 3
-    assert make_crew(machines(16, gpus=4), 4, "cpu", 100) == Crew(4, 3, 0, 4)
+    assert plan_workers(machines(16, 16, gpus=4), 8, "auto", 100) == WorkerPool(8, 1, 1, 8)
+    assert plan_workers(machines(4, gpus=4), 8, "cuda", 100).actors == 3
+    assert plan_workers(machines(16, gpus=4), 4, "cpu", 100) == WorkerPool(4, 3, 0, 4)
 
 
 @pytest.mark.parametrize("nodes", [[], machines(1), machines(0, 1), machines(1, gpus=1)])
 def test_a_cluster_without_room(nodes: list[dict[str, float]]) -> None:
     with pytest.raises(BadInput, match="expected at least 2"):
-        make_crew(nodes, 4, "auto", 100)
+        plan_workers(nodes, 4, "auto", 100)
 
 
 def test_what_is_said_of_a_crew() -> None:
-    assert str(Crew(1, 1, 0, 2)) == "1 actor, 2 threads each"
-    assert str(Crew(3, 1, 1, 2)) == "3 actors, a GPU each"
+    assert str(WorkerPool(1, 1, 0, 2)) == "1 actor, 2 threads each"
+    assert str(WorkerPool(3, 1, 1, 2)) == "3 actors, a GPU each"
 
 
 def test_no_gpu_where_one_is_asked_for() -> None:
     with pytest.raises(BadInput, match="no machine of the Ray cluster has a GPU"):
-        make_crew(machines(8), 4, "cuda", 100)
+        plan_workers(machines(8), 4, "cuda", 100)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(1, 12), st.integers(1, 30))
 def test_one_cpu_stays_free_and_somebody_works(cpus: list[int], threads: int, most: int) -> None:
     if sum(cpus) < 2:
         return
-    crew = make_crew(machines(*cpus), threads, "auto", most)
-    assert 1 <= crew.actors <= most
-    assert crew.actors * crew.cpus <= sum(cpus) - 1
-    assert crew.actors * crew.threads <= sum(cpus)
-    assert sum(count // crew.cpus for count in cpus) >= crew.actors  # no actor waits for a machine that is not there
+    pool = plan_workers(machines(*cpus), threads, "auto", most)
+    assert 1 <= pool.actors <= most
+    assert pool.actors * pool.cpus <= sum(cpus) - 1
+    assert pool.actors * pool.threads <= sum(cpus)
+    assert sum(count // pool.cpus for count in cpus) >= pool.actors  # no actor waits for a machine that is not there
 
 
 @given(st.integers(1, 500), st.integers(1, 40))
 def test_groups_are_small_and_many(shards: int, actors: int) -> None:
-    groups = Crew(actors, 1, 0, 1).groups(shards)
+    groups = WorkerPool(actors, 1, 0, 1).groups(shards)
     assert 1 <= groups <= shards <= 8 * groups
     assert groups >= min(shards, 4 * actors)

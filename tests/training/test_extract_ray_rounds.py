@@ -17,9 +17,9 @@ from bertvision.cli.main import main
 from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
-from bertvision.store.writer import Site
+from bertvision.store.writer import StoreWriter
 from bertvision.tasks.task import Task
-from bertvision.training.extract_ray import Driver, _connected, _seen, packed, unpacked
+from bertvision.training.extract_ray import Driver, _connected, _record_of, pack_encoder, unpack_encoder
 from bertvision.training.fingerprints import store_fingerprint
 
 
@@ -32,7 +32,7 @@ class Scripted(Driver):
 
     def __init__(self, shards: int, rounds: list[Any]) -> None:
         self.ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RayError))
-        self.work: Any = SimpleNamespace(jobs=[SimpleNamespace(windows=10)] * shards)
+        self.plan: Any = SimpleNamespace(jobs=[SimpleNamespace(windows=10)] * shards)
         self.reason, self.rounds, self.asked = "a machine was lost", iter(rounds), list[list[int]]()
 
     def _round(self, numbers: list[int]) -> Iterator[int]:
@@ -69,20 +69,21 @@ def test_what_nobody_can_make_ends_it_at_once() -> None:
 
 def test_an_encoder_travels_into_another_process(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     """Its states must come out too: a pickled model has none."""
-    parcel = packed(span_encoder)
-    for name, content in parcel.items():
+    packed = pack_encoder(span_encoder)
+    for name, content in packed.items():
         (tmp_path / name).write_bytes(content)
     code = f"""
 import json, sys
 from pathlib import Path
 from bertvision.core.config import ExtractConfig
-from bertvision.training.extract_ray import unpacked
+from bertvision.training.extract_ray import unpack_encoder
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.shard_builder import Work, make_shards
+from bertvision.training.shard_builder import ExtractionPlan, make_shards
 from bertvision.tasks.task import read_task
-encoder = unpacked({{path.name: path.read_bytes() for path in Path({str(tmp_path)!r}).iterdir() if path.is_file()}})
+files = [path for path in Path({str(tmp_path)!r}).iterdir() if path.is_file()]
+encoder = unpack_encoder({{path.name: path.read_bytes() for path in files}})
 task = read_task(Path({str(tmp_path / "task")!r}))
-make_shards(Work(encoder, task, ExtractConfig()), [0], {str(tmp_path / "store")!r})
+make_shards(ExtractionPlan(encoder, task, ExtractConfig()), [0], {str(tmp_path / "store")!r})
 print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
 """
     from bertvision.tasks.task import save_task
@@ -92,12 +93,12 @@ print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == store_fingerprint(span_encoder, span_task, ExtractConfig())
-    assert unpacked(parcel).name == span_encoder.name
+    assert unpack_encoder(packed).name == span_encoder.name
 
 
 def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"is not whole at .* here; give --to a folder all machines share"):
-        _seen(Site(tmp_path), "train/shard-00000.safetensors")
+        _record_of(StoreWriter(tmp_path), "train/shard-00000.safetensors")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])

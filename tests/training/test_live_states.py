@@ -86,7 +86,7 @@ def test_own_predictions_cost_no_pass_of_their_own(
 ) -> None:
     live = LiveStates(span_encoder, span_task, **SMALL)
     passed = live["dev"].own_logits()
-    monkeypatch.setattr(live.maker, "shard", lambda *_: pytest.fail("the encoder ran again"))
+    monkeypatch.setattr(live.builder, "shard", lambda *_: pytest.fail("the encoder ran again"))
     again = live["dev"].own_logits()
     assert passed is not None
     assert again is not None

@@ -22,7 +22,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.store.batching import plan_shards
 from bertvision.store.lock import LOCK, is_held, writing
 from bertvision.store.store import MANIFEST, Store, damages
-from bertvision.store.writer import entry_name
+from bertvision.store.writer import record_name
 from bertvision.tasks.task import Task
 from bertvision.training import shard_builder as shard_maker
 from bertvision.training.extract import STARTED, extract, repair
@@ -178,7 +178,7 @@ def test_a_shard_harmed_between_two_attempts_is_made_again(
     manifest = json.loads((target / MANIFEST).read_text())
     for split in manifest["splits"].values():
         for entry in split["shards"]:
-            (target / entry_name(entry["file"])).write_text(json.dumps({**entry, "seconds": 0.0}))
+            (target / record_name(entry["file"])).write_text(json.dumps({**entry, "seconds": 0.0}))
     (target / STARTED).write_text(json.dumps(manifest["fingerprint"]))
     (target / MANIFEST).unlink()
     victim = target / manifest["splits"]["train"]["shards"][2]["file"]
@@ -194,7 +194,7 @@ def harmed(path: Path, harm: str) -> None:
     if harm == "deleted":
         path.unlink()
     elif harm == "no entry":
-        Path(entry_name(str(path))).unlink()
+        Path(record_name(str(path))).unlink()
     elif harm == "truncated":
         path.write_bytes(content[:-7])
     else:

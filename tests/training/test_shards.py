@@ -20,7 +20,7 @@ from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.task import Task
 from bertvision.training import shard_builder as shard_maker
 from bertvision.training.extract import extract, extract_share, finalize
-from bertvision.training.shard_builder import Work, make_shards
+from bertvision.training.shard_builder import ExtractionPlan, make_shards
 
 SMALL: dict[str, Any] = {"batch_tokens": 48, "shard_mb": 1, "dtype": "int8"}
 
@@ -115,7 +115,7 @@ def test_any_shards_of_the_plan_into_any_folder(
     span_encoder: Encoder, span_task: Task, tmp_path: Path, alone: Path
 ) -> None:
     """What a cluster's worker does: it knows numbers, and a folder of its own."""
-    work = Work(span_encoder, span_task, ExtractConfig(**SMALL))
+    work = ExtractionPlan(span_encoder, span_task, ExtractConfig(**SMALL))
     entries = make_shards(work, [4, 1], tmp_path / "worker")
     assert [entry["file"] for entry in entries] == [work.jobs[4].name, work.jobs[1].name]
     for entry in entries:

@@ -66,14 +66,14 @@ def test_an_interrupted_one_goes_on(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = tune_from_store(tiny_encoder, label_task, tmp_path / "store", **SETTINGS)
-    real, saved = Tuner.advance, tmp_path / "state.safetensors"
+    real, saved = Tuner.step, tmp_path / "state.safetensors"
 
     def killed(self: Tuner, batch: Any) -> None:
-        if self.step == 7:
+        if self.steps_done == 7:
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuner, "advance", killed)
+    monkeypatch.setattr(Tuner, "step", killed)
     with pytest.raises(KeyboardInterrupt):
         tune_from_store(tiny_encoder, label_task, tmp_path / "store", saved=saved, save_minutes=0, **SETTINGS)
     monkeypatch.undo()

@@ -70,16 +70,16 @@ def test_an_interrupted_run_ends_as_if_it_had_never_stopped(
 ) -> None:
     settings = {**SETTINGS, "head": head}
     whole = tune(dropping, label_task, **settings)
-    real = Tuner.advance
+    real = Tuner.step
 
     def killed(self: Tuner, batch: Any) -> None:
-        if self.step in left:
-            left.remove(self.step)
+        if self.steps_done in left:
+            left.remove(self.steps_done)
             raise Stop
         real(self, batch)
 
     left = list(stops)
-    monkeypatch.setattr(Tuner, "advance", killed)
+    monkeypatch.setattr(Tuner, "step", killed)
     for _ in stops:
         with pytest.raises(Stop):
             tune(dropping, label_task, saved=tmp_path / "state.safetensors", save_minutes=0, **settings)
@@ -105,14 +105,14 @@ def test_a_state_made_from_something_else_is_not_taken_up(
 def test_ctrl_c_writes_the_state_down_first(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, state = Tuner.advance, tmp_path / "state.safetensors"
+    real, state = Tuner.step, tmp_path / "state.safetensors"
 
     def pressed(self: Tuner, batch: Any) -> None:
         real(self, batch)
-        if self.step == 5:
+        if self.steps_done == 5:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Tuner, "advance", pressed)
+    monkeypatch.setattr(Tuner, "step", pressed)
     with pytest.raises(KeyboardInterrupt):
         tune(tiny_encoder, label_task, saved=state, **SETTINGS)
     monkeypatch.undo()
@@ -141,7 +141,7 @@ def test_out_of_memory_says_what_to_set(
 def test_a_rising_loss_is_told(
     tiny_encoder: Encoder, label_task: Task, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning_module, "WATCHED", 4)
+    monkeypatch.setattr(tuning_module, "LOSS_WINDOW", 4)
     tune(tiny_encoder, label_task, epochs=5, lr=3.0, batch=4, decay="constant", clip=1e9)
     assert "tune: the loss has risen from" in capsys.readouterr().err
 

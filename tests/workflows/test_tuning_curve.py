@@ -64,7 +64,7 @@ def test_what_is_done_is_not_done_again(
     curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, document = curve
-    monkeypatch.setattr(Tuner, "advance", lambda *_: pytest.fail("tuned again"))
+    monkeypatch.setattr(Tuner, "step", lambda *_: pytest.fail("tuned again"))
     assert tune_curve(tiny_encoder, label_task, CONFIG, AT, folder) == document
 
 
@@ -75,15 +75,15 @@ def test_an_interrupted_curve_goes_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, steps = Tuner.advance, []
+    real, steps = Tuner.step, []
 
     def counted(self: Tuner, batch: Any) -> None:
-        steps.append(self.step)
-        if steps.count(8) == 1 and self.step == 8:
+        steps.append(self.steps_done)
+        if steps.count(8) == 1 and self.steps_done == 8:
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuner, "advance", counted)
+    monkeypatch.setattr(Tuner, "step", counted)
     with pytest.raises(KeyboardInterrupt):
         tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)
     document = tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)

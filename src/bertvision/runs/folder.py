@@ -51,6 +51,11 @@ def store_place(folder: Path) -> Path:
     return Path(source["store"]) if source else folder / "store"
 
 
+def head_folder(folder: Path, spec: str, seed: int) -> Path:
+    """Where a run keeps a fitted head."""
+    return folder / "heads" / spec / f"seed{seed}"
+
+
 def run_place(folder: Path) -> Path:
     """Where a run's store is, or what a live run left in its place."""
     place = store_place(folder)

@@ -15,10 +15,10 @@ from bertvision.core.progress import Timer, log_line
 from bertvision.core.run_log import RunLog
 from bertvision.encoders.loading import RECORD, Encoder, load_encoder
 from bertvision.heads.base import canonical_spec
-from bertvision.runs.folder import STORE_SOURCE
+from bertvision.runs.folder import STORE_SOURCE, head_folder
 from bertvision.store.states import States
 from bertvision.store.store import MANIFEST, Store
-from bertvision.store.writer import Site
+from bertvision.store.writer import StoreWriter
 from bertvision.tasks.class_weights import imbalance
 from bertvision.tasks.task import TASKS, Task, load_task
 from bertvision.training.distributed import team_size
@@ -27,9 +27,9 @@ from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
 from bertvision.training.head_trainer import SAVED_FIT
-from bertvision.training.inputs import check_heads, data_hash, encoder_hash
+from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash
 from bertvision.training.live_states import LiveStates, note_live
-from bertvision.training.shard_builder import Work
+from bertvision.training.shard_builder import ExtractionPlan
 from bertvision.training.tune import SAVED, check_tuning, tune
 
 PARTS = ("task", "encoder", "data", "tune", "extract")
@@ -49,12 +49,13 @@ def prepare(
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
     specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
     check_tuning(base, task, recipe.tune, folder / "encoder")
+    windows = TaskWindows(task, base)  # tokenised once for the estimate, tuning and extraction
     if not (recipe.extract.live or (folder / "encoder" / RECORD).exists()):
-        check_room(Work(base, task, recipe.extract), Site(folder / "store"))
+        check_room(ExtractionPlan(base, task, recipe.extract, windows=windows), StoreWriter(folder / "store"))
     _claim(recipe, folder)
     log = RunLog(folder)
-    encoder = _tuned(recipe, task, base, folder, log)
-    return _extracted(recipe, encoder, task, folder, log), specs
+    encoder = _tuned(recipe, windows, folder, log)
+    return _extracted(recipe, encoder, windows, folder, log), specs
 
 
 def load_recipe_task(recipe: Recipe) -> Task:
@@ -65,19 +66,17 @@ def load_recipe_task(recipe: Recipe) -> Task:
         )
     options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
     task = load_task(recipe.task, **options)
-    log_line(_task_line(task))
+    text = f"task {task.name}: " + ", ".join(f"{split} {len(task[split]):,}" for split in task.splits)
+    if task.labels:
+        text += f"; labels {', '.join(task.labels[:8])}{'...' if len(task.labels) > 8 else ''}"
+    if task.skipped:
+        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in task.skipped.items())
+        text += f"; {sum(task.skipped.values()):,} bad rows left out: {reasons}"
+    log_line(text)
     uneven = imbalance(task)
     if uneven:
         log_line(uneven)
     return task
-
-
-def _task_line(task: Task) -> str:
-    sizes = ", ".join(f"{split} {len(task[split]):,}" for split in task.splits)
-    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in task.skipped.items())
-    skipped = f"; {sum(task.skipped.values()):,} bad rows left out: {reasons}" if reasons else ""
-    labels = f"; labels {', '.join(task.labels[:8])}{'...' if len(task.labels) > 8 else ''}" if task.labels else ""
-    return f"task {task.name}: {sizes}{labels}{skipped}"
 
 
 def _claim(recipe: Recipe, folder: Path) -> None:
@@ -104,9 +103,14 @@ def run_facts(recipe: Recipe) -> dict[str, Any]:
 def difference(old: Recipe, new: Recipe) -> str:
     """The first thing that makes two recipes two runs, in words; nothing if they are the same one."""
     for part in PARTS:
-        before, now = (_kept(getattr(one, part)) for one in (old, new))
-        if before != now:
-            return _told_apart(part, before, now)
+        before, now = _kept(getattr(old, part)), _kept(getattr(new, part))
+        if before == now:
+            continue
+        if isinstance(before, str):
+            return f"{part} is {before} there and {now} here"
+        stored, wanted = to_mapping(before), to_mapping(now)
+        key = next(key for key in {**stored, **wanted} if stored.get(key) != wanted.get(key))
+        return f"{part}.{key} is {stored.get(key, 'not set')} there and {wanted.get(key, 'not set')} here"
     return ""
 
 
@@ -120,16 +124,8 @@ def _kept(part: Any) -> Any:
     return part
 
 
-def _told_apart(part: str, before: Any, now: Any) -> str:
-    if isinstance(before, str):
-        return f"{part} is {before} there and {now} here"
-    old, new = to_mapping(before), to_mapping(now)
-    key = next(key for key in {**old, **new} if old.get(key) != new.get(key))
-    return f"{part}.{key} is {old.get(key, 'not set')} there and {new.get(key, 'not set')} here"
-
-
-def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog) -> Encoder:
-    target = folder / "encoder"
+def _tuned(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> Encoder:
+    task, base, target = windows.task, windows.encoder, folder / "encoder"
     made_from = hash_json(
         [encoder_hash(base), data_hash(task), hashed_fields(recipe.tune), task.max_length, task.overlap]
     )
@@ -139,7 +135,7 @@ def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog)
             log_line(f"tune: done before ({target})")
             return tuned
     log_line(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
-    tuned = tune(base, task, recipe.tune, folder / SAVED)
+    tuned = tune(base, task, recipe.tune, folder / SAVED, windows)
     tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
     tuned.save_pretrained(target)
     cost = tuned.record["cost"]
@@ -148,16 +144,16 @@ def _tuned(recipe: Recipe, task: Task, base: Encoder, folder: Path, log: RunLog)
     return tuned
 
 
-def _extracted(recipe: Recipe, encoder: Encoder, task: Task, folder: Path, log: RunLog) -> States:
-    target, timer = folder / "store", Timer()
+def _extracted(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: Path, log: RunLog) -> States:
+    task, target, timer = windows.task, folder / "store", Timer()
     if recipe.extract.live:
         log_line("extract: nothing is stored, the encoder runs once an epoch (live)")
-        live = LiveStates(encoder, task, recipe.extract)
+        live = LiveStates(encoder, task, recipe.extract, windows)
         note_live(live, target)
         return live
-    there = (target / MANIFEST).exists()
-    store = extract(encoder, task, target, recipe.extract)
-    if there:
+    done_before = (target / MANIFEST).exists()
+    store = extract(encoder, task, target, recipe.extract, windows)
+    if done_before:
         log_line(f"extract: done before ({target})")
         return store
     splits = store.manifest["splits"].values()
@@ -172,37 +168,25 @@ def fit_into(
 ) -> list[FittedHead]:
     """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
     made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
-    specs = list(dict.fromkeys(canonical_spec(spec) for spec in heads))
-    places = {(spec, seed): folder / "heads" / spec / f"seed{seed}" for spec in specs for seed in seeds}
-    done = {pair: head for pair, place in places.items() if (head := _loaded(place, made_from)) is not None}
-    missing = [spec for spec in specs if any((spec, seed) not in done for seed in seeds)]
+    pairs = [(spec, seed) for spec in dict.fromkeys(canonical_spec(spec) for spec in heads) for seed in seeds]
+    fitted: dict[tuple[str, int], FittedHead] = {}
+    for spec, seed in pairs:
+        place = head_folder(folder, spec, seed)
+        if (place / "head.json").exists():
+            head, origin = load_fitted(place)
+            if origin == made_from:
+                fitted[spec, seed] = head
+    missing = list(dict.fromkeys(spec for spec, seed in pairs if (spec, seed) not in fitted))
     if not missing:
         log_line("fit: done before")
     else:
-        done.update(_fit_missing(folder, store, missing, seeds, config, made_from))
+        timer, saved = Timer(), folder / SAVED_FIT
+        log_line(f"fit: {len(missing)} heads x {len(seeds)} seeds, {config.epochs} epochs")
+        for head in fit(missing, store, seeds, config, saved=saved):
+            fitted[head.spec, head.seed] = save_fitted(head, head_folder(folder, head.spec, head.seed), made_from)
+        saved.unlink(missing_ok=True)
+        RunLog(folder).write("fit", seconds=timer.seconds, heads=missing, seeds=list(seeds))
+        log_line(f"fit: {timer.seconds:.0f} s")
     if isinstance(store, Store) and store.folder.resolve() != (folder / "store").resolve():
         write_json(folder / STORE_SOURCE, {"store": str(store.folder.resolve())})
-    return [done[pair] for pair in places if pair in done]
-
-
-def _fit_missing(
-    folder: Path, store: States, specs: Sequence[str], seeds: Sequence[int], config: FitConfig, made_from: str
-) -> dict[tuple[str, int], FittedHead]:
-    timer = Timer()
-    log_line(f"fit: {len(specs)} heads x {len(seeds)} seeds, {config.epochs} epochs")
-    saved = folder / SAVED_FIT
-    fitted = [
-        save_fitted(head, folder / "heads" / head.spec / f"seed{head.seed}", made_from)
-        for head in fit(specs, store, seeds, config, saved=saved)
-    ]
-    saved.unlink(missing_ok=True)
-    RunLog(folder).write("fit", seconds=timer.seconds, heads=list(specs), seeds=list(seeds))
-    log_line(f"fit: {timer.seconds:.0f} s")
-    return {(head.spec, head.seed): head for head in fitted}
-
-
-def _loaded(place: Path, made_from: str) -> FittedHead | None:
-    if not (place / "head.json").exists():
-        return None
-    head, origin = load_fitted(place)
-    return head if origin == made_from else None
+    return [fitted[pair] for pair in pairs if pair in fitted]

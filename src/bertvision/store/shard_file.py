@@ -91,6 +91,19 @@ def window_tensors(windows: Sequence[Window], numbers: Sequence[int]) -> dict[st
     }
 
 
+def stored_windows(shard: Shard) -> dict[int, Window]:
+    """The inverse of :func:`window_tensors`: windows by their number within the split."""
+    lengths = shard["lengths"].tolist()
+    # Copies: a view would keep the whole file in memory.
+    ids, types, offsets = (shard[name].clone().split(lengths) for name in ("input_ids", "token_types", "offsets"))
+    examples, cls, targets = (shard[name].tolist() for name in ("examples", "cls", "targets"))
+    windows = {}
+    for row, number in enumerate(shard["windows"].tolist()):
+        arrays = ids[row].numpy(), types[row].numpy(), offsets[row].numpy()
+        windows[number] = Window(examples[row], *arrays, cls[row], tuple(targets[row]))
+    return windows
+
+
 def write_shard(shard: Shard, path: Path) -> str:
     """Write under a temporary name, sync, rename; return the sha256 of the bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,9 +10,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertvision.core.records import ROW_KINDS, LayerBatch, Shape, WindowTable
+from bertvision.core.records import LayerBatch, Shape, Window, WindowTable
 from bertvision.store.batching import read_batches
-from bertvision.store.shard_file import Shard, layer_batch
+from bertvision.store.shard_file import Shard, layer_batch, stored_windows
+
+
+def window_table(windows: Sequence[Window]) -> WindowTable:
+    """What decoding needs of a split's windows; targets as shards hold them, rounded to f32."""
+    return WindowTable(
+        example=np.array([window.example for window in windows], np.int64),
+        cls=np.array([window.cls for window in windows], np.int64),
+        offsets=[window.offsets for window in windows],
+        targets=np.array([window.target for window in windows], np.float32).astype(np.float64),
+        input_ids=[window.input_ids for window in windows],
+    )
 
 
 class States(ABC):
@@ -68,13 +79,13 @@ class ShardedSplit(ABC):
             if not self.sizes[number]:
                 continue
             shard = self.shard(number)
-            shown = self.shown(number)
-            lengths = shard["lengths"].numpy().astype(np.int64)[shown]
+            rows = self.shown_rows(number)
+            lengths = shard["lengths"].numpy().astype(np.int64)[rows]
             for chosen in read_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
-                yield layer_batch(shard, shown[chosen], self.shape.kind)
+                yield layer_batch(shard, rows[chosen], self.shape.kind)
 
-    def shown(self, number: int) -> NDArray[np.int64]:
-        """Which windows of a shard are dealt out, by their place in it."""
+    def shown_rows(self, number: int) -> NDArray[np.int64]:
+        """Which windows of a shard are read, by their row in it."""
         return np.arange(self.sizes[number])
 
     def batch_count(self, batch: int) -> int:
@@ -88,28 +99,19 @@ class ShardedSplit(ABC):
         return self.store.tables[self.name]
 
     def read_table(self) -> WindowTable:
-        windows = len(self)
-        example, cls = np.zeros(windows, np.int64), np.zeros(windows, np.int64)
-        targets = np.zeros((windows, self.shape.outputs if self.shape.kind in ROW_KINDS else 1))
-        offsets: list[Any] = [None] * windows
-        input_ids: list[Any] = [None] * windows
+        by_number: dict[int, Window] = {}
         for shard in self.shards():
-            at, lengths = shard["windows"].numpy(), shard["lengths"].tolist()
-            example[at], cls[at], targets[at] = shard["examples"], shard["cls"], shard["targets"]
-            # Copies: a view would keep the whole file in memory.
-            columns = (shard[name].clone().split(lengths) for name in ("offsets", "input_ids"))
-            for number, places, ids in zip(at.tolist(), *columns, strict=True):
-                offsets[number], input_ids[number] = places.numpy(), ids.numpy()
-        return WindowTable(example, cls, offsets, targets, input_ids)
+            by_number.update(stored_windows(shard))
+        return window_table([by_number[number] for number in range(len(self))])
 
     def own_logits(self) -> list[np.ndarray] | None:
         """The encoder's own outputs in window order, if it was tuned with a head."""
-        found: dict[int, np.ndarray] = {}
+        by_number: dict[int, np.ndarray] = {}
         for shard in self.shards():
             if "logits" not in shard:
                 return None
-            found.update(self.own_rows(shard))
-        return [found[number] for number in range(len(self))]
+            by_number.update(self.own_rows(shard))
+        return [by_number[number] for number in range(len(self))]
 
     def own_rows(self, shard: Shard) -> dict[int, np.ndarray]:
         """The encoder's own outputs of a shard by window: (tokens, 2) or (outputs,); none if it has no head."""
@@ -146,5 +148,5 @@ class SubsetSplit(ShardedSplit):
     def shard(self, number: int) -> Shard:
         return self.whole.shard(number)
 
-    def shown(self, number: int) -> NDArray[np.int64]:
+    def shown_rows(self, number: int) -> NDArray[np.int64]:
         return self.kept[number]

@@ -1,7 +1,7 @@
 """Where a store is written: a folder, or a URL with a folder in which shards wait to be sent.
 
-A shard counts as made when its entry (``shard-00000.json``: checksum, bytes, windows) lies beside it.
-Entries become the manifest, which is written last and so proves the store complete.
+A shard counts as made when its record (``shard-00000.json``: checksum, bytes, windows) lies beside it.
+Records become the manifest, which is written last and so proves the store complete.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from bertvision.core.files import file_sha256, write_json
 from bertvision.store.remote import SOURCE, Remote, cache_place, is_url
 from bertvision.store.shard_file import Shard, write_shard
 
-Entry = dict[str, Any]
+ShardRecord = dict[str, Any]
 
 
-class Site:
-    """A place that takes shards."""
+class StoreWriter:
+    """Writes the files of a store, to its folder and, where the store is elsewhere, to its URL."""
 
     def __init__(self, to: str | Path) -> None:
         self.name = str(to)
@@ -35,38 +35,34 @@ class Site:
         path = self.folder / name
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    def entry(self, name: str) -> Entry | None:
-        """What is recorded of a shard, if it is there as it was recorded."""
+    def record(self, name: str) -> ShardRecord | None:
+        """The record of a shard, if the shard is there as it was recorded."""
         try:
-            known = self.document(entry_name(name))
+            record = self.document(record_name(name))
         except (OSError, ValueError):
             return None
-        if not isinstance(known, dict) or known.get("file") != name:
+        if not isinstance(record, dict) or record.get("file") != name:
             return None
-        return known if self._is_whole(known) else None
-
-    def _is_whole(self, entry: Entry) -> bool:
         if self.remote:
-            return self.remote.has(entry["file"])  # objects are there whole or not at all
-        path = self.folder / entry["file"]
-        if not path.exists() or path.stat().st_size != entry["bytes"]:
-            return False
-        return file_sha256(path) == str(entry["sha256"])
+            return record if self.remote.has(name) else None  # objects are there whole or not at all
+        path = self.folder / name
+        if not path.exists() or path.stat().st_size != record["bytes"]:
+            return None
+        return record if file_sha256(path) == str(record["sha256"]) else None
 
-    def keep(self, shard: Shard, name: str, windows: int, seconds: float = 0.0) -> Entry:
-        """Write a shard, then its entry; what was sent away need not stay here."""
+    def write_shard(self, shard: Shard, name: str, windows: int, seconds: float = 0.0) -> ShardRecord:
+        """Write a shard, then its record; a shard that was uploaded does not stay here."""
         path = self.folder / name
         digest = write_shard(shard, path)
-        entry = {"file": name, "sha256": digest, "windows": windows, "bytes": path.stat().st_size}
-        entry["seconds"] = seconds
+        record = {"file": name, "sha256": digest, "windows": windows, "bytes": path.stat().st_size, "seconds": seconds}
         if self.remote:
             self.remote.put(path, name)
             path.unlink()
-        self.write(entry_name(name), entry)
-        return entry
+        self.write(record_name(name), record)
+        return record
 
     def fetch(self, name: str) -> Path | None:
-        """A file of the store as a local one; a copy of what is no longer there does not count."""
+        """A file of the store as a local one; a local copy of what is gone from the URL does not count."""
         if not self.has(name):
             return None
         if self.remote:
@@ -74,11 +70,11 @@ class Site:
         return self.folder / name
 
     def write(self, name: str, content: object) -> None:
-        """A JSON file, here and there."""
+        """A JSON file, here and at the URL."""
         write_json(self.folder / name, content)
-        self.send(name)
+        self.upload(name)
 
-    def send(self, name: str) -> None:
+    def upload(self, name: str) -> None:
         if self.remote:
             self.remote.put(self.folder / name, name)
 
@@ -87,11 +83,11 @@ class Site:
         if self.remote:
             self.remote.remove(name)
 
-    def sign(self) -> None:
+    def record_url(self) -> None:
         """Let the local folder say where its store really is."""
         if self.remote:
             write_json(self.folder / SOURCE, {"url": self.remote.url})
 
 
-def entry_name(shard: str) -> str:
+def record_name(shard: str) -> str:
     return shard.removesuffix(".safetensors") + ".json"

@@ -1,4 +1,4 @@
-"""What an extraction will cost, before it runs: bytes by the plan, the rest from a few batches; not a step itself."""
+"""What an extraction will cost, before it runs: bytes by the plan, the rest from a few batches."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from typing import Any
 from bertvision.core.config import Recipe
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import Timer, log_line
-from bertvision.core.records import SPLITS, Window
+from bertvision.core.records import SPLITS
 from bertvision.core.runtime import peak_bytes
 from bertvision.encoders.loading import Encoder
 from bertvision.heads.summary import fits
-from bertvision.store.batching import Batch
 from bertvision.store.codec import make_codec, state_bytes
 from bertvision.store.token_subset import TOKENS, kept_lengths
-from bertvision.store.writer import Site
+from bertvision.store.writer import StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import task_shape
-from bertvision.training.shard_builder import ShardBuilder, Work
+from bertvision.training.shard_builder import ExtractionPlan
 
 TOKEN_FACTS = 4 + 1 + 2 * 4
 """Bytes of a token beside its states: id, type, offsets."""
@@ -43,94 +42,90 @@ SPARE = 0.9
 
 @dataclass(frozen=True)
 class Speed:
-    """What a few batches told."""
+    """What a few batches have shown."""
 
     tokens_per_second: float
     memory: int  # most bytes held so far
 
 
-def store_bytes(work: Work, dtype: str | None = None, tokens: str | None = None) -> int:
-    """Bytes of all shards with these choices, or with those of the work; headers make it a little more."""
-    dtype, tokens = dtype or work.config.dtype, tokens or work.config.tokens
-    task, encoder, spans = work.task, work.encoder, work.task.kind == "span"
-    small = 4 if dtype == "f32" else 2
+def store_bytes(extraction: ExtractionPlan, dtype: str | None = None, tokens: str | None = None) -> int:
+    """Bytes of all shards with these choices, or with those of the plan; headers make it a little more."""
+    dtype, tokens = dtype or extraction.config.dtype, tokens or extraction.config.tokens
+    task, encoder, spans = extraction.task, extraction.encoder, extraction.task.kind == "span"
+    side_bytes = 4 if dtype == "f32" else 2  # of a number that lies beside the states
     own = encoder.own is not None
     targets = task.outputs if task.kind in ("span", "multilabel") else 1
-    per_token = len(work.maker.layers) * state_bytes(dtype, encoder.width) + TOKEN_FACTS + 8 * (own and spans)
-    per_window = WINDOW_FACTS + 4 * targets + small * encoder.width * encoder.has_pooler
+    per_token = len(extraction.builder.layers) * state_bytes(dtype, encoder.width) + TOKEN_FACTS + 8 * (own and spans)
+    per_window = WINDOW_FACTS + 4 * targets + side_bytes * encoder.width * encoder.has_pooler
     per_window += 4 * task.outputs * (own and not spans)
-    stored = sum(sum(kept_lengths(rows, tokens)) for rows in work.windows.values())
-    return stored * per_token + sum(len(rows) for rows in work.windows.values()) * per_window
+    stored = sum(sum(kept_lengths(windows, tokens)) for windows in extraction.windows.values())
+    return stored * per_token + sum(map(len, extraction.windows.values())) * per_window
 
 
-def encoder_tokens(work: Work) -> dict[str, int]:
+def encoder_tokens(extraction: ExtractionPlan) -> dict[str, int]:
     """Tokens that the encoder reads of each split."""
-    return {split: sum(map(len, work.windows[split])) for split in SPLITS}
+    return {split: sum(map(len, extraction.windows[split])) for split in SPLITS}
 
 
-def measure(work: Work) -> Speed:
-    """Tokens a second over a few batches of the plan, spread over it."""
-    maker, train = work.maker, work.windows["train"]
-    batches = [batch for shard in maker.plan(train) for batch in shard]
-    chosen = [batches[i * len(batches) // MEASURED] for i in range(MEASURED)]
-    rates = [_rate(maker, train, batch) for batch in chosen][1:]
-    return Speed(len(rates) / sum(1 / rate for rate in rates), peak_bytes(maker.device))
+def measure(extraction: ExtractionPlan) -> Speed:
+    """Tokens a second over a few batches of the plan, spread over it; the first only warms up.
 
-
-def _rate(maker: ShardBuilder, windows: Sequence[Window], batch: Batch) -> float:
-    """Tokens a second of one batch; as which type states are kept costs next to nothing."""
-    timer, before = Timer(), maker.codec
-    maker.codec = make_codec("f32", {})
-    try:
-        maker.shard(windows, [batch], lambda _: None)
-    finally:
-        maker.codec = before
-    return sum(len(windows[int(number)]) for number in batch) / timer.seconds
-
-
-def free_bytes(place: Path) -> int:
-    """Free bytes of the disk on which a folder is, or would be."""
-    place = place.absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free
-
-
-def announce(work: Work, site: Site, here: bool = True) -> None:
-    """Say what an extraction will cost; refuse what does not fit, before anything is written.
-
-    Minutes and memory are told only of what runs ``here``: nothing is known of other machines.
+    States are kept as f32: as which type costs next to nothing.
     """
-    needed = check_room(work, site)
-    batches = sum(len(job.batches) for job in work.jobs)
-    time = ""
-    if here and batches >= ENOUGH:
-        speed, shard = measure(work), min(needed, work.config.shard_mb * 1_000_000)
-        minutes = sum(encoder_tokens(work).values()) / speed.tokens_per_second / 60
-        memory = speed.memory + 2 * shard
+    builder, train = extraction.builder, extraction.windows["train"]
+    batches = [batch for shard in builder.plan(train) for batch in shard]
+    codec, seconds_per_token = builder.codec, []
+    builder.codec = make_codec("f32", {})
+    try:
+        for i in range(MEASURED):
+            batch, timer = batches[i * len(batches) // MEASURED], Timer()
+            builder.shard(train, [batch], lambda _: None)
+            seconds_per_token.append(timer.seconds / sum(len(train[int(number)]) for number in batch))
+    finally:
+        builder.codec = codec
+    timed = seconds_per_token[1:]
+    return Speed(len(timed) / sum(timed), peak_bytes(builder.device))
+
+
+def free_bytes(folder: Path) -> int:
+    """Free bytes of the disk on which a folder is, or would be."""
+    folder = folder.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def announce(extraction: ExtractionPlan, writer: StoreWriter, here: bool = True) -> None:
+    """Log what an extraction will cost; refuse what does not fit, before anything is written.
+
+    Minutes and memory only where shards are made ``here``: nothing is known of other machines.
+    """
+    needed = check_room(extraction, writer)
+    config, time = extraction.config, ""
+    if here and sum(len(job.batches) for job in extraction.jobs) >= ENOUGH:
+        speed = measure(extraction)
+        minutes = sum(encoder_tokens(extraction).values()) / speed.tokens_per_second / 60
+        memory = speed.memory + 2 * min(needed, config.shard_mb * 1_000_000)
         time = f", about {minutes:.1f} min at {speed.tokens_per_second:,.0f} tokens/s, {memory / 1e9:.1f} GB memory"
-    config = work.config
-    log_line(
-        f"extract: {gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {gb(free_bytes(site.folder))} free"
-    )
+    free = gb(free_bytes(writer.folder))
+    log_line(f"extract: {gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {free} free")
 
 
-def check_room(work: Work, site: Site) -> int:
+def check_room(extraction: ExtractionPlan, writer: StoreWriter) -> int:
     """Bytes that a store will have; refused where there is no room for them."""
-    needed, limit, there = store_bytes(work), work.config.max_gb, _there(site)
+    needed, limit = store_bytes(extraction), extraction.config.max_gb
     way = "take --dtype int8, --layers last4, other --tokens or run --live (bertvision plan TASK ... shows what fits)"
     if limit is not None and needed > limit * 1e9:
         raise BadInput(f"the store would be {gb(needed)}, more than --max-gb {limit:g}; {way}")
-    # Shards that are sent away do not pile up here.
-    room = needed - there if site.remote is None else 2 * work.config.shard_mb * 1_000_000
-    free = free_bytes(site.folder)
+    if writer.remote is None:
+        written = sum(path.stat().st_size for path in writer.folder.glob("*/shard-*.safetensors"))
+        room = needed - written
+    else:
+        room = 2 * extraction.config.shard_mb * 1_000_000  # uploaded shards do not pile up here
+    free = free_bytes(writer.folder)
     if min(room, needed) > free:
-        raise BadInput(f"the store needs {gb(room)} more at {site.folder}, where {gb(free)} are free; {way}")
+        raise BadInput(f"the store needs {gb(room)} more at {writer.folder}, where {gb(free)} are free; {way}")
     return needed
-
-
-def _there(site: Site) -> int:
-    return sum(path.stat().st_size for path in site.folder.glob("*/shard-*.safetensors"))
 
 
 def gb(count: float) -> str:
@@ -148,33 +143,35 @@ def passes(tokens: Mapping[str, int], epochs: int) -> int:
     return epochs * (tokens["train"] + tokens["inner"]) + tokens["dev"]
 
 
-def plan(recipe: Recipe, encoder: Encoder, task: Task, heads: Sequence[str], place: Path) -> dict[str, Any]:
+def plan(recipe: Recipe, encoder: Encoder, task: Task, heads: Sequence[str], folder: Path) -> dict[str, Any]:
     """Bytes, minutes and memory of every choice; which would be taken, and why."""
-    work = Work(encoder, task, recipe.extract)
-    speed, tokens, free = measure(work), encoder_tokens(work), free_bytes(place)
+    extraction = ExtractionPlan(encoder, task, recipe.extract)
+    speed, tokens, free = measure(extraction), encoder_tokens(extraction), free_bytes(folder)
     limit = min(SPARE * free, (recipe.extract.max_gb or float("inf")) * 1e9)
     minutes = sum(tokens.values()) / speed.tokens_per_second / 60
     shard = recipe.extract.shard_mb * 1_000_000
+    shape = task_shape(task, len(extraction.builder.layers), encoder.width)
     rows = []
     for kept in token_choices(task.kind):
+        serves = all(fits(head, shape, True, kept) for head in heads)
         for dtype in DTYPES:
-            size = store_bytes(work, dtype, kept)
+            size = store_bytes(extraction, dtype, kept)
             memory = speed.memory + 2 * min(size, shard)
-            serves = _serves(work, heads, kept)
             facts = {"bytes": size, "minutes": minutes, "memory": memory, "fits": size <= limit, "serves": serves}
             rows.append({"dtype": dtype, "tokens": kept, **facts})
     live = {
         "minutes": passes(tokens, recipe.fit.epochs) / speed.tokens_per_second / 60,
-        "memory": speed.memory + min(store_bytes(work), shard),
+        "memory": speed.memory + min(store_bytes(extraction), shard),
     }
-    facts = {"windows": sum(map(len, work.windows.values())), "tokens": sum(tokens.values()), "free_bytes": free}
-    choice = choose(rows, live, limit)
-    return {**facts, "tokens_per_second": speed.tokens_per_second, "rows": rows, "live": live, "choice": choice}
-
-
-def _serves(work: Work, heads: Sequence[str], tokens: str) -> bool:
-    shape = task_shape(work.task, len(work.maker.layers), work.encoder.width)
-    return all(fits(head, shape, True, tokens) for head in heads)
+    return {
+        "windows": sum(map(len, extraction.windows.values())),
+        "tokens": sum(tokens.values()),
+        "free_bytes": free,
+        "tokens_per_second": speed.tokens_per_second,
+        "rows": rows,
+        "live": live,
+        "choice": choose(rows, live, limit),
+    }
 
 
 def choose(rows: Sequence[dict[str, Any]], live: dict[str, Any], limit: float) -> dict[str, Any]:
@@ -184,19 +181,17 @@ def choose(rows: Sequence[dict[str, Any]], live: dict[str, Any], limit: float) -
     for dtype in ("f16", "int8"):
         for tokens in dict.fromkeys(row["tokens"] for row in rows):
             row = able.get((dtype, tokens))
-            if row is not None:
-                return {"how": "cached", "dtype": dtype, "tokens": tokens, "why": _why(row, usual, live, limit)}
+            if row is None:
+                continue
+            why = f"{row['minutes']:.1f} min once instead of {live['minutes']:.1f} min live"
+            if row is usual:
+                why = f"it fits ({gb(row['bytes'])} of {gb(limit)}) and costs {why}"
+            else:
+                size = gb(usual["bytes"])
+                why = f"f16 of all tokens ({size}) does not fit into {gb(limit)}, this does, serves every head, {why}"
+            return {"how": "cached", "dtype": dtype, "tokens": tokens, "why": why}
     why = f"no store that serves these heads fits into {gb(limit)}; the encoder runs once an epoch instead"
     return {"how": "live", "why": why}
-
-
-def _why(row: dict[str, Any], usual: dict[str, Any], live: dict[str, Any], limit: float) -> str:
-    once = f"{row['minutes']:.1f} min once instead of {live['minutes']:.1f} min live"
-    if row is usual:
-        return f"it fits ({gb(row['bytes'])} of {gb(limit)}) and costs {once}"
-    return (
-        f"f16 of all tokens ({gb(usual['bytes'])}) does not fit into {gb(limit)}, this does, serves every head, {once}"
-    )
 
 
 def plan_text(document: dict[str, Any]) -> str:

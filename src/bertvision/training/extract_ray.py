@@ -29,10 +29,10 @@ from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.remote import is_url
 from bertvision.store.store import Store
-from bertvision.store.writer import Entry, Site
+from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract_by
-from bertvision.training.shard_builder import STATISTICS, Work, make_shards
+from bertvision.training.shard_builder import STATISTICS, ExtractionPlan, make_shards
 
 GROUPS = 4
 """Times that each worker comes back for more: many, so that none waits long for the last one."""
@@ -40,7 +40,7 @@ GROUPS = 4
 LARGEST = 8
 """Shards of a group: within one, a shard is written while the next is computed."""
 
-Parcel = dict[str, bytes]
+PackedEncoder = dict[str, bytes]
 
 ROUNDS = 3
 """Rounds in a row that may bring no shard at all."""
@@ -53,7 +53,7 @@ Outcome = tuple[str, bool]
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerPool:
     """Workers, and what one of them takes of its machine."""
 
     actors: int
@@ -70,7 +70,7 @@ class Crew:
         return -(-shards // size)
 
 
-def make_crew(nodes: Sequence[Mapping[str, float]], threads: int, device: str, most: int) -> Crew:
+def plan_workers(nodes: Sequence[Mapping[str, float]], threads: int, device: str, most: int) -> WorkerPool:
     """One worker for each GPU, or where there is none one for every ``threads`` CPUs of a machine; at most ``most``.
 
     One CPU of the cluster stays free: with workers on all of them, Ray Data's own tasks would wait for ever.
@@ -81,28 +81,28 @@ def make_crew(nodes: Sequence[Mapping[str, float]], threads: int, device: str, m
     if device.startswith("cuda") and not gpus:
         raise BadInput(f"device {device!r} is not there: no machine of the Ray cluster has a GPU; leave it to auto")
     if gpus:
-        crew = Crew(min(gpus, sum(cpus) - 1), 1, 1, threads)
+        pool = WorkerPool(min(gpus, sum(cpus) - 1), 1, 1, threads)
     else:
-        crew = _on_cpus([count for count in cpus if count], threads)
-    if crew.actors < 1:
+        pool = _cpu_workers([count for count in cpus if count], threads)
+    if pool.actors < 1:
         raise BadInput(f"the Ray cluster has {sum(cpus)} CPUs, expected at least 2: one stays free for Ray's own tasks")
-    return replace(crew, actors=min(crew.actors, most))
+    return replace(pool, actors=min(pool.actors, most))
 
 
-def _on_cpus(cpus: Sequence[int], threads: int) -> Crew:
+def _cpu_workers(cpus: Sequence[int], threads: int) -> WorkerPool:
     """Where workers would fill every CPU, each reserves one less than it computes with, so that none stays at home."""
     threads = min([threads, *cpus])
     fitting = sum(count // threads for count in cpus)
     free = sum(cpus) - 1
     each = threads if fitting * threads <= free else max(1, threads - 1)
-    return Crew(min(fitting, free // each), each, 0, threads)
+    return WorkerPool(min(fitting, free // each), each, 0, threads)
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def packed(encoder: Encoder) -> Parcel:
+def pack_encoder(encoder: Encoder) -> PackedEncoder:
     """The files of a saved encoder. What was tuned by a small method names its base, which stays where it is."""
     with TemporaryDirectory() as folder:
         encoder.save_pretrained(folder)
@@ -110,10 +110,10 @@ def packed(encoder: Encoder) -> Parcel:
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def unpacked(parcel: Parcel) -> Encoder:
-    """The inverse of :func:`packed`, anywhere."""
+def unpack_encoder(packed: PackedEncoder) -> Encoder:
+    """The inverse of :func:`pack_encoder`, anywhere."""
     with TemporaryDirectory() as folder:
-        for name, content in parcel.items():
+        for name, content in packed.items():
             path = Path(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -137,31 +137,31 @@ def ray_extract(
     return extract_by(make, encoder, task, to, updated(config, device="cpu"))
 
 
-class Hand:
-    """An actor of the crew; it is given numbers of shards, and tells which are made or why they are not."""
+class ShardWorker:
+    """An actor of the pool; it is given numbers of shards, and tells which are made or why they are not."""
 
     def __init__(self, parts: list[Any], place: str, threads: int) -> None:
         self.parts, self.place, self.threads = parts, place, threads
 
     @cached_property
-    def work(self) -> Work:
+    def plan(self) -> ExtractionPlan:
         """Encoder and plan, loaded once; the plan must be the driver's."""
         import ray
         import torch
 
         torch.set_num_threads(self.threads)
-        parcel, task, config, fingerprint = ray.get(self.parts[0])
-        work = Work(unpacked(parcel), task, config)
-        found = differences(fingerprint, work.fingerprint)
+        packed, task, config, fingerprint = ray.get(self.parts[0])
+        plan = ExtractionPlan(unpack_encoder(packed), task, config)
+        found = differences(fingerprint, plan.fingerprint)
         if found:
             host = os.uname().nodename
             raise BadInput(f"{host} would make another store: {'; '.join(found)}; install the same bertvision there")
-        return work
+        return plan
 
     def make(self, numbers: list[int]) -> Outcome:
         """Why these shards could not be made, if so; what nobody could make is hopeless."""
         try:
-            make_shards(self.work, numbers, self.place)
+            make_shards(self.plan, numbers, self.place)
         except BadInput as error:
             return str(error), True
         except Exception as error:  # whatever it is, another round may do better
@@ -174,48 +174,48 @@ class Hand:
         return {"number": numbers, "problem": [problem] * len(numbers), "hopeless": [hopeless] * len(numbers)}
 
 
-def _learn(*hand: Any) -> Outcome:
+def _make_statistics(*parts: Any) -> Outcome:
     """What int8 must know before the first shard, on a machine that makes shards: others might round otherwise."""
-    return Hand(*hand).make([])
+    return ShardWorker(*parts).make([])
 
 
 class Driver:
     """Sends numbers of shards out, in rounds, until all shards are made."""
 
-    def __init__(self, ray: Any, work: Work, site: Site, config: ExtractConfig, most: int | None) -> None:
-        self.ray, self.work, self.site, self.device, self.most = ray, work, site, config.device, most
-        self.place = site.name if is_url(site.name) else str(site.folder.absolute())
+    def __init__(
+        self, ray: Any, plan: ExtractionPlan, writer: StoreWriter, config: ExtractConfig, most: int | None
+    ) -> None:
+        self.ray, self.plan, self.writer, self.device, self.most = ray, plan, writer, config.device, most
+        self.place = writer.name if is_url(writer.name) else str(writer.folder.absolute())
         config = updated(config, device=config.device.partition(":")[0])  # an actor sees one GPU, its own
-        self.parts = [ray.put((packed(work.encoder), work.task, config, work.fingerprint))]
+        self.parts = [ray.put((pack_encoder(plan.encoder), plan.task, config, plan.fingerprint))]
         self.reason = "a machine was lost"
 
     def run(self, advance: Callable[[int], object]) -> None:
-        left, idle = set(range(len(self.work.jobs))), 0
+        left, idle = set(range(len(self.plan.jobs))), 0
         while left:
             before = len(left)
             try:
                 for number in self._round(sorted(left)):
                     left.discard(number)
-                    advance(self.work.jobs[number].windows)
+                    advance(self.plan.jobs[number].windows)
             except self.ray.exceptions.RayError as error:
                 self.reason = type(error).__name__
             idle = 0 if len(left) < before else idle + 1
             if idle == ROUNDS:
                 raise RuntimeError(f"{len(left)} shards were not made in {ROUNDS} rounds: {self.reason}")
             if left:
-                log_line(
-                    f"extract: {len(left)} of {len(self.work.jobs)} shards once more ({shorten(self.reason, 120)})"
-                )
+                log_line(f"extract: {len(left)} of {len(self.plan.jobs)} shards once more ({shorten(self.reason, 120)})")
 
     def _round(self, numbers: list[int]) -> Iterator[int]:
         """Numbers of shards, as they are made."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        crew = make_crew(nodes, _threads(), self.device, min(self.most or len(numbers), len(numbers)))
-        log_line(f"extract: {crew} on a Ray cluster of {len(nodes)}")
-        if self.work.config.dtype == "int8" and not self.site.has(STATISTICS):
-            learn = self.ray.remote(_learn).options(**_takes(crew), max_retries=ROUNDS)
-            self._judge(*self.ray.get(learn.remote(self.parts, self.place, crew.threads)))
-        for row in self._dataset(numbers, crew).iter_rows():
+        pool = plan_workers(nodes, _threads(), self.device, min(self.most or len(numbers), len(numbers)))
+        log_line(f"extract: {pool} on a Ray cluster of {len(nodes)}")
+        if self.plan.config.dtype == "int8" and not self.writer.has(STATISTICS):
+            learn = self.ray.remote(_make_statistics).options(**_takes(pool), max_retries=ROUNDS)
+            self._judge(*self.ray.get(learn.remote(self.parts, self.place, pool.threads)))
+        for row in self._dataset(numbers, pool).iter_rows():
             if self._judge(row["problem"], row["hopeless"]):
                 yield int(row["number"])
 
@@ -225,43 +225,45 @@ class Driver:
         self.reason = problem or self.reason
         return not problem
 
-    def _dataset(self, numbers: list[int], crew: Crew) -> Any:
+    def _dataset(self, numbers: list[int], pool: WorkerPool) -> Any:
         """Numbers in groups; an actor has one group in hand, and whoever is done takes the next."""
         data = self.ray.data
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray's own settings, and that there is one way only to say max_restarts
             context = data.DataContext.get_current().copy()
             context.enable_progress_bars = context.print_on_execution_start = False
-            context.max_errored_blocks = crew.actors - 1
+            context.max_errored_blocks = pool.actors - 1
             with data.DataContext.current(context):
-                items = data.from_items([{"number": n} for n in numbers], override_num_blocks=crew.groups(len(numbers)))
+                items = data.from_items([{"number": n} for n in numbers], override_num_blocks=pool.groups(len(numbers)))
                 return items.map_batches(
-                    Hand,
+                    ShardWorker,
                     batch_size=None,
-                    compute=data.ActorPoolStrategy(size=crew.actors, max_tasks_in_flight_per_actor=1),
-                    fn_constructor_args=(self.parts, self.place, crew.threads),
+                    compute=data.ActorPoolStrategy(size=pool.actors, max_tasks_in_flight_per_actor=1),
+                    fn_constructor_args=(self.parts, self.place, pool.threads),
                     max_restarts=0,
                     max_task_retries=-1,  # an actor that does not answer is asked until it is known to be dead
-                    **_takes(crew),
+                    **_takes(pool),
                 )
 
 
-def _make(work: Work, site: Site, config: ExtractConfig, address: str | None, actors: int | None) -> list[Entry]:
-    """All shards; then each is looked at from here."""
+def _make(
+    plan: ExtractionPlan, writer: StoreWriter, config: ExtractConfig, address: str | None, actors: int | None
+) -> list[ShardRecord]:
+    """All shards; then each is checked from here."""
     ray = _import_ray(address)
-    windows = sum(job.windows for job in work.jobs)
+    windows = sum(job.windows for job in plan.jobs)
     with _connected(ray, address), progress_bar("extract", windows, "window") as advance:
-        Driver(ray, work, site, config, actors).run(advance)
-    return [_seen(site, job.name) for job in work.jobs]
+        Driver(ray, plan, writer, config, actors).run(advance)
+    return [_record_of(writer, job.name) for job in plan.jobs]
 
 
-def _seen(site: Site, name: str) -> Entry:
-    entry = site.entry(name)
-    if entry is None:
+def _record_of(writer: StoreWriter, name: str) -> ShardRecord:
+    record = writer.record(name)
+    if record is None:
         raise BadInput(
-            f"{name} was made, but is not whole at {site.name} here; give --to a folder all machines share, or a URL"
+            f"{name} was made, but is not whole at {writer.name} here; give --to a folder all machines share, or a URL"
         )
-    return entry
+    return record
 
 
 def _threads() -> int:
@@ -271,10 +273,10 @@ def _threads() -> int:
     return torch.get_num_threads()
 
 
-def _takes(crew: Crew) -> dict[str, Any]:
+def _takes(pool: WorkerPool) -> dict[str, Any]:
     """What an actor reserves, and its environment, which must be set before torch is loaded."""
-    variables = {"OMP_NUM_THREADS": str(crew.threads), POLICY: ASLEEP, "BERTVISION_PROGRESS": "0"}
-    return {"num_cpus": crew.cpus, "num_gpus": crew.gpus, "runtime_env": {"env_vars": variables}}
+    variables = {"OMP_NUM_THREADS": str(pool.threads), POLICY: ASLEEP, "BERTVISION_PROGRESS": "0"}
+    return {"num_cpus": pool.cpus, "num_gpus": pool.gpus, "runtime_env": {"env_vars": variables}}
 
 
 def _import_ray(address: str | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -14,9 +14,10 @@ from torch import Tensor
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.core.progress import log_line
-from bertvision.core.records import Example, Shape, Window
+from bertvision.core.records import SPLITS, Shape, Window
 from bertvision.core.registry import choose_layers
 from bertvision.encoders.delta_weights import used_settings
+from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import injected
 from bertvision.heads.base import Head, build_head, check_served
@@ -40,7 +41,11 @@ def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
             f"--max-length {task.max_length} is more than encoder {encoder.name} can take; at most {encoder.longest}"
         )
     bad = BadRows(task.skip_bad)
-    examples = [_scaled(example, task) for example in task[split]]
+    examples = list(task[split])
+    if task.kind == "regress":
+        for i, example in enumerate(examples):
+            if example.label is not None:
+                examples[i] = replace(example, label=(example.label - task.center) / task.spread)
     windows = make_windows(examples, encoder.tokenizer, task.kind, task.max_length, task.overlap, bad, task.outputs)
     if not windows:
         raise BadInput(f"no example of the {split} split can be put to the encoder; {bad}")
@@ -49,10 +54,40 @@ def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
     return windows
 
 
-def _scaled(example: Example, task: Task) -> Example:
-    if task.kind != "regress" or example.label is None:
-        return example
-    return replace(example, label=(example.label - task.center) / task.spread)
+class TaskWindows(Mapping[str, list[Window]]):
+    """The windows of every split; each split is tokenised when it is first asked for, and then kept.
+
+    Made once and handed on, so that estimate, tuning and extraction share one copy.
+    """
+
+    def __init__(self, task: Task, encoder: Encoder) -> None:
+        self.task, self.encoder = task, encoder
+        self._by_split: dict[str, list[Window]] = {}
+
+    def __getitem__(self, split: str) -> list[Window]:
+        if split not in SPLITS:
+            raise KeyError(split)
+        if split not in self._by_split:
+            self._by_split[split] = split_windows(self.task, split, self.encoder)
+        return self._by_split[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SPLITS)
+
+    def __len__(self) -> int:
+        return len(SPLITS)
+
+    def fit(self, task: Task, encoder: Encoder) -> bool:
+        """Whether these are the windows of that task for that encoder."""
+        if self.task is not task or self.encoder.longest != encoder.longest:
+            return False
+        mine, other = self.encoder.tokenizer, encoder.tokenizer
+        return mine is other or tokenizer_hash(mine) == tokenizer_hash(other)
+
+
+def windows_of(task: Task, encoder: Encoder, windows: TaskWindows | None) -> TaskWindows:
+    """The given windows if they fit, else new ones."""
+    return windows if windows is not None and windows.fit(task, encoder) else TaskWindows(task, encoder)
 
 
 def plain_head(task: Task, encoder: Encoder) -> str:

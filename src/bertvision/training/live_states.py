@@ -1,4 +1,4 @@
-"""All layers' states without a store: the encoder runs whenever they are asked for; not a step itself.
+"""All layers' states without a store: the encoder runs whenever they are asked for.
 
 The same batch plan, the same shards and the same rounding as in a store, so that what is fitted here
 is what would be fitted there. Memory holds one shard. It costs an encoder pass an epoch and no disk.
@@ -16,40 +16,45 @@ import numpy as np
 from bertvision.core.config import ExtractConfig, updated
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
-from bertvision.core.records import SPLITS, Window, WindowTable
+from bertvision.core.records import Window, WindowTable
 from bertvision.core.registry import choose_layers
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
-from bertvision.store.states import ShardedSplit, States, Subset
+from bertvision.store.states import ShardedSplit, States, Subset, window_table
 from bertvision.store.store import MANIFEST, Store, read_manifest
 from bertvision.store.token_subset import kept_lengths, reduced
 from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.fingerprints import store_fingerprint, store_manifest, stored_config
-from bertvision.training.inputs import split_windows
+from bertvision.training.inputs import TaskWindows, windows_of
 from bertvision.training.shard_builder import ShardBuilder
 
 
 class LiveStates(States):
     """States that are computed when they are read; takes the place of a store wherever one is read."""
 
-    def __init__(self, encoder: Encoder, task: Task, config: ExtractConfig | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        task: Task,
+        config: ExtractConfig | None = None,
+        windows: TaskWindows | None = None,
+        **settings: Any,
+    ) -> None:
         self.config = updated(config or ExtractConfig(), **settings)
         self.task = task
         fingerprint = store_fingerprint(encoder, task, self.config)
-        windows = {split: split_windows(task, split, encoder) for split in SPLITS}
+        # The lists alone are kept: with them there would be the encoder that they were made for.
+        by_split = dict(windows_of(task, encoder, windows))
         layers = choose_layers(self.config.layers, encoder.layers)
-        self.maker = ShardBuilder(encoder, layers, self.config, task.kind)
-        self.maker.use(self.maker.learn(windows["train"]))
-        manifest = store_manifest(encoder, task, self.config, fingerprint)
-        super().__init__(
-            {**manifest, "live": True, "splits": {name: self._sizes(rows) for name, rows in windows.items()}}
-        )
-        self._splits = {split: LiveSplit(self, split, rows) for split, rows in windows.items()}
-
-    def _sizes(self, windows: Sequence[Window]) -> dict[str, Any]:
-        tokens = sum(kept_lengths(windows, self.config.tokens))
-        return {"windows": len(windows), "tokens": tokens, "bytes": 0, "shards": []}
+        self.builder = ShardBuilder(encoder, layers, self.config, task.kind)
+        self.builder.use(self.builder.statistics(by_split["train"]))
+        manifest = {**store_manifest(encoder, task, self.config, fingerprint), "live": True, "splits": {}}
+        for split, rows in by_split.items():
+            tokens = sum(kept_lengths(rows, self.config.tokens))
+            manifest["splits"][split] = {"windows": len(rows), "tokens": tokens, "bytes": 0, "shards": []}
+        super().__init__(manifest)
+        self._splits = {split: LiveSplit(self, split, rows) for split, rows in by_split.items()}
 
     def __getitem__(self, split: str) -> LiveSplit:
         if split not in self._splits:
@@ -57,24 +62,24 @@ class LiveStates(States):
         return self._splits[split]
 
 
-def note_live(states: LiveStates, place: Path) -> None:
+def note_live(states: LiveStates, folder: Path) -> None:
     """Leave in a run, where its store would be, what the states were made from."""
-    save_task(states.task, place / "task")
-    write_json(place / MANIFEST, states.manifest)
+    save_task(states.task, folder / "task")
+    write_json(folder / MANIFEST, states.manifest)
 
 
-def is_live(place: Path) -> bool:
-    return bool(read_manifest(place).get("live"))
+def is_live(folder: Path) -> bool:
+    return bool(read_manifest(folder).get("live"))
 
 
-def reopened(place: Path, encoder: Path) -> LiveStates:
+def reopened(folder: Path, encoder: Path) -> LiveStates:
     """The states of an earlier live run: the same encoder over the same task, or a refusal."""
-    known = read_manifest(place)["fingerprint"]
-    config = replace(stored_config(known), live=True)
-    states = LiveStates(load_encoder(str(encoder)), read_task(place / "task"), config)
-    found = differences(known, states.manifest["fingerprint"])
+    fingerprint = read_manifest(folder)["fingerprint"]
+    config = replace(stored_config(fingerprint), live=True)
+    states = LiveStates(load_encoder(str(encoder)), read_task(folder / "task"), config)
+    found = differences(fingerprint, states.manifest["fingerprint"])
     if found:
-        raise BadInput(f"{encoder} is not what {place} was made from: {'; '.join(found)}; run it again")
+        raise BadInput(f"{encoder} is not what {folder} was made from: {'; '.join(found)}; run it again")
     return states
 
 
@@ -82,13 +87,13 @@ class LiveSplit(ShardedSplit):
     """One split, a planned shard at a time. The encoder's own outputs are kept as they pass: they cost a pass else."""
 
     def __init__(self, store: LiveStates, name: str, windows: Sequence[Window]) -> None:
-        self.windows, self.maker = windows, store.maker
-        self.plan = store.maker.plan(windows, store.config)
+        self.windows, self.builder = windows, store.builder
+        self.plan = store.builder.plan(windows)
         super().__init__(store, name, [sum(map(len, batches)) for batches in self.plan])
         self._own: dict[int, np.ndarray] = {}  # by window
 
     def shard(self, number: int) -> Shard:
-        shard = self.maker.shard(self.windows, self.plan[number], lambda _: None)
+        shard = self.builder.shard(self.windows, self.plan[number], lambda _: None)
         self._own.update(self.own_rows(shard))
         return shard
 
@@ -103,13 +108,7 @@ class LiveSplit(ShardedSplit):
     def read_table(self) -> WindowTable:
         """Windows are known without the encoder."""
         windows = [reduced(window, self.store.tokens, self.shape.kind) for window in self.windows]
-        return WindowTable(
-            example=np.array([window.example for window in windows], np.int64),
-            cls=np.array([window.cls for window in windows], np.int64),
-            offsets=[window.offsets for window in windows],
-            targets=np.array([window.target for window in windows], np.float32).astype(np.float64),
-            input_ids=[window.input_ids for window in windows],
-        )
+        return window_table(windows)
 
 
 def states_task(states: States) -> Task:

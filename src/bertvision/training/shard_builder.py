@@ -1,7 +1,7 @@
-"""The shards of an extraction as numbered pieces of work that any process can do; not a step itself.
+"""The shards of an extraction as numbered jobs that any process can do.
 
-The plan is a pure function of data, encoder and settings. So whoever has these can make any of the
-shards, and all of them together are the same store, wherever and in whatever order they were made.
+The plan is a pure function of data, encoder and settings. So every process that has these can make any
+of the shards, and all of them together are the same store, wherever and in whatever order they were made.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from bertvision.store.batching import Batch, plan_batches, plan_shards
 from bertvision.store.codec import Codec, Plain, channel_statistics, check_finite, make_codec, state_bytes
 from bertvision.store.shard_file import Shard, read_shard, window_tensors, write_shard
 from bertvision.store.token_subset import kept_lengths, kept_positions, reduced
-from bertvision.store.writer import Entry, Site
+from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.inputs import own_head, split_windows
+from bertvision.training.inputs import TaskWindows, own_head, windows_of
 
 SAMPLE_TOKENS = 16_384
 """Of the training split, over which int8's statistics are taken; its plan is shuffled, so they are a fair sample."""
@@ -53,83 +53,82 @@ class ShardBuilder:
         head = own_head(encoder)
         self.own: Head | None = None if head is None else head.to(self.device)
         # The own head may need layers that are not stored.
-        self.asked = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.needed_layers}))
+        self.needed = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.needed_layers}))
         self.codec: Codec = Plain("f32" if config.dtype == "int8" else config.dtype)
 
-    def plan(self, windows: Sequence[Window], config: ExtractConfig | None = None) -> list[list[Batch]]:
+    def plan(self, windows: Sequence[Window]) -> list[list[Batch]]:
         """The batches of every shard of a split: batches by what the encoder reads, shards by what is stored."""
-        config = config or self.config
+        config = self.config
         batches = plan_batches([len(window) for window in windows], config.batch_tokens, config.seed)
-        stored = kept_lengths(windows, self.tokens)
-        return [
-            [batches[i] for i in shard] for shard in plan_shards(batches, stored, self.token_bytes, config.shard_mb)
-        ]
+        lengths = kept_lengths(windows, self.tokens)
+        shards = plan_shards(batches, lengths, self.token_bytes, config.shard_mb)
+        return [[batches[i] for i in shard] for shard in shards]
 
-    def learn(self, train: Sequence[Window]) -> dict[str, Tensor]:
+    def statistics(self, train: Sequence[Window]) -> dict[str, Tensor]:
         """What the codec must know before the first state: nothing, or int8's statistics over a fixed sample."""
-        if self.config.dtype != "int8":
-            return {}
-        return channel_statistics(self._sample(train))
+        return channel_statistics(self._sample(train)) if self.config.dtype == "int8" else {}
 
     def use(self, statistics: Mapping[str, Tensor]) -> None:
         """Store states by these statistics from now on."""
         self.codec = make_codec(self.config.dtype, statistics)
 
     def _sample(self, train: Sequence[Window]) -> Iterator[Tensor]:
-        exact, seen = Plain("f32"), 0
-        for batch in (batch for shard in self.plan(train) for batch in shard):
-            members = [train[int(number)] for number in batch]
-            rows = sum(kept_lengths(members, self.tokens))
-            room = exact.buffers(rows, len(self.layers), self.width)
-            self.run_batch(members, room, exact, {})
-            yield room["hidden"]
-            seen += sum(len(window) for window in members)
-            if seen >= SAMPLE_TOKENS:
-                return
+        exact, tokens = Plain("f32"), 0
+        for shard in self.plan(train):
+            for batch in shard:
+                members = [train[int(number)] for number in batch]
+                buffers = exact.buffers(sum(kept_lengths(members, self.tokens)), len(self.layers), self.width)
+                self.run_batch(members, buffers, exact, {})
+                yield buffers["hidden"]
+                tokens += sum(len(window) for window in members)
+                if tokens >= SAMPLE_TOKENS:
+                    return
 
     def shard(self, windows: Sequence[Window], batches: Sequence[Batch], advance: Callable[[int], object]) -> Shard:
         """Run the batches; states go layer by layer into one flat buffer of the store's type."""
         numbers = [int(number) for batch in batches for number in batch]
-        members = [reduced(windows[number], self.tokens, self.kind) for number in numbers]
-        total, on_gpu = sum(len(window) for window in members), self.device.type == "cuda"
-        room = self.codec.buffers(total, len(self.layers), self.width, pin_memory=on_gpu)
+        stored = [reduced(windows[number], self.tokens, self.kind) for number in numbers]
+        total, on_gpu = sum(len(window) for window in stored), self.device.type == "cuda"
+        buffers = self.codec.buffers(total, len(self.layers), self.width, pin_memory=on_gpu)
         extras: dict[str, list[Tensor]] = {"pooled": [], "logits": []}
-        at = 0
+        start = 0
         for batch in batches:
-            here = [windows[int(number)] for number in batch]
-            end = at + sum(kept_lengths(here, self.tokens))
-            self.run_batch(here, {name: buffer[at:end] for name, buffer in room.items()}, self.codec, extras)
-            at = end
+            members = [windows[int(number)] for number in batch]
+            end = start + sum(kept_lengths(members, self.tokens))
+            part = {name: buffer[start:end] for name, buffer in buffers.items()}
+            self.run_batch(members, part, self.codec, extras)
+            start = end
             advance(len(batch))
         if on_gpu:
             torch.cuda.synchronize(self.device)  # the copies did not wait for each other
-        check_finite(room, self.config.dtype)
-        more = {key: torch.cat(parts) for key, parts in extras.items() if parts}
+        check_finite(buffers, self.config.dtype)
+        outputs = {key: torch.cat(parts) for key, parts in extras.items() if parts}
         trim_memory()
-        return {**room, **self.codec.statistics(), **window_tensors(members, numbers), **more}
+        return {**buffers, **self.codec.statistics(), **window_tensors(stored, numbers), **outputs}
 
     @torch.inference_mode()
     def run_batch(
-        self, members: Sequence[Window], room: Mapping[str, Tensor], codec: Codec, extras: dict[str, list[Tensor]]
+        self, members: Sequence[Window], buffers: Mapping[str, Tensor], codec: Codec, extras: dict[str, list[Tensor]]
     ) -> None:
-        """One forward pass; on a GPU states are put together there and leave it in one copy that nobody waits for."""
+        """One forward pass; on a GPU states are put together there and leave it in one asynchronous copy."""
         batch = collate(members, self.pad_id, self.device)
-        states = hidden_states(self.model, batch, self.asked)
-        near = self.device.type == "cpu"
-        count = len(next(iter(room.values())))
-        stage = room if near else codec.buffers(count, len(self.layers), self.width, device=self.device)
-        rows = self._rows(members, batch)
-        for place, layer in enumerate(self.layers):
-            codec.put(stage, place, self._flat(states.layers[self.asked.index(layer)], batch, rows, codec))
-        for name in () if near else room:
-            room[name].copy_(stage[name], non_blocking=True)
+        states = hidden_states(self.model, batch, self.needed)
+        on_cpu = self.device.type == "cpu"
+        count = len(next(iter(buffers.values())))
+        staging = buffers if on_cpu else codec.buffers(count, len(self.layers), self.width, device=self.device)
+        rows = self._stored_rows(members, batch)
+        for index, layer in enumerate(self.layers):
+            codec.put(staging, index, self._flat(states.layers[self.needed.index(layer)], batch, rows, codec))
+        if not on_cpu:
+            for name, buffer in buffers.items():
+                buffer.copy_(staging[name], non_blocking=True)
         if "pooled" in extras and states.pooled is not None:
             extras["pooled"].append(states.pooled.to("cpu", codec.small))
         if "logits" in extras and self.own is not None:
-            extras["logits"].append(self._own_logits(states, batch, rows))
+            extras["logits"].append(self._own_logits(self.own, states, batch, rows))
 
-    def _rows(self, members: Sequence[Window], batch: TokenBatch) -> Tensor | None:
-        """Where stored tokens lie among (batch x tokens); None where that is all of them."""
+    def _stored_rows(self, members: Sequence[Window], batch: TokenBatch) -> Tensor | None:
+        """Which of (batch x tokens) are stored; None where that is all of them."""
         longest = batch.mask.shape[1]
         if self.tokens == "all" and all(len(window) == longest for window in members):
             return None
@@ -139,25 +138,25 @@ class ShardBuilder:
     def _flat(self, states: Tensor, batch: TokenBatch, rows: Tensor | None, codec: Codec) -> Tensor:
         """(batch, tokens, width) -> (stored tokens, width)."""
         if self.tokens == "mean":
-            share = batch.mask.float() / batch.mask.sum(1, keepdim=True)  # (batch, tokens)
-            return torch.einsum("bt,btw->bw", share, states)
+            weights = batch.mask.float() / batch.mask.sum(1, keepdim=True)  # (batch, tokens)
+            return torch.einsum("bt,btw->bw", weights, states)
         flat = states.flatten(0, 1)  # (batch x tokens, width)
         if rows is None:
             return flat
         return (codec.narrow(flat) if self.tokens == "all" else flat).index_select(0, rows)
 
-    def _own_logits(self, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
-        assert self.own is not None
-        chosen = torch.stack([states.layers[self.asked.index(i)] for i in self.own.needed_layers], dim=2)
-        logits: Tensor = self.own(chosen, batch.mask, states.pooled)
-        if self.own.shape.kind != "span":
+    def _own_logits(self, own: Head, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
+        """The encoder's own outputs: (stored tokens, 2) or (batch, outputs)."""
+        layers = [states.layers[self.needed.index(layer)] for layer in own.needed_layers]
+        logits: Tensor = own(torch.stack(layers, dim=2), batch.mask, states.pooled)
+        if own.shape.kind != "span":
             return logits.float().cpu()
         flat = logits.flatten(0, 1)  # (batch x tokens, 2)
         return (flat if rows is None else flat.index_select(0, rows)).float().cpu()
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """One shard to be made."""
 
     split: str
@@ -173,57 +172,61 @@ class Job:
         return sum(len(batch) for batch in self.batches)
 
 
-class Work:
-    """All that can be wrong with the input shows here, before anything is written."""
+class ExtractionPlan:
+    """All shards of an extraction. Whatever is wrong with the input shows here, before anything is written."""
 
     def __init__(
-        self, encoder: Encoder, task: Task, config: ExtractConfig, fingerprint: dict[str, Any] | None = None
+        self,
+        encoder: Encoder,
+        task: Task,
+        config: ExtractConfig,
+        fingerprint: dict[str, Any] | None = None,
+        windows: TaskWindows | None = None,
     ) -> None:
         self.encoder, self.task, self.config = encoder, task, config
         self.fingerprint = fingerprint or store_fingerprint(encoder, task, config)
-        self.windows = {split: split_windows(task, split, encoder) for split in SPLITS}
-        self.maker = ShardBuilder(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
-        self.jobs = [
-            Job(split, number, batches)
-            for split in SPLITS
-            for number, batches in enumerate(self.maker.plan(self.windows[split]))
-        ]
+        self.windows: Mapping[str, list[Window]] = windows_of(task, encoder, windows)
+        self.builder = ShardBuilder(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
+        self.jobs: list[ShardJob] = []
+        for split in SPLITS:
+            for number, batches in enumerate(self.builder.plan(self.windows[split])):
+                self.jobs.append(ShardJob(split, number, batches))
 
     def tokens(self, split: str) -> int:
         """Stored tokens of a split."""
         return sum(kept_lengths(self.windows[split], self.config.tokens))
 
-    def prepare(self, site: Site) -> None:
-        """What the codec needs, at the site before the first shard; whoever comes later goes on with the same."""
-        path = site.fetch(STATISTICS)
+    def prepare(self, writer: StoreWriter) -> None:
+        """Write what the codec needs before the first shard, or take what another process has written."""
+        path = writer.fetch(STATISTICS)
         if path is not None:
-            self.maker.use({name: tensor.clone() for name, tensor in read_shard(path).items()})
+            self.builder.use({name: tensor.clone() for name, tensor in read_shard(path).items()})
             return
-        found: dict[str, Tensor] = self.maker.learn(self.windows["train"])
-        if found:
-            write_shard(found, site.folder / STATISTICS)
-            site.send(STATISTICS)
-        self.maker.use(found)
+        statistics = self.builder.statistics(self.windows["train"])
+        if statistics:
+            write_shard(statistics, writer.folder / STATISTICS)
+            writer.upload(STATISTICS)
+        self.builder.use(statistics)
 
 
-def make_shards(work: Work, numbers: Iterable[int], to: str | Path | Site) -> list[Entry]:
-    """Make these of the planned shards at a place, and tell what they are; those that are there whole are kept.
+def make_shards(plan: ExtractionPlan, numbers: Iterable[int], to: str | Path | StoreWriter) -> list[ShardRecord]:
+    """Make these of the planned shards and return their records; those that are there whole are kept.
 
     One shard is computed while the one before is written, so that at most two are in memory.
     """
-    site = to if isinstance(to, Site) else Site(to)
-    jobs = [work.jobs[number] for number in numbers]
-    work.prepare(site)
-    written: list[Future[Entry]] = []
+    writer = to if isinstance(to, StoreWriter) else StoreWriter(to)
+    jobs = [plan.jobs[number] for number in numbers]
+    plan.prepare(writer)
+    written: list[Future[ShardRecord]] = []
     with progress_bar("extract", sum(job.windows for job in jobs), "window") as advance, ThreadPoolExecutor(1) as pool:
         for job in jobs:
-            timer, known = Timer(), site.entry(job.name)
-            if known is not None:
+            timer, record = Timer(), writer.record(job.name)
+            if record is not None:
                 advance(job.windows)
-                written.append(pool.submit(lambda entry: entry, known))
+                written.append(pool.submit(lambda done: done, record))
                 continue
-            shard = work.maker.shard(work.windows[job.split], job.batches, advance)
+            shard = plan.builder.shard(plan.windows[job.split], job.batches, advance)
             if written:
                 written[-1].result()  # a disk that is full is noticed before the next is begun
-            written.append(pool.submit(site.keep, shard, job.name, job.windows, timer.seconds))
-        return [one.result() for one in written]
+            written.append(pool.submit(writer.write_shard, shard, job.name, job.windows, timer.seconds))
+        return [future.result() for future in written]

@@ -25,21 +25,21 @@ from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
 from bertvision.store.states import ShardedSplit
 from bertvision.store.store import MANIFEST, Store
-from bertvision.store.writer import Site
+from bertvision.store.writer import StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.inputs import split_windows
-from bertvision.training.tune import finished, new_head, resume, run_batches, settled, tune_hash
-from bertvision.training.tuner import Tuner
+from bertvision.training.inputs import TaskWindows
+from bertvision.training.tune import export_encoder, new_head, resolve_config, run, tune_hash
+from bertvision.training.tuner import Checkpoint, Tuner
 
-ASIDE = ("dtype", "layers", "plan")
+NOT_COMPARED = ("dtype", "layers", "plan")
 """What a store may differ in: it need not have been made for this."""
 
 
 @dataclass(frozen=True)
 class PrefixWindow:
-    """A window that has come as far as state k."""
+    """A window with its state k, from which the upper layers go on."""
 
     window: Window
     state: Tensor  # (tokens, width)
@@ -66,21 +66,21 @@ class PrefixTuner(Tuner):
         return "freeze:k=0"
 
     def states_of(self, batch: Sequence[PrefixWindow]) -> tuple[Sequence[Window], TokenBatch, States]:
-        windows = [one.window for one in batch]
+        windows = [prefix.window for prefix in batch]
         tokens = collate(windows, self.encoder.tokenizer.pad_token_id, self.device)
-        states = nn.utils.rnn.pad_sequence([one.state.float() for one in batch], batch_first=True)
+        states = nn.utils.rnn.pad_sequence([prefix.state.float() for prefix in batch], batch_first=True)
         self.feed.states = states.to(self.device)  # (batch, tokens, width)
         needed = [layer - self.below for layer in self.head.needed_layers]
         return windows, tokens, hidden_states(self.model, tokens, needed, self.config.bf16)
 
 
 def prefix_batches(
-    split: ShardedSplit, windows: Sequence[Window], place: int, config: TuneConfig, first: int, steps: int
+    split: ShardedSplit, windows: Sequence[Window], index: int, config: TuneConfig, first: int, steps: int
 ) -> Iterator[list[PrefixWindow]]:
     """The batches of steps ``first`` to ``steps``: shards, batches and members shuffled anew every epoch.
 
-    ``place`` is where state k lies among the stored ones. Shards that only hold steps before ``first``
-    are not read. A store of one shard deals the very batches that ordinary tuning deals.
+    ``index`` is that of state k among the stored ones. Shards that only hold steps before ``first``
+    are not read. From a store of one shard these are the very batches of ordinary tuning.
     """
     step, epoch = 0, 0
     while step < steps:
@@ -89,26 +89,25 @@ def prefix_batches(
             if step + count > first and step < steps:
                 # To numpy a last 0 is nothing: the first shard draws what ordinary tuning draws.
                 random = np.random.default_rng([config.seed, epoch, number])
-                yield from _shard_batches(
-                    split.shard(number), windows, place, config.batch, random, max(0, first - step), steps - step
-                )
+                chosen = slice(max(0, first - step), steps - step)
+                yield from _shard_batches(split.shard(number), windows, index, config.batch, random, chosen)
             step += count
         epoch += 1
 
 
 def _shard_batches(
-    shard: Shard, windows: Sequence[Window], place: int, batch: int, random: Any, begin: int, end: int
+    shard: Shard, windows: Sequence[Window], index: int, batch: int, random: np.random.Generator, batches: slice
 ) -> Iterator[list[PrefixWindow]]:
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     numbers = shard["windows"].numpy()
-    by_number = np.argsort(numbers)  # rows lie in the order of extraction; dealing counts as ordinary tuning does
-    for chosen in read_batches(lengths[by_number], batch, random)[begin:end]:
-        begun = []
+    by_number = np.argsort(numbers)  # rows lie in the order of extraction; ordinary tuning batches by number
+    for chosen in read_batches(lengths[by_number], batch, random)[batches]:
+        members = []
         for row in by_number[chosen]:
-            state = decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), place)  # (tokens, width)
-            begun.append(PrefixWindow(windows[numbers[row]], state))
-        yield begun
+            state = decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), index)  # (tokens, width)
+            members.append(PrefixWindow(windows[numbers[row]], state))
+        yield members
 
 
 def tune_from_store(
@@ -124,40 +123,39 @@ def tune_from_store(
     ``place`` is a folder or a URL. A store that is not there yet is made, of state K alone. The outcome is
     an ordinary encoder.
     """
-    config = settled(config, encoder, task, **settings)
+    config = resolve_config(config, encoder, task, **settings)
     k = num_frozen_states(config.method) - 1
     if k < 0:
         raise BadInput(f"--from-store: method {config.method} trains below its states; give freeze:k=K")
-    store = _store_of(encoder, task, k, place)
-    windows, split = split_windows(task, "train", encoder), store["train"]
-    made_from = f"{tune_hash(encoder, task, config)}:{store.id}"
+    windows = TaskWindows(task, encoder)
+    store = _store_of(windows, k, place)
+    split = store["train"]
+    checkpoint = Checkpoint(saved, f"{tune_hash(encoder, task, config)}:{store.id}")
     steps = round(config.epochs * split.batch_count(config.batch))
     with seeded(config.seed):
         head, copy = new_head(encoder, task, config), encoder.copy()
         with upper_layers(copy.model, k) as feed:
-            tuning = PrefixTuner(copy, head, config, steps, choose_device(config.device), below=k, feed=feed)
-            resume(tuning, saved, made_from)
-            batches = prefix_batches(split, windows, store.layers.index(k), config, tuning.step, steps)
-            run_batches(tuning, batches, steps, saved, made_from)
-    if saved is not None:
-        saved.unlink(missing_ok=True)
-    return finished(tuning, task, "whole run")
+            tuner = PrefixTuner(copy, head, config, steps, choose_device(config.device), below=k, feed=feed)
+            tuner.resume(checkpoint)
+            index = store.layers.index(k)
+            batches = prefix_batches(split, windows["train"], index, config, tuner.steps_done, steps)
+            run(tuner, batches, steps, checkpoint)
+    checkpoint.remove()
+    return export_encoder(tuner, task, "whole run")
 
 
-def _store_of(encoder: Encoder, task: Task, k: int, place: str | Path) -> Store:
+def _store_of(windows: TaskWindows, k: int, place: str | Path) -> Store:
     """The store at a place, if it holds what is needed; else a new one of state ``k`` alone."""
-    config = ExtractConfig(layers=str(k))
-    if not Site(place).has(MANIFEST):
+    encoder, task, config = windows.encoder, windows.task, ExtractConfig(layers=str(k))
+    if not StoreWriter(place).has(MANIFEST):
         log_line(f"tune: writing state {k} of every token once ({place})")
-        return extract(encoder, task, place, config)
+        return extract(encoder, task, place, config, windows)
     store = Store(place)
-    wanted = store_fingerprint(encoder, task, config)
-    found = differences(
-        *(
-            {key: value for key, value in one.items() if key not in ASIDE}
-            for one in (store.manifest["fingerprint"], wanted)
-        )
-    )
+    stored, wanted = dict(store.manifest["fingerprint"]), store_fingerprint(encoder, task, config)
+    for key in NOT_COMPARED:
+        stored.pop(key, None)
+        wanted.pop(key, None)
+    found = differences(stored, wanted)
     if found:
         raise BadInput(f"store {place} was made from something else: {'; '.join(found)}; choose another --from-store")
     if k not in store.layers:

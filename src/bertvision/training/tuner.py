@@ -1,7 +1,4 @@
-"""An encoder and its head while they are tuned: one step at a time, written down and taken up to the last bit.
-
-Not a step itself: ``tune`` runs it to its end, ``curve`` stops on the way to keep checkpoints.
-"""
+"""An encoder and its head while they are tuned: one step at a time, saved and resumed to the last bit."""
 
 from __future__ import annotations
 
@@ -28,10 +25,25 @@ from bertvision.training.checkpoint_io import read_noted, write_noted
 from bertvision.training.distributed import Team
 
 RISEN = 2.0
-"""A mean loss this many times what it was at the start is told."""
+"""A warning is logged when the mean loss is this many times what it was at the start."""
 
-WATCHED = 50
+LOSS_WINDOW = 50
 """Steps whose losses are averaged, at the start and now."""
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+"""What AdamW knows of each parameter."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the state of a tuning is saved, if anywhere, and what it is made from."""
+
+    path: Path | None
+    made_from: str
+
+    def remove(self) -> None:
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
 
 @dataclass
@@ -45,7 +57,7 @@ class Tuner:
     device: torch.device
     weights: Tensor | None = None  # of the classes
     team: Team = field(default_factory=Team)
-    step: int = 0
+    steps_done: int = 0
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0  # of the steps alone: what a curve scores, or a run loads, between them is no tuning
 
@@ -55,15 +67,19 @@ class Tuner:
         prepare(self.model, self.method, self.head.needs_pooled)
         if self.config.checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        self.named = {
-            name: parameter
-            for name, parameter in (
-                *((f"model.{name}", parameter) for name, parameter in self.model.named_parameters()),
-                *((f"head.{saved_name(self.head, name)}", one) for name, one in self.head.named_parameters()),
-            )
-            if parameter.requires_grad
-        }
-        self.optimizer = torch.optim.AdamW(self._groups(), lr=self.rate, fused=True)
+        self.named: dict[str, nn.Parameter] = {}  # what is trained, by its name in saved states
+        for name, parameter in self.model.named_parameters():
+            if parameter.requires_grad:
+                self.named[f"model.{name}"] = parameter
+        for name, parameter in self.head.named_parameters():
+            if parameter.requires_grad:
+                self.named[f"head.{saved_name(self.head, name)}"] = parameter
+        parameters = list(self.named.values())
+        groups = [  # biases and norms (one dimension) are exempt from weight decay
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.config.weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.lr, fused=True)
 
     @property
     def method(self) -> str:
@@ -71,49 +87,43 @@ class Tuner:
         return self.config.method
 
     @property
-    def rate(self) -> float:
-        assert self.config.lr is not None, "tune() settles the rate"
+    def lr(self) -> float:
+        """The peak learning rate."""
+        assert self.config.lr is not None, "resolve_config decides the learning rate"
         return self.config.lr
 
     @property
     def trained(self) -> int:
-        """How many numbers are trained, the head's included."""
+        """How many parameters are trained, the head's included."""
         return sum(parameter.numel() for parameter in self.named.values())
 
-    def _groups(self) -> list[dict[str, Any]]:
-        """Weight decay for matrices only: biases and norms (one dimension) are exempt."""
-        parameters = list(self.named.values())
-        return [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.config.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
-
-    def advance(self, batch: Sequence[Any]) -> None:
-        """One optimiser step on a batch, in as many pieces and processes as there are to be."""
+    def step(self, batch: Sequence[Any]) -> None:
+        """One optimiser step on a batch, split over pieces and processes as configured."""
         timer = Timer()
         self.model.train()
         self.head.train()
         eval_frozen_layers(self.model, self.method)
+        lr = self.lr * lr_factor(self.steps_done, self.steps, self.config.warmup, self.config.decay)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate * lr_factor(self.step, self.steps, self.config.warmup, self.config.decay)
+            group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        mine = self.team.share(batch)
-        size = -(-len(mine.items) // self.config.accumulate)
-        loss = torch.zeros((), device=self.device)
-        for start in range(0, len(mine.items), size):
-            piece = mine.items[start : start + size]
+        share = self.team.share(batch)
+        size = -(-len(share.items) // self.config.accumulate)
+        total = torch.zeros((), device=self.device)
+        for first in range(0, len(share.items), size):
+            piece = share.items[first : first + size]
             with quick_dropout(self.device, self.config.checkpointing):
-                part = self._loss(piece) * (mine.weight * len(piece) / len(mine.items))
-            part.backward()
-            loss += part.detach()
+                loss = self._loss(piece) * (share.weight * len(piece) / len(share.items))
+            loss.backward()
+            total += loss.detach()
         parameters = list(self.named.values())
         self.team.add_gradients(parameters)
         nn.utils.clip_grad_norm_(parameters, self.config.clip)
         self.optimizer.step()
         self.head.module.after_step(self.optimizer.param_groups[0]["lr"])
-        self.step += 1
+        self.steps_done += 1
         self.seconds += timer.seconds
-        self._note(float(self.team.add(loss)))
+        self._track_loss(float(self.team.add(total)))
 
     def _loss(self, batch: Sequence[Any]) -> Tensor:
         windows, tokens, states = self.states_of(batch)
@@ -127,55 +137,54 @@ class Tuner:
         tokens = collate(batch, self.encoder.tokenizer.pad_token_id, self.device)
         return batch, tokens, hidden_states(self.model, tokens, self.head.needed_layers, self.config.bf16)
 
-    def _note(self, loss: float) -> None:
+    def _track_loss(self, loss: float) -> None:
+        advice = f"lower --lr (now {self.lr:g})"
         if not math.isfinite(loss):
-            raise ArithmeticError(f"tuning diverged: the loss is {loss} at step {self.step}; {self._advice}")
+            raise ArithmeticError(f"tuning diverged: the loss is {loss} at step {self.steps_done}; {advice}")
         self.losses.append(loss)
-        if len(self.losses) >= 2 * WATCHED and self.step % WATCHED == 0:
-            before, now = np.mean(self.losses[:WATCHED]), np.mean(self.losses[-WATCHED:])
+        if len(self.losses) >= 2 * LOSS_WINDOW and self.steps_done % LOSS_WINDOW == 0:
+            before, now = np.mean(self.losses[:LOSS_WINDOW]), np.mean(self.losses[-LOSS_WINDOW:])
             if now > RISEN * before:
-                log_line(f"tune: the loss has risen from {before:.3g} to {now:.3g} by step {self.step}; {self._advice}")
-
-    @property
-    def _advice(self) -> str:
-        return f"lower --lr (now {self.rate:g})"
+                log_line(f"tune: the loss has risen from {before:.3g} to {now:.3g} by step {self.steps_done}; {advice}")
 
     def save(self, path: Path, made_from: str) -> None:
         """Weights, moments and random state, as data; there whole or not at all."""
         tensors: dict[str, Tensor] = dict(self.named)
         for name, parameter in self.named.items():
             state = self.optimizer.state.get(parameter, {})
-            tensors.update({f"{key}.{name}": state[key] for key in ("exp_avg", "exp_avg_sq", "step") if key in state})
-        tensors.update({f"buffer.{name}": buffer for name, buffer in self._buffers()})
+            tensors.update({f"{key}.{name}": state[key] for key in MOMENTS if key in state})
+        for name, buffer in self.head.named_buffers():
+            tensors[f"buffer.{saved_name(self.head, name)}"] = buffer
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        write_noted(path, tensors, made_from, step=self.step, losses=self.losses, seconds=self.seconds)
+        write_noted(path, tensors, made_from, step=self.steps_done, losses=self.losses, seconds=self.seconds)
 
-    def _buffers(self) -> list[tuple[str, Tensor]]:
-        return [(saved_name(self.head, name), buffer) for name, buffer in self.head.named_buffers()]
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint, if it is there and was made from the same."""
+        if checkpoint.path is not None and self.restore(checkpoint.path, checkpoint.made_from):
+            log_line(f"tune: goes on after step {self.steps_done:,} of {self.steps:,} ({checkpoint.path})")
 
     def restore(self, path: Path, made_from: str) -> bool:
-        """Take up what :meth:`save` wrote, if it was made from the same; False if there is nothing of the kind."""
+        """Load what :meth:`save` wrote, if it was made from the same; False if there is nothing of the kind."""
         saved = read_noted(path, made_from)
         if saved is None:
             return False
-        found, note = saved
-        self._put_back(found)
-        self.step, self.losses = int(note["step"]), list(note["losses"])
+        tensors, note = saved
+        self._load_state(tensors)
+        self.steps_done, self.losses = int(note["step"]), list(note["losses"])
         self.seconds = float(note["seconds"])
         return True
 
     @torch.no_grad()
-    def _put_back(self, found: dict[str, Tensor]) -> None:
+    def _load_state(self, tensors: dict[str, Tensor]) -> None:
         for name, parameter in self.named.items():
-            parameter.copy_(found[name])
-            if f"exp_avg.{name}" in found:
-                self.optimizer.state[parameter] = {
-                    key: found[f"{key}.{name}"].to(self.device) for key in ("exp_avg", "exp_avg_sq", "step")
-                }
-        for name, buffer in self._buffers():
-            buffer.copy_(found[f"buffer.{name}"])
-        torch.set_rng_state(found["random"])
-        if "random.cuda" in found and self.device.type == "cuda":
-            torch.cuda.set_rng_state(found["random.cuda"], self.device)
+            parameter.copy_(tensors[name])
+            if f"exp_avg.{name}" in tensors:
+                state = {key: tensors[f"{key}.{name}"].to(self.device) for key in MOMENTS}
+                self.optimizer.state[parameter] = state
+        for name, buffer in self.head.named_buffers():
+            buffer.copy_(tensors[f"buffer.{saved_name(self.head, name)}"])
+        torch.set_rng_state(tensors["random"])
+        if "random.cuda" in tensors and self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)

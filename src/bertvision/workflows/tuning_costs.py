@@ -15,42 +15,42 @@ from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 from bertvision.training.benchmark import WINDOWS, seconds_in_turns
-from bertvision.training.inputs import split_windows
+from bertvision.training.inputs import TaskWindows
 from bertvision.training.live_states import LiveStates
 from bertvision.training.predict import predict_own
 
 
-def score_encoder(encoder: Encoder, task: Task) -> ScoredPredictions:
+def score_encoder(encoder: Encoder, task: Task, windows: TaskWindows | None = None) -> ScoredPredictions:
     """A tuned encoder's own head on dev, with the threshold fitted on inner; nothing is stored."""
-    return score_predictions(task, predict_own(LiveStates(encoder, task, layers="last1")["dev"]))
+    states = LiveStates(encoder, task, windows=windows, layers="last1")
+    return score_predictions(task, predict_own(states["dev"]))
 
 
 def cost_table(folders: Sequence[Path], task: Task) -> dict[str, Any]:
     """A row for each encoder folder: what was trained, what it took, what is kept, how fast and how good it is."""
-    encoders = [_tuned(folder) for folder in folders]
-    windows = split_windows(task, "dev", encoders[0])
-    seconds = seconds_in_turns(encoders, windows)
+    encoders = []
+    for folder in folders:
+        encoder = load_encoder(str(folder))
+        if encoder.own is None or "trained" not in encoder.record.get("cost", {}):
+            what = "was not tuned here, so its cost is unknown; give RUN/encoder folders that tune made"
+            raise BadInput(f"{folder} {what}")
+        encoders.append(encoder)
+    windows = TaskWindows(task, encoders[0])
+    seconds = seconds_in_turns(encoders, windows["dev"])
     name, scores = baseline(task, "dev")
     floor = scores[task.metric]
-    rows = [
-        _row(folder, encoder, task, 1000 * taken / min(WINDOWS, len(windows)), floor)
-        for folder, encoder, taken in zip(folders, encoders, seconds, strict=True)
-    ]
+    rows = []
+    for folder, encoder, taken in zip(folders, encoders, seconds, strict=True):
+        inference = 1000 * taken / min(WINDOWS, len(windows["dev"]))
+        rows.append(_row(folder, encoder, windows, inference, floor))
     return {"task": task.name, "metric": task.metric, "baseline": {"name": name, "score": floor}, "rows": rows}
 
 
-def _tuned(folder: Path) -> Encoder:
-    encoder = load_encoder(str(folder))
-    if encoder.own is None or "trained" not in encoder.record.get("cost", {}):
-        raise BadInput(f"{folder} was not tuned here, so its cost is unknown; give RUN/encoder folders that tune made")
-    return encoder
-
-
-def _row(folder: Path, encoder: Encoder, task: Task, inference: float, floor: float) -> dict[str, Any]:
-    tune, cost = encoder.record["tune"], encoder.record["cost"]
-    judged = score_encoder(encoder, task)
+def _row(folder: Path, encoder: Encoder, windows: TaskWindows, inference: float, floor: float) -> dict[str, Any]:
+    tune, cost, metric = encoder.record["tune"], encoder.record["cost"], windows.task.metric
+    judged = score_encoder(encoder, windows.task, windows)
     assert judged.inner is not None
-    score = judged.result.scores[task.metric]
+    score = judged.result.scores[metric]
     return {
         "encoder": str(folder),
         "method": tune["method"],
@@ -63,7 +63,7 @@ def _row(folder: Path, encoder: Encoder, task: Task, inference: float, floor: fl
         "saved_bytes": folder_bytes(folder),
         "inference_per_1000": inference,
         "score": score,
-        "inner": judged.inner.scores[task.metric],
+        "inner": judged.inner.scores[metric],
         "efficiency": efficiency(score, cost["trained"], floor),
     }
 

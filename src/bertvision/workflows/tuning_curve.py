@@ -19,24 +19,39 @@ from bertvision.encoders.loading import RECORD, Encoder, load_encoder
 from bertvision.report.charts import line_picture, write_picture
 from bertvision.report.markup import Html
 from bertvision.tasks.task import Task
-from bertvision.training.inputs import split_windows
-from bertvision.training.tune import SAVED, begin, finished, resume, run_to, settled, steps_of, tune_hash
+from bertvision.training.inputs import TaskWindows
+from bertvision.training.tune import (
+    SAVED,
+    batches_from,
+    export_encoder,
+    resolve_config,
+    run,
+    start,
+    steps_of,
+    tune_hash,
+)
+from bertvision.training.tuner import Checkpoint
 from bertvision.workflows.tuning_costs import score_encoder
 
 
 def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[float], folder: Path) -> dict[str, Any]:
-    """Tune to the last of ``at`` (epochs), keep and score a checkpoint at each; what is done is not done again."""
+    """Tune to the last of ``at`` (epochs), keep and score a checkpoint at each; points that are there are kept."""
     points = sorted(set(at))
     if not points or points[0] < 0:
         raise BadInput(f"--curve: got {list(at)}, expected epochs from 0 on, e.g. 0,0.1,0.3,1,2")
-    config = settled(config, encoder, task, epochs=max(points[-1], 1e-9), decay="constant")
+    config = resolve_config(config, encoder, task, epochs=max(points[-1], 1e-9), decay="constant")
     made_from = tune_hash(encoder, task, config)
-    rows = [row for row in _known(folder, made_from) if row["epochs"] in points]
+    old = read_json_or_empty(folder / "curve.json")
+    rows = []
+    for row in old["rows"] if old.get("made_from") == made_from else []:
+        if row["epochs"] in points and _is_saved(folder, row["epochs"]):
+            rows.append(row)
     missing = [point for point in points if point not in {row["epochs"] for row in rows}]
     if missing:
-        rows += _tune_through(encoder, task, config, missing, folder, made_from)
-    known = {"task": task.name, "metric": task.metric, "schedule": "curve", "made_from": made_from}
-    document: dict[str, Any] = {**known, "rows": sorted(rows, key=lambda row: row["epochs"])}
+        checkpoint = Checkpoint(folder / SAVED, made_from)
+        rows += _tune_through(TaskWindows(task, encoder), config, missing, folder, checkpoint)
+    facts = {"task": task.name, "metric": task.metric, "schedule": "curve", "made_from": made_from}
+    document: dict[str, Any] = {**facts, "rows": sorted(rows, key=lambda row: row["epochs"])}
     write_json(folder / "curve.json", document)
     write_picture(_picture(document), folder / "curve.svg")
     return document
@@ -47,45 +62,41 @@ def place_of(folder: Path, epochs: float) -> Path:
     return folder / "curve" / f"{epochs:g}"
 
 
-def _known(folder: Path, made_from: str) -> list[dict[str, Any]]:
-    """Points of an earlier call with the same settings whose encoders are still there."""
-    document = read_json_or_empty(folder / "curve.json")
-    if document.get("made_from") != made_from:
-        return []
-    return [row for row in document["rows"] if (place_of(folder, row["epochs"]) / RECORD).exists()]
+def _is_saved(folder: Path, epochs: float) -> bool:
+    return (place_of(folder, epochs) / RECORD).exists()
 
 
 def _tune_through(
-    encoder: Encoder, task: Task, config: TuneConfig, points: Sequence[float], folder: Path, made_from: str
+    windows: TaskWindows, config: TuneConfig, points: Sequence[float], folder: Path, checkpoint: Checkpoint
 ) -> list[dict[str, Any]]:
     """One run from the start, or from where it was interrupted, with a stop at every point."""
-    windows = split_windows(task, "train", encoder)
-    rows, saved = [], folder / SAVED
+    task, train = windows.task, windows["train"]
+    rows = []
     with seeded(config.seed):
-        tuning = begin(encoder, task, config, steps_of(len(windows), config), choose_device(config.device))
-        resume(tuning, saved, made_from)
+        steps, device = steps_of(len(train), config), choose_device(config.device)
+        tuner = start(windows.encoder, task, config, steps, device, checkpoint)
         for point in points:
-            if not (place_of(folder, point) / RECORD).exists() or tuning.step <= steps_of(len(windows), config, point):
-                run_to(tuning, windows, steps_of(len(windows), config, point), saved, made_from)
-                finished(tuning, task, "curve", copy=True).save_pretrained(place_of(folder, point))
-                tuning.save(saved, made_from)
-            rows.append(_scored(place_of(folder, point), task, point))
-    saved.unlink(missing_ok=True)
+            until = steps_of(len(train), config, point)
+            if not _is_saved(folder, point) or tuner.steps_done <= until:
+                run(tuner, batches_from(train, config, tuner.steps_done, until), until, checkpoint)
+                export_encoder(tuner, task, "curve", copy=True).save_pretrained(place_of(folder, point))
+                tuner.save(folder / SAVED, checkpoint.made_from)
+            rows.append(_scored(place_of(folder, point), windows, point))
+    checkpoint.remove()
     return rows
 
 
-def _scored(place: Path, task: Task, epochs: float) -> dict[str, Any]:
+def _scored(folder: Path, windows: TaskWindows, epochs: float) -> dict[str, Any]:
     """The checkpoint's own head on inner and dev, at a threshold fitted on inner."""
-    encoder = load_encoder(str(place))
-    judged = score_encoder(encoder, task)
+    encoder, metric = load_encoder(str(folder)), windows.task.metric
+    judged = score_encoder(encoder, windows.task, windows)
     assert judged.inner is not None
-    cost = encoder.record["cost"]
-    log_line(f"curve: {epochs:g} epochs, {task.metric} {judged.result.scores[task.metric]:.2f}")
+    log_line(f"curve: {epochs:g} epochs, {metric} {judged.result.scores[metric]:.2f}")
     return {
         "epochs": epochs,
         "steps": encoder.record["tune"]["steps"],
-        "seconds": cost["seconds"],
-        "encoder": str(place),
+        "seconds": encoder.record["cost"]["seconds"],
+        "encoder": str(folder),
         "scores": judged.result.scores,
         "inner": judged.inner.scores,
     }
