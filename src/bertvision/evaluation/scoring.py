@@ -102,10 +102,14 @@ def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
     return score_split(task, "inner", logits, table)
 
 
-def score_predictions(task: Task, predictions: Predictions) -> ScoredPredictions:
-    """Score on inner and on the predictions' own split, at the threshold fitted on inner."""
+def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScores | None = None) -> ScoredPredictions:
+    """Score on inner and on the predictions' own split, at the threshold fitted on inner.
+
+    ``on_inner`` are the scores on inner, if they are known already.
+    """
     inner = predictions.inner
-    on_inner = None if inner is None else score_inner(task, inner.logits, inner.table)
+    if on_inner is None and inner is not None:
+        on_inner = score_inner(task, inner.logits, inner.table)
     threshold = task.threshold or 0.0 if on_inner is None or on_inner.threshold is None else on_inner.threshold
     result = score_split(task, predictions.split, predictions.logits, predictions.table, threshold)
     return ScoredPredictions(predictions, result, on_inner)

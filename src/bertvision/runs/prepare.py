@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from os.path import abspath
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,27 @@ PARTS = ("task", "encoder", "data", "tune", "extract")
 """What of a recipe makes a run; heads may be fitted anew at any time."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What heads are fitted on, and which heads, in canonical form."""
+
+    task: Task
+    states: States
+    heads: list[str]
+
+
 def prepare(
     recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
 ) -> tuple[States, list[str]]:
-    """Tune and extract, if not done yet: the states that heads are fitted on, and the heads in canonical form.
+    """The states and the heads of :func:`prepare_run`."""
+    prepared = prepare_run(recipe, folder, heads, opened)
+    return prepared.states, prepared.heads
+
+
+def prepare_run(
+    recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
+) -> Prepared:
+    """Tune and extract, if not done yet.
 
     ``opened`` are the recipe's task and encoder, where they are loaded already.
     """
@@ -55,7 +72,7 @@ def prepare(
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, windows, folder, log)
-    return _extracted(recipe, encoder, windows, folder, log), specs
+    return Prepared(task, _extracted(recipe, encoder, windows, folder, log), specs)
 
 
 def load_recipe_task(recipe: Recipe) -> Task:
@@ -164,9 +181,17 @@ def _extracted(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: P
 
 
 def fit_into(
-    folder: Path, store: States, heads: Sequence[str], seeds: Sequence[int], config: FitConfig
+    folder: Path,
+    store: States,
+    heads: Sequence[str],
+    seeds: Sequence[int],
+    config: FitConfig,
+    task: Task | None = None,
 ) -> list[FittedHead]:
-    """Every head x seed, loaded where it was fitted before; the rest share one read of the store."""
+    """Every head x seed, loaded where it was fitted before; the rest share one read of the store.
+
+    ``task`` is that of the states, where it is at hand.
+    """
     made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
     pairs = [(spec, seed) for spec in dict.fromkeys(canonical_spec(spec) for spec in heads) for seed in seeds]
     fitted: dict[tuple[str, int], FittedHead] = {}
@@ -182,7 +207,7 @@ def fit_into(
     else:
         timer, saved = Timer(), folder / SAVED_FIT
         log_line(f"fit: {len(missing)} heads x {len(seeds)} seeds, {config.epochs} epochs")
-        for head in fit(missing, store, seeds, config, saved=saved):
+        for head in fit(missing, store, seeds, config, task, saved):
             fitted[head.spec, head.seed] = save_fitted(head, head_folder(folder, head.spec, head.seed), made_from)
         saved.unlink(missing_ok=True)
         RunLog(folder).write("fit", seconds=timer.seconds, heads=missing, seeds=list(seeds))

@@ -1,4 +1,4 @@
-"""What a run folder holds, gathered: the report is made from this and from nothing else.
+"""The record of a run: the report is made from this and from nothing else.
 
 Only the leaderboard must be there. A run made by ``bertvision fit STORE --out RUN`` has no recipe
 and no encoder, and its store lies elsewhere; what is missing stays empty and is left out.
@@ -7,8 +7,8 @@ and no encoder, and its store lies elsewhere; what is missing stays empty and is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,16 @@ def lines_of(board: Board) -> list[Line]:
         groups.setdefault((row.kind, row.spec if row.kind == "head" else row.name), []).append(row)
     ends = {line.name: line.interval for line in board.summary}
     lines = [Line(name, _kind(kind, name), tuple(rows), ends.get(name)) for (kind, name), rows in groups.items()]
-    return sorted(lines, key=lambda line: _last_if_unknown(line.mean(board.metric, "inner")))
+
+    def rank(line: Line) -> float:
+        score = line.mean(board.metric, "inner")
+        return math.inf if math.isnan(score) else -score
+
+    return sorted(lines, key=rank)
 
 
 def _kind(kind: str, name: str) -> str:
     return "control" if (kind, name) == ("head", CONTROL) else kind
-
-
-def _last_if_unknown(score: float) -> float:
-    return math.inf if math.isnan(score) else -score
 
 
 def best_head(lines: Sequence[Line]) -> Line | None:
@@ -139,29 +140,58 @@ def gather(folder: Path, task: Task) -> Run:
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
     board = _board(path, document)
-    rows = board.rows
     manifest = read_document(store_place(folder) / "manifest.json", "delete the store and extract again") or {}
+    heads = [
+        read_document(head, "delete its folder and fit that head again")
+        for head in sorted(folder.glob("heads/**/head.json"))
+    ]
+    answers, places = (_by_row(folder, part, board.rows) for part in (ANSWERS, PLACES))
+    _check_answers(folder, board, task, answers)
+    return run_of(folder, task, board, document, manifest, [head for head in heads if head], answers, places)
+
+
+def run_of(
+    folder: Path,
+    task: Task,
+    board: Board,
+    document: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    heads: Iterable[Mapping[str, Any]],
+    answers: ByRow,
+    places: ByRow,
+) -> Run:
+    """The record of a run, from its results and what else its folder holds.
+
+    ``document`` is that of the leaderboard, ``heads`` are documents of fitted heads.
+    """
     baseline = document.get("baseline")
     own = read_document(folder / "encoder" / "bertvision.json", "tune again") or {}
+    recipe = folder / "recipe.toml"
     return Run(
         folder=folder,
         task=task,
         board=board,
         baseline=(baseline["name"], baseline["scores"]) if baseline else None,
         advice=document.get("advice", ""),
-        heads=_heads(folder, rows, manifest),
-        answers=_answers(folder, board, task),
-        places=_by_row(folder, PLACES, rows),
+        heads=_heads(heads, board.rows, manifest),
+        answers=answers,
+        places=places,
         manifest=manifest,
         # The one that made the states; the run's own may have been tuned again since.
         encoder=manifest.get("encoder") or own,
         adapted=bool(own.get("own")) and str(own.get("small", {}).get("put_in")).startswith("adapters"),
         sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
-        recipe=_text(folder / "recipe.toml"),
-        day=_day(folder, path),
-        findings=_findings(folder, board, manifest),
+        recipe=recipe.read_text(encoding="utf-8") if recipe.exists() else "",
+        day=_day(folder, folder / "leaderboard.json"),
+        findings=findings_of(folder, lambda name: finding_origin(name, board, manifest)),
         log=tuple(RunLog(folder).read()),
     )
+
+
+def with_findings(run: Run, made: Iterable[Finding]) -> Run:
+    """The run with findings that were just made, in the order in which a folder's are read."""
+    by_file = {f"{finding.name}.json": finding for finding in (*run.findings, *made)}
+    return replace(run, findings=tuple(by_file[name] for name in sorted(by_file)))
 
 
 def _way_to_board(folder: Path) -> str:
@@ -189,20 +219,15 @@ def data_origin(manifest: Mapping[str, Any]) -> str:
     return f"data {manifest.get('fingerprint', {}).get('data')}"
 
 
-def _findings(folder: Path, board: Board, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Those that were made from what the run holds now, by name."""
-    return findings_of(folder, lambda name: finding_origin(name, board, manifest))
-
-
 def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
     """The findings of a folder that were made from what those of their name are to be made from."""
     again = f"delete it and run: bertvision analyse {folder}"
-    found = [(path, read_document(path, again)) for path in sorted((folder / FINDINGS).glob("*.json"))]
-    return tuple(
-        _finding(path, document)
-        for path, document in found
-        if document and document.get("made_from") == origin(document.get("name", ""))
-    )
+    findings = []
+    for path in sorted((folder / FINDINGS).glob("*.json")):
+        document = read_document(path, again)
+        if document and document.get("made_from") == origin(document.get("name", "")):
+            findings.append(_finding(path, document))
+    return tuple(findings)
 
 
 def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
@@ -235,63 +260,63 @@ def _board(path: Path, document: Mapping[str, Any]) -> Board:
         raise BadInput(f"{path} is no leaderboard: {error}; {remake_hint(path.parent)}") from error
 
 
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
-def _answers(folder: Path, board: Board, task: Task) -> ByRow:
-    """What was answered to every example, for every row whose answers are there."""
-    found, examples = _by_row(folder, ANSWERS, board.rows), task[board.split]
+def _check_answers(folder: Path, board: Board, task: Task, answers: ByRow) -> None:
+    """Every row whose answers are there must have one to every example."""
+    examples = task[board.split]
     for row in board.rows:
-        answers = found.get((row.name, row.seed))
-        lacking = [] if answers is None else [example.id for example in examples if example.id not in answers]
-        if lacking:
-            what = f"has no answer to {len(lacking):,} of {len(examples):,} examples, the first {lacking[0]!r}"
+        given = answers.get((row.name, row.seed))
+        missing = [] if given is None else [example.id for example in examples if example.id not in given]
+        if missing:
+            what = f"has no answer to {len(missing):,} of {len(examples):,} examples, the first {missing[0]!r}"
             raise BadInput(f"{_row_file(folder, ANSWERS, row)} {what}; {remake_hint(folder)}")
-    return found
 
 
 def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
-    """What a part of a run says of the examples, for every row that it knows."""
-    found = {}
+    """What a part of a run holds of the examples, for every row that it knows."""
+    by_row = {}
     for row in rows:
         path = _row_file(folder, part, row)
-        said = read_document(path, remake_hint(folder))
-        if said is None:
+        document = read_document(path, remake_hint(folder))
+        if document is None:
             continue
-        if not isinstance(said, dict):
-            raise BadInput(f"{path} holds a {type(said).__name__}, expected a mapping of ids; {remake_hint(folder)}")
-        found[row.name, row.seed] = said
-    return found
+        if not isinstance(document, dict):
+            kind = type(document).__name__
+            raise BadInput(f"{path} holds a {kind}, expected a mapping of ids; {remake_hint(folder)}")
+        by_row[row.name, row.seed] = document
+    return by_row
 
 
 def _row_file(folder: Path, part: str, row: Row) -> Path:
     return folder / part / f"{row_title(row)}.json"
 
 
-def _heads(folder: Path, rows: tuple[Row, ...], manifest: Mapping[str, Any]) -> tuple[HeadFacts, ...]:
+def _heads(
+    documents: Iterable[Mapping[str, Any]], rows: tuple[Row, ...], manifest: Mapping[str, Any]
+) -> tuple[HeadFacts, ...]:
     """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
-    again = "delete its folder and fit that head again"
-    found = [read_document(path, again) for path in sorted(folder.glob("heads/**/head.json"))]
-    by_name = {(facts["spec"], facts["seed"]): facts for facts in found if facts}
-    chosen = [by_name[row.spec, row.seed] for row in rows if row.kind == "head" and (row.spec, row.seed) in by_name]
-    return tuple(_head(facts, manifest.get("layers", [])) for facts in chosen)
+    by_name = {(facts["spec"], facts["seed"]): facts for facts in documents}
+    stored = manifest.get("layers", [])
+    heads = []
+    for row in rows:
+        facts = by_name.get((row.spec, row.seed)) if row.kind == "head" else None
+        if facts is None:
+            continue
+        weights = tuple(facts.get("layer_weights") or ())
+        heads.append(
+            HeadFacts(
+                spec=facts["spec"],
+                seed=facts["seed"],
+                best_epoch=facts["best_epoch"],
+                history=tuple(facts["history"]),
+                seconds=facts["seconds"],
+                states=_states(facts.get("layers", []), facts.get("states") or stored, len(weights)),
+                weights=weights,
+            )
+        )
+    return tuple(heads)
 
 
-def _head(facts: Mapping[str, Any], stored: list[int]) -> HeadFacts:
-    weights = tuple(facts.get("layer_weights") or ())
-    return HeadFacts(
-        spec=facts["spec"],
-        seed=facts["seed"],
-        best_epoch=facts["best_epoch"],
-        history=tuple(facts["history"]),
-        seconds=facts["seconds"],
-        states=_states(facts.get("layers", []), facts.get("states") or stored, len(weights)),
-        weights=weights,
-    )
-
-
-def _states(layers: list[int], stored: list[int], count: int) -> tuple[str, ...]:
+def _states(layers: Sequence[int], stored: Sequence[int], count: int) -> tuple[str, ...]:
     """Names of the weighted states; a head counts among the stored states, and may have the pooled CLS in front."""
     numbers = [str(stored[layer]) if layer < len(stored) else str(layer) for layer in layers]
     return tuple((["pooled", *numbers] if count != len(numbers) else numbers)[:count])

@@ -19,6 +19,7 @@ from torch import Tensor
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import write_json
 from bertvision.core.records import LayerBatch, Shape
+from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Head, build_head
 from bertvision.training.checkpoint_io import read_noted, write_noted
 
@@ -43,6 +44,7 @@ class FittedHead:
     states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
     tokens: str = "all"  # which tokens' states it was fitted on
     place: Path | None = None  # the folder that it is saved in, if it is
+    inner_scores: SplitScores | None = None  # of the outputs on inner, if it was fitted in this process
 
     @property
     def parameters(self) -> int:
@@ -61,10 +63,16 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(SAID.format("*")):
         old.unlink()
-    weights = fitted.head.module.layer_weights()
     save_file({key: value.contiguous() for key, value in fitted.head.state_dict().items()}, folder / "head.safetensors")
     save_outputs(fitted.inner, folder / "inner.safetensors")
-    facts = {
+    write_json(folder / "head.json", {**head_document(fitted), "made_from": made_from})
+    return replace(fitted, place=folder)
+
+
+def head_document(fitted: FittedHead) -> dict[str, Any]:
+    """What ``head.json`` says of a head."""
+    weights = fitted.head.module.layer_weights()
+    return {
         "spec": fitted.spec,
         "seed": fitted.seed,
         "shape": asdict(fitted.head.shape),
@@ -79,10 +87,7 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
         "tokens": fitted.tokens,
         "layers": list(fitted.head.layer_ids),
         "layer_weights": None if weights is None else weights.tolist(),
-        "made_from": made_from,
     }
-    write_json(folder / "head.json", facts)
-    return replace(fitted, place=folder)
 
 
 def load_fitted(folder: Path) -> tuple[FittedHead, str]:

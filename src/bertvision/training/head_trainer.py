@@ -50,6 +50,7 @@ class HeadTrainer:
     best_epoch: int = 0
     best_score: float = -math.inf
     best_outputs: list[NDArray[np.float32]] = field(default_factory=list)
+    best_inner: SplitScores | None = None  # of those outputs; not saved
     threshold: float | None = None
     temperatures: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
@@ -134,6 +135,7 @@ class HeadTrainer:
         if score > self.best_score:
             self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
             self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
+            self.best_inner = verdict
             self.threshold, self.temperatures = verdict.threshold, temperatures(verdict)
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
@@ -151,6 +153,7 @@ class HeadTrainer:
             temperatures=self.temperatures,
             states=states,
             lr=self.lr or self.config.lr,
+            inner_scores=self.best_inner,
         )
 
 

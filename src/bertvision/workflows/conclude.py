@@ -18,7 +18,7 @@ from bertvision.evaluation.ensemble import How, ensemble
 from bertvision.evaluation.leaderboard import advise, board_of
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.model import Model
-from bertvision.report.page import write_page, write_report
+from bertvision.report.page import write_page
 from bertvision.report.search import write_searched
 from bertvision.runs.folder import (
     ANSWERS,
@@ -29,10 +29,10 @@ from bertvision.runs.folder import (
     run_place,
     run_states,
 )
-from bertvision.runs.reader import Run, gather, row_title
+from bertvision.runs.reader import Run, gather, row_title, run_of, with_findings
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
-from bertvision.training.fitted_head import FittedHead
+from bertvision.training.fitted_head import FittedHead, head_document
 from bertvision.training.live_states import states_task
 from bertvision.training.predict import predict, predict_own
 from bertvision.workflows.file_analyses import file_findings, keep
@@ -56,34 +56,49 @@ class RunResult:
         return f"{self.board}\n{floor}\n{self.advice}"
 
 
-def conclude(folder: Path, fitted: Sequence[FittedHead] | None = None) -> RunResult:
-    """Judge everything in a run once, and write down what follows."""
-    store = run_states(folder)
-    task = states_task(store)
-    heads = run_heads(folder, store) if fitted is None else fitted
-    judged = score_all(heads, store, task)
+def conclude(
+    folder: Path,
+    fitted: Sequence[FittedHead] | None = None,
+    states: States | None = None,
+    task: Task | None = None,
+) -> RunResult:
+    """Score everything in a run once, and write leaderboard, best model, findings and report.
+
+    What is not given is read from the folder.
+    """
+    states = run_states(folder) if states is None else states
+    task = states_task(states) if task is None else task
+    heads = run_heads(folder, states) if fitted is None else fitted
+    judged = score_all(heads, states, task)
     board = board_of(judged, task)
     document = _write_results(judged, board, task, folder)
-    encoder = run_encoder(folder, store)
+    encoder = run_encoder(folder, states)
     if encoder is not None:
         save_row(board.rows[0], encoder, heads, task, folder / "model")
         log_line(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
-    note_findings(folder, task)
     note_command(folder)
-    write_report(folder, task)
+    answers, places = {}, {}
+    for row in judged:
+        key = row.predictions.name, row.predictions.seed
+        answers[key] = row.result.answers
+        if task.kind == "span":
+            places[key] = row.result.places
+    documents = [head_document(head) for head in heads]
+    _publish(run_of(folder, task, board, document, states.manifest, documents, answers, places))
     return RunResult(folder, board, document)
 
 
-def note_findings(folder: Path, task: Task) -> None:
-    """What the run's own files tell, written down anew; what needed more than that is left as it is."""
-    run = gather(folder, task)
-    keep(folder, run, _fresh(run))
+def _publish(run: Run) -> Path:
+    """Write what the run's own files tell, and the report; findings that needed more than files stay as they are."""
+    findings = _file_findings(run)
+    keep(run.folder, run, findings)
+    return write_page([with_findings(run, findings)], run.folder / "report.html")
 
 
-def _fresh(run: Run) -> list[Finding]:
+def _file_findings(run: Run) -> list[Finding]:
     """A cost that is there stays: with measured inference times it says more than the files do."""
-    there = any(one.name == "cost" for one in run.findings)
-    return [one for one in file_findings(run) if not (one.name == "cost" and there)]
+    has_cost = any(finding.name == "cost" for finding in run.findings)
+    return [finding for finding in file_findings(run) if not (finding.name == "cost" and has_cost)]
 
 
 def renew_report(folder: Path) -> Path:
@@ -92,50 +107,41 @@ def renew_report(folder: Path) -> Path:
     if best is not None:
         return write_searched(folder, best)
     task = read_task(run_place(folder) / "task")
-    note_findings(folder, task)
     note_command(folder)
-    return write_report(folder, task)
+    return _publish(gather(folder, task))
 
 
 def renew_reports(folders: Sequence[Path], path: Path) -> Path:
     """Finished runs as one page, each with what its files tell now; the runs themselves are only read."""
-    return write_page([_renewed(folder) for folder in folders], path)
-
-
-def _renewed(folder: Path) -> Run:
-    run = gather(folder, read_task(run_place(folder) / "task"))
-    findings = {one.name: one for one in (*run.findings, *_fresh(run))}
-    return replace(run, findings=tuple(findings.values()))
+    runs = [gather(folder, read_task(run_place(folder) / "task")) for folder in folders]
+    return write_page([with_findings(run, _file_findings(run)) for run in runs], path)
 
 
 def score_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[ScoredPredictions]:
     """Every head, the encoder where it has a head of its own, and their ensembles."""
-    heads = [score_predictions(task, one) for one in predict(fitted, store["dev"])]
+    judged = []
+    for head, predictions in zip(fitted, predict(fitted, store["dev"]), strict=True):
+        judged.append(score_predictions(task, predictions, head.inner_scores))
     if store.manifest["own"] is None:
-        return heads
+        return judged
     own = predict_own(store["dev"])
-    ranked = sorted(heads, key=lambda one: one.rank(task.metric))
-    mixed = _ensembles(own, [one.predictions for one in ranked], task)
-    return [*heads, *(score_predictions(task, one) for one in [own, *mixed])]
-
-
-def _ensembles(own: Predictions, ranked: Sequence[Predictions], task: Task) -> list[Predictions]:
-    """The encoder with the best head, each way; and with the best seed of every head, weights fitted."""
+    ranked = [row.predictions for row in sorted(judged, key=lambda row: row.rank(task.metric))]
+    # The encoder with the best head, each way; and with the best seed of every head, weights fitted.
     hows: tuple[How, ...] = ("mean", "fitted") if task.kind == "regress" else ("max", "mean", "fitted")
     mixed = [ensemble([own, ranked[0]], how) for how in hows]
-    best_seeds = list({one.spec: one for one in reversed(ranked)}.values())
+    best_seeds = list({predictions.spec: predictions for predictions in reversed(ranked)}.values())
     if len(best_seeds) > 1:
         mixed.append(ensemble([own, *best_seeds], "fitted", name="fitted(encoder + every head)"))
-    return mixed
+    return [*judged, *(score_predictions(task, predictions) for predictions in [own, *mixed])]
 
 
 def _write_results(judged: Sequence[ScoredPredictions], board: Board, task: Task, folder: Path) -> dict[str, Any]:
     """Answers as the official scripts take them (id -> answer), where they stand, and the leaderboard with advice."""
-    for one in judged:
-        name = f"{row_title(one.predictions)}.json"
-        write_json(folder / ANSWERS / name, one.result.answers)
+    for row in judged:
+        name = f"{row_title(row.predictions)}.json"
+        write_json(folder / ANSWERS / name, row.result.answers)
         if task.kind == "span":
-            write_json(folder / PLACES / name, one.result.places)
+            write_json(folder / PLACES / name, row.result.places)
     name, scores = baseline(task, board.split)
     document = {**board_document(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
     write_json(folder / "leaderboard.json", document)

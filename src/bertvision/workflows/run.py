@@ -11,15 +11,16 @@ from pathlib import Path
 from bertvision.core.config import Recipe
 from bertvision.core.records import CONTROL
 from bertvision.core.run_log import RunLog
-from bertvision.runs.prepare import fit_into, prepare
+from bertvision.runs.prepare import fit_into, prepare_run
 from bertvision.workflows.conclude import RunResult, conclude
 
 
 def run(recipe: Recipe, out: str | Path) -> RunResult:
     """Tune, extract, fit, predict, ensemble, evaluate, report and save, each only if not done yet."""
     folder = Path(out)
-    store, heads = prepare(recipe, folder, [CONTROL, *recipe.heads])
-    fitted = fit_into(folder, store, heads, recipe.seeds, recipe.fit)
-    result = conclude(folder, fitted)
+    prepared = prepare_run(recipe, folder, [CONTROL, *recipe.heads])
+    task, states = prepared.task, prepared.states
+    fitted = fit_into(folder, states, prepared.heads, recipe.seeds, recipe.fit, task)
+    result = conclude(folder, fitted, states, task)
     RunLog(folder).write("run", advice=result.advice)
     return result
