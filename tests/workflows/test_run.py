@@ -1,0 +1,92 @@
+"""A run from start to end: what it has made it hands on, and what it wrote says the same when it is read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertvision.cli.main import main
+from bertvision.encoders.loading import Encoder
+from bertvision.evaluation import scoring
+from bertvision.tasks.task import Task
+from bertvision.training import inputs
+from bertvision.training.inputs import TaskWindows, windows_of
+from bertvision.workflows import conclude as concluding
+from bertvision.workflows.conclude import renew_report
+
+
+def words(samples: Any, folder: Path, kind: str, encoder: Path) -> list[str]:
+    if kind == "squad":
+        samples.write_squad(folder / "train.json", samples.squad("t"))
+        samples.write_squad(folder / "dev.json", samples.squad("d", 3))
+        return [str(word) for word in samples.squad_words(folder, encoder)]
+    samples.write_csv(folder / "my.csv")
+    return [str(word) for word in samples.text_words(folder, encoder)]
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the windows of each split are made."""
+    counts: Counter[str] = Counter()
+    make: Callable[..., Any] = inputs.split_windows
+
+    def split_windows(task: Task, split: str, encoder: Encoder) -> Any:
+        counts[split] += 1
+        return make(task, split, encoder)
+
+    monkeypatch.setattr(inputs, "split_windows", split_windows)
+    return counts
+
+
+@pytest.mark.parametrize("kind", ["squad", "text", "live"])
+def test_texts_are_tokenised_once_and_nothing_is_read_back(
+    samples: Any,
+    counted: Counter[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    tiny_encoder_folder: Path,
+    kind: str,
+) -> None:
+    command = words(samples, tmp_path, kind, tiny_encoder_folder)
+    command += ["--live"] if kind == "live" else []
+    scored: list[Any] = []
+    real = scoring.score_inner
+    with monkeypatch.context() as patch:
+        for name in ("gather", "read_task", "states_task", "run_states", "run_heads"):
+            patch.setattr(concluding, name, lambda *_: pytest.fail("read back"))
+        patch.setattr(scoring, "judge_inner", lambda *given: scored.append(given) or real(*given))
+        assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    assert counted == {"train": 1, "inner": 1, "dev": 1}
+    rows, heads = (tmp_path / "run" / "predictions").glob("*.json"), (tmp_path / "run" / "heads").rglob("head.json")
+    assert len(scored) == len(list(rows)) - len(list(heads)), "heads were scored on inner when they were fitted"
+
+
+@pytest.mark.parametrize("name", ["squad_run", "text_run"])
+def test_a_report_made_of_the_files_is_the_one_that_the_run_made(
+    request: pytest.FixtureRequest, samples: Any, tmp_path: Path, tiny_encoder_folder: Path, name: str
+) -> None:
+    kind = name.removesuffix("_run")
+    assert main([*words(samples, tmp_path, kind, tiny_encoder_folder), "--out", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    analyses = {path.name: path.read_bytes() for path in (tmp_path / "run" / "analysis").iterdir()}
+    shutil.rmtree(tmp_path / "run" / "analysis")
+    assert renew_report(tmp_path / "run").read_text(encoding="utf-8") == page
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "analysis").iterdir()} == analyses
+    assert re.search("<h2", page)
+
+
+def test_windows_of_another_task_or_tokenizer_are_made_anew(
+    tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, span_task: Task
+) -> None:
+    windows = TaskWindows(label_task, tiny_encoder)
+    assert windows_of(label_task, label_encoder, windows) is windows, "tuning leaves the tokenizer as it is"
+    assert windows_of(span_task, tiny_encoder, windows) is not windows
+    assert windows["dev"] is windows["dev"]
+    with pytest.raises(KeyError):
+        windows["test"]
