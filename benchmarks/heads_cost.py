@@ -95,12 +95,12 @@ class Setting:
 
     def fitting(self, heads: Heads) -> Callable[[Sequence[LayerBatch]], None]:
         config = FitConfig(device="cpu")
-        blocks = fuse_trainers([HeadTrainer(spec, seed, self.shape, config, 100_000, CPU) for spec, seed in heads])
+        groups = fuse_trainers([HeadTrainer(spec, seed, self.shape, config, 100_000, CPU) for spec, seed in heads])
 
         def fit(batches: Sequence[LayerBatch]) -> None:
             for batch in batches:
-                for block in blocks:
-                    block.step(batch)
+                for group in groups:
+                    group.step(batch)
 
         return fit
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,142 +76,115 @@ def fit(
     config = updated(config or FitConfig(), **settings)
     if not heads or not seeds:
         raise BadInput("fit needs at least one head and one seed, e.g. --head learned-pool --seeds 0,1")
-    task = task or _stored_task(store)
-    device, train = choose_device(config.device), store["train"]
+    if task is None:
+        assert isinstance(store, States), "batches from elsewhere need task="
+        task = states_task(store)
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
     tokens = str(getattr(store, "tokens", "all"))
-    _check_tokens(specs, store.shape, tokens)
-    steps = config.epochs * train.batch_count(config.batch)
-    weights = label_weights(task, device)
-    runners = [
-        HeadTrainer(spec, seed, store.shape, config, steps, device, weights, lr)
-        for spec in specs
-        for seed in dict.fromkeys(seeds)
-        for lr in dict.fromkeys((config.lr, *config.rates))
-    ]
-    # Weights that are computed know no rate.
-    runners = [runner for runner in runners if runner.solver is None or runner.lr == config.lr]
-    _fit_saved(runners, store, task, saved, hash_json([_id(store), hashed_fields(config), specs, list(seeds)]))
-    return [replace(fitted, tokens=tokens) for fitted in _results(runners, tuple(store.layers))]
-
-
-def _fit_saved(runners: Sequence[HeadTrainer], store: Source, task: Task, saved: Path | None, made_from: str) -> None:
-    done = 0 if saved is None else restore_trainers(runners, saved, made_from)
-    if done:
-        log_line(f"fit: goes on after epoch {done} of {runners[0].config.epochs} ({saved})")
-    since = Timer()
-    for epoch in train_epochs(runners, store, task, done):
-        if saved is not None and since.seconds > SAVE_SECONDS:
-            save_trainers(runners, epoch, saved, made_from)
-            since = Timer()
-
-
-def _check_tokens(specs: Sequence[str], shape: Shape, tokens: str) -> None:
     with torch.device("meta"):  # nothing is kept of it
-        heads = [build_head(spec, shape) for spec in specs]
-    for head in heads:
-        check_served(head, tokens)
+        for spec in specs:
+            check_served(build_head(spec, store.shape), tokens)
+    trainers = []
+    for spec, seed, lr in product(specs, dict.fromkeys(seeds), dict.fromkeys((config.lr, *config.rates))):
+        trainer = make_trainer(spec, seed, store, config, task, lr)
+        if trainer.solver is None or lr == config.lr:  # weights that are computed know no rate
+            trainers.append(trainer)
+    store_id = store.id if isinstance(store, States) else ""
+    made_from = hash_json([store_id, hashed_fields(config), specs, list(seeds)])
+    done = 0 if saved is None else restore_trainers(trainers, saved, made_from)
+    if done:
+        log_line(f"fit: goes on after epoch {done} of {config.epochs} ({saved})")
+    since_save = Timer()
+    for epoch in train_epochs(trainers, store, task, done):
+        if saved is not None and since_save.seconds > SAVE_SECONDS:
+            save_trainers(trainers, epoch, saved, made_from)
+            since_save = Timer()
+    return [replace(fitted, tokens=tokens) for fitted in _results(trainers, tuple(store.layers))]
 
 
-def make_trainer(spec: str, seed: int, store: Source, config: FitConfig, task: Task) -> HeadTrainer:
-    """One head at its start, with settings of its own; :func:`fit_epochs` takes any number of them on."""
+def make_trainer(
+    spec: str, seed: int, store: Source, config: FitConfig, task: Task, lr: float | None = None
+) -> HeadTrainer:
+    """One head at its start, with settings of its own; :func:`train_epochs` trains any number of them."""
     device = choose_device(config.device)
     steps = config.epochs * store["train"].batch_count(config.batch)
-    return HeadTrainer(spec, seed, store.shape, config, steps, device, label_weights(task, device), config.lr)
+    return HeadTrainer(spec, seed, store.shape, config, steps, device, label_weights(task, device), lr or config.lr)
 
 
-def train_epochs(runners: Sequence[HeadTrainer], store: Source, task: Task, done: int = 0) -> Iterator[int]:
-    """The epochs that are not ``done``, from one read each; after any the caller may stop a runner, which then keeps
+def train_epochs(trainers: Sequence[HeadTrainer], store: Source, task: Task, done: int = 0) -> Iterator[int]:
+    """The epochs that are not ``done``, from one read each; after any the caller may stop a trainer, which then keeps
     its best.
 
-    All share the batches, and so their size and order; everything else is each runner's own.
+    All share the batches, and so their size and order; everything else is each trainer's own.
     """
-    shared = runners[0].config
-    assert all((one.config.batch, one.config.order_seed) == (shared.batch, shared.order_seed) for one in runners)
-    epochs = range(done + 1, max(runner.config.epochs for runner in runners) + 1)
+    shared = trainers[0].config
+    assert all((t.config.batch, t.config.order_seed) == (shared.batch, shared.order_seed) for t in trainers)
+    epochs = range(done + 1, max(trainer.config.epochs for trainer in trainers) + 1)
     batches = len(epochs) * store["train"].batch_count(shared.batch)
-    with progress_bar(f"fit {len(runners)} heads, {len(epochs)} epochs", batches, "batch") as advance:
+    with progress_bar(f"fit {len(trainers)} heads, {len(epochs)} epochs", batches, "batch") as advance:
         for epoch in epochs:
-            going = [runner for runner in runners if epoch <= runner.config.epochs and not runner.stopped]
-            _train_epoch(_live(going), store["train"], shared, epoch, advance)
-            _judge_epoch(_live(going), store["inner"], task, shared, epoch)
+            active = [trainer for trainer in trainers if epoch <= trainer.config.epochs and not trainer.stopped]
+            _train_epoch(_not_failed(active), store["train"], shared, epoch, advance)
+            _score_epoch(_not_failed(active), store["inner"], task, shared, epoch)
             trim_memory()
-            if not _live(going):
+            if not _not_failed(active):
                 return
             yield epoch
 
 
-def _live(runners: Sequence[HeadTrainer]) -> list[HeadTrainer]:
-    return [runner for runner in runners if not runner.failed]
-
-
-def _judge_epoch(runners: Sequence[HeadTrainer], inner: Split, task: Task, config: FitConfig, epoch: int) -> None:
-    """Score every head on inner; one whose last step made its outputs infinite has diverged as well."""
-    table = inner.table()
-    for runner, logits in zip(runners, _outputs(runners, inner, config.batch), strict=True):
-        runner.failed = not all(np.isfinite(row).all() for row in logits)
-        if not runner.failed:
-            runner.end_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
+def _not_failed(trainers: Sequence[HeadTrainer]) -> list[HeadTrainer]:
+    return [trainer for trainer in trainers if not trainer.failed]
 
 
 def _train_epoch(
-    runners: Sequence[HeadTrainer], train: Split, config: FitConfig, epoch: int, advance: Callable[[int], object]
+    trainers: Sequence[HeadTrainer], train: Split, config: FitConfig, epoch: int, advance: Callable[[int], object]
 ) -> None:
-    batches = train.batches(config.batch, seed=config.order_seed * 1000 + epoch)
-    blocks = fuse_trainers(runners)
-    for number, batch in enumerate(batches, 1):
-        here = _moved(batch, runners)
-        for block in blocks:
-            block.step(here)
+    groups = fuse_trainers(trainers)
+    for number, batch in enumerate(train.batches(config.batch, seed=config.order_seed * 1000 + epoch), 1):
+        moved = batch.to(trainers[0].device) if trainers else batch  # once for all of them
+        for group in groups:
+            group.step(moved)
         advance(1)
         if number % TRIM_BATCHES == 0:
             trim_memory()
-    for runner in runners:
-        runner.solve(epoch)
+    for trainer in trainers:
+        trainer.solve(epoch)
 
 
-def _moved(batch: LayerBatch, runners: Sequence[HeadTrainer]) -> LayerBatch:
-    """What heads look at, brought to their device once for all of them."""
-    return batch.to(runners[0].device) if runners else batch
+def _score_epoch(trainers: Sequence[HeadTrainer], inner: Split, task: Task, config: FitConfig, epoch: int) -> None:
+    """Score every head on inner; one whose last step made its outputs infinite has diverged as well."""
+    table = inner.table()
+    for trainer, logits in zip(trainers, _outputs(trainers, inner, config.batch), strict=True):
+        trainer.failed = not all(np.isfinite(row).all() for row in logits)
+        if not trainer.failed:
+            trainer.end_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
 
 
 @torch.inference_mode()
-def _outputs(runners: Sequence[HeadTrainer], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
+def _outputs(trainers: Sequence[HeadTrainer], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
     """Every head's outputs on a split, in window order, from one read."""
-    outputs: list[list[Any]] = [[None] * len(split) for _ in runners]
+    outputs: list[list[Any]] = [[None] * len(split) for _ in trainers]
     for stored in split.batches(batch):
-        states = _moved(stored, runners)
-        for runner, found in zip(runners, outputs, strict=True):
-            place_outputs(runner.apply(states), states, split.shape.kind, found)
+        states = stored.to(trainers[0].device) if trainers else stored
+        for trainer, rows in zip(trainers, outputs, strict=True):
+            place_outputs(trainer.apply(states), states, split.shape.kind, rows)
     return outputs
 
 
-def _results(runners: Sequence[HeadTrainer], states: tuple[int, ...]) -> list[FittedHead]:
+def _results(trainers: Sequence[HeadTrainer], states: tuple[int, ...]) -> list[FittedHead]:
     """What was fitted, of several rates the one best on inner.
 
     A head that diverged is reported, and left out unless an epoch ended well before.
     """
-    for runner in runners:
-        if runner.failed:
-            fate = f"its epoch {runner.best_epoch} is kept" if runner.best else "it is left out"
-            log_line(
-                f"head {runner.spec} seed {runner.seed} diverged at rate {runner.lr:g}, {fate}; lower --set fit.lr"
-            )
     best: dict[tuple[str, int], HeadTrainer] = {}
-    for runner in runners:
-        known = best.setdefault((runner.spec, runner.seed), runner)
-        if runner.best_score > known.best_score:
-            best[runner.spec, runner.seed] = runner
-    good = [runner.result(states) for runner in best.values() if runner.best]
-    if not good:
+    for trainer in trainers:
+        if trainer.failed:
+            fate = f"its epoch {trainer.best_epoch} is kept" if trainer.best else "it is left out"
+            log_line(f"head {trainer.spec} seed {trainer.seed} diverged at rate {trainer.lr:g}, {fate}; lower --set fit.lr")
+        rival = best.setdefault((trainer.spec, trainer.seed), trainer)
+        if trainer.best_score > rival.best_score:
+            best[trainer.spec, trainer.seed] = trainer
+    fitted = [trainer.result(states) for trainer in best.values() if trainer.best]
+    if not fitted:
         raise ArithmeticError("every head diverged: lower the learning rate, e.g. --set fit.lr=1e-4")
-    return good
-
-
-def _id(store: Source) -> str:
-    return store.id if isinstance(store, States) else ""
-
-
-def _stored_task(store: Source) -> Task:
-    assert isinstance(store, States), "batches from elsewhere need task="
-    return states_task(store)
+    return fitted

@@ -1,4 +1,4 @@
-"""One head while it is fitted: module, optimiser or solver, schedule, history, best state; not a step itself."""
+"""One head while it is fitted: module, optimiser or solver, schedule, history, best state."""
 
 from __future__ import annotations
 
@@ -157,77 +157,77 @@ class HeadTrainer:
         )
 
 
-class Block:
-    """Runners whose heads see the same states in the same way."""
+class FusedTrainers:
+    """Trainers whose heads read the same states in the same way: one product serves all."""
 
     def __init__(self) -> None:
-        self.runners: list[HeadTrainer] = []
+        self.trainers: list[HeadTrainer] = []
         self.rows = 0
 
-    def add(self, runner: HeadTrainer) -> None:
-        self.runners.append(runner)
-        self.rows += len(_rows(runner))
+    def add(self, trainer: HeadTrainer) -> None:
+        self.trainers.append(trainer)
+        self.rows += len(_rows(trainer))
 
     def step(self, batch: LayerBatch) -> None:
         """One optimiser step of every head that has not diverged."""
-        timer, live = Timer(), [runner for runner in self.runners if not runner.failed]
+        timer, live = Timer(), [trainer for trainer in self.trainers if not trainer.failed]
         if not live:
             return
-        for runner in live:
-            runner.head.train()
-            runner.optimizer.zero_grad(set_to_none=True)
+        for trainer in live:
+            trainer.head.train()
+            trainer.optimizer.zero_grad(set_to_none=True)
         losses = live[0].losses_of(_outputs(live, batch), batch)  # (heads,)
         # Each loss knows its own head only, so the gradient of the sum is every head's own.
         losses.sum().backward()
-        for runner in live:
-            runner.update()
-        for runner, loss in zip(live, losses.tolist(), strict=True):
-            runner.note(loss, timer.seconds / len(live))
+        for trainer in live:
+            trainer.update()
+        for trainer, loss in zip(live, losses.tolist(), strict=True):
+            trainer.note(loss, timer.seconds / len(live))
 
 
-def _outputs(runners: Sequence[HeadTrainer], batch: LayerBatch) -> Tensor:
+def _outputs(trainers: Sequence[HeadTrainer], batch: LayerBatch) -> Tensor:
     """Every head's logits: (heads, batch, tokens, 2) or (heads, batch, outputs)."""
-    rows = stack_rows([_rows(runner) for runner in runners], ROWS)
-    head = runners[0].head
+    rows = stack_rows([_rows(trainer) for trainer in trainers], ROWS)
+    head = trainers[0].head
     # Narrowed even where nothing is cut off: gradients then lie, and are summed, as they are for a head alone.
     outputs = rows.of(head.select_inputs(batch))  # (..., ROWS)
-    outputs = outputs.narrow(-1, 0, len(runners) * head.shape.outputs)  # (..., heads x outputs)
-    each: Tensor = head.scatter(outputs, batch).unflatten(-1, (len(runners), -1))
+    outputs = outputs.narrow(-1, 0, len(trainers) * head.shape.outputs)  # (..., heads x outputs)
+    each: Tensor = head.scatter(outputs, batch).unflatten(-1, (len(trainers), -1))
     return each.movedim(-2, 0)
 
 
-def fuse_trainers(runners: Sequence[HeadTrainer]) -> list[Block | HeadTrainer]:
-    """Every runner once: in a block with those that share its product, or by itself."""
-    found: list[Block | HeadTrainer] = []
-    open_blocks: dict[object, Block] = {}
-    for runner in runners:
-        rows = runner.head.module.layer_rows()
-        if runner.solver is not None or rows is None or len(rows) > ROWS:
-            found.append(runner)
+def fuse_trainers(trainers: Sequence[HeadTrainer]) -> list[FusedTrainers | HeadTrainer]:
+    """Every trainer once: in a group with those that share its product, or by itself."""
+    found: list[FusedTrainers | HeadTrainer] = []
+    open_groups: dict[object, FusedTrainers] = {}
+    for trainer in trainers:
+        rows = trainer.head.module.layer_rows()
+        if trainer.solver is not None or rows is None or len(rows) > ROWS:
+            found.append(trainer)
             continue
-        head = runner.head
+        head = trainer.head
         seen = (head.layer_ids, head.read, head.with_pooled)
-        block = open_blocks.get(seen)
-        if block is None or block.rows + len(rows) > ROWS:
-            block = open_blocks[seen] = Block()
-            found.append(block)
-        block.add(runner)
+        group = open_groups.get(seen)
+        if group is None or group.rows + len(rows) > ROWS:
+            group = open_groups[seen] = FusedTrainers()
+            found.append(group)
+        group.add(trainer)
     return found
 
 
-def _rows(runner: HeadTrainer) -> LayerRows:
-    rows = runner.head.module.layer_rows()
-    assert rows is not None, "only such heads are put into a block"
+def _rows(trainer: HeadTrainer) -> LayerRows:
+    rows = trainer.head.module.layer_rows()
+    assert rows is not None, "only such heads are fused"
     return rows
 
 
-def save_trainers(runners: Sequence[HeadTrainer], epoch: int, path: Path, made_from: str) -> None:
+def save_trainers(trainers: Sequence[HeadTrainer], epoch: int, path: Path, made_from: str) -> None:
     """All that the epochs up to this one made; there whole or not at all."""
-    tensors = {f"{i}.{key}": value for i, runner in enumerate(runners) for key, value in _tensors(runner).items()}
-    write_noted(path, tensors, made_from, epoch=epoch, runners=[_facts(runner) for runner in runners])
+    tensors = {f"{i}.{key}": value for i, trainer in enumerate(trainers) for key, value in _tensors(trainer).items()}
+    write_noted(path, tensors, made_from, epoch=epoch, runners=[_facts(trainer) for trainer in trainers])
 
 
-def restore_trainers(runners: Sequence[HeadTrainer], path: Path, made_from: str) -> int:
+def restore_trainers(trainers: Sequence[HeadTrainer], path: Path, made_from: str) -> int:
     """The epoch after which they go on; 0 if there is nothing that was made from the same.
 
     Heads that are computed sum up the texts once more, in another order: theirs may differ by rounding.
@@ -237,37 +237,37 @@ def restore_trainers(runners: Sequence[HeadTrainer], path: Path, made_from: str)
         return 0
     tensors, note = saved
     found = _by_number(tensors)
-    for number, (runner, facts) in enumerate(zip(runners, note["runners"], strict=True)):
-        _put_back(runner, found[number], facts)
+    for number, (trainer, facts) in enumerate(zip(trainers, note["runners"], strict=True)):
+        _put_back(trainer, found[number], facts)
     return int(note["epoch"])
 
 
-def _tensors(runner: HeadTrainer) -> dict[str, Tensor]:
-    moments = runner.optimizer.state_dict()["state"]
+def _tensors(trainer: HeadTrainer) -> dict[str, Tensor]:
+    moments = trainer.optimizer.state_dict()["state"]
     return {
-        **{f"now.{key}": value for key, value in runner.head.state_dict().items()},
-        **{f"best.{key}": value for key, value in runner.best.items()},
+        **{f"now.{key}": value for key, value in trainer.head.state_dict().items()},
+        **{f"best.{key}": value for key, value in trainer.best.items()},
         **{f"moments.{i}.{key}": value for i, state in moments.items() for key, value in state.items()},
-        **({f"outputs.{key}": value for key, value in to_flat(runner.best_outputs).items()} if runner.best else {}),
+        **({f"outputs.{key}": value for key, value in to_flat(trainer.best_outputs).items()} if trainer.best else {}),
     }
 
 
-def _facts(runner: HeadTrainer) -> dict[str, Any]:
-    return {"schedule": runner.schedule.state_dict(), **{name: getattr(runner, name) for name in FACTS}}
+def _facts(trainer: HeadTrainer) -> dict[str, Any]:
+    return {"schedule": trainer.schedule.state_dict(), **{name: getattr(trainer, name) for name in FACTS}}
 
 
-def _put_back(runner: HeadTrainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def _put_back(trainer: HeadTrainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     for name in FACTS:
-        setattr(runner, name, facts[name])
-    runner.head.load_state_dict(_below("now", tensors))
-    runner.best = _below("best", tensors)
-    runner.best_outputs = from_flat(_below("outputs", tensors)) if runner.best else []
-    runner.schedule.load_state_dict(facts["schedule"])
-    groups = runner.optimizer.state_dict()["param_groups"]
-    for group, rate in zip(groups, runner.schedule.get_last_lr(), strict=True):
+        setattr(trainer, name, facts[name])
+    trainer.head.load_state_dict(_below("now", tensors))
+    trainer.best = _below("best", tensors)
+    trainer.best_outputs = from_flat(_below("outputs", tensors)) if trainer.best else []
+    trainer.schedule.load_state_dict(facts["schedule"])
+    groups = trainer.optimizer.state_dict()["param_groups"]
+    for group, rate in zip(groups, trainer.schedule.get_last_lr(), strict=True):
         group["lr"] = rate
     moments = _by_number(_below("moments", tensors))
-    runner.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+    trainer.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
 def _below(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -22,10 +22,11 @@ def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> li
     """Outputs of every head on a split, from one read of it; what saved heads said before is not computed again."""
     heads = [heads] if isinstance(heads, FittedHead) else list(heads)
     outputs = [said_before(fitted, split.name, split.store.id) for fitted in heads]
-    missing = [fitted for fitted, known in zip(heads, outputs, strict=True) if known is None]
-    computed = iter(_computed(missing, split) if missing else [])
-    found = [next(computed) if known is None else known for known in outputs]
-    return [_predictions(fitted, split, said) for fitted, said in zip(heads, found, strict=True)]
+    missing = [index for index, rows in enumerate(outputs) if rows is None]
+    if missing:
+        for index, rows in zip(missing, _computed([heads[index] for index in missing], split), strict=True):
+            outputs[index] = rows
+    return [_predictions(fitted, split, rows or []) for fitted, rows in zip(heads, outputs, strict=True)]
 
 
 @torch.inference_mode()
