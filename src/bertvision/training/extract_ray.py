@@ -205,7 +205,9 @@ class Driver:
             if idle == ROUNDS:
                 raise RuntimeError(f"{len(left)} shards were not made in {ROUNDS} rounds: {self.reason}")
             if left:
-                log_line(f"extract: {len(left)} of {len(self.plan.jobs)} shards once more ({shorten(self.reason, 120)})")
+                log_line(
+                    f"extract: {len(left)} of {len(self.plan.jobs)} shards once more ({shorten(self.reason, 120)})"
+                )
 
     def _round(self, numbers: list[int]) -> Iterator[int]:
         """Numbers of shards, as they are made."""

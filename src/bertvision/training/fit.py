@@ -180,7 +180,9 @@ def _results(trainers: Sequence[HeadTrainer], states: tuple[int, ...]) -> list[F
     for trainer in trainers:
         if trainer.failed:
             fate = f"its epoch {trainer.best_epoch} is kept" if trainer.best else "it is left out"
-            log_line(f"head {trainer.spec} seed {trainer.seed} diverged at rate {trainer.lr:g}, {fate}; lower --set fit.lr")
+            log_line(
+                f"head {trainer.spec} seed {trainer.seed} diverged at rate {trainer.lr:g}, {fate}; lower --set fit.lr"
+            )
         rival = best.setdefault((trainer.spec, trainer.seed), trainer)
         if trainer.best_score > rival.best_score:
             best[trainer.spec, trainer.seed] = trainer

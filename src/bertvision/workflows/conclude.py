@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from bertvision.core.files import write_json
 from bertvision.core.progress import log_line
-from bertvision.core.records import Board, Predictions, Row, board_document
+from bertvision.core.records import Board, Row, board_document
 from bertvision.core.run_log import note_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
