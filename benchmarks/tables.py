@@ -1,4 +1,4 @@
-"""Fill the tables in README.md and docs/ from results/*.csv.
+"""Fill the tables in README.md and docs/results/ from results/*.csv.
 
 python benchmarks/tables.py
 
@@ -32,7 +32,7 @@ Row = dict[str, str]
 def main() -> None:
     fill(Path("README.md"), {"results": results_table})
     fill(
-        Path("docs/heads.md"),
+        Path("docs/results/heads.md"),
         {
             "heads_cost": heads_cost_table,
             "ranking": ranking_table,
@@ -41,10 +41,10 @@ def main() -> None:
             "context_conv": context_conv_table,
         },
     )
-    fill(Path("docs/decoding.md"), {"thresholds": thresholds_table})
-    fill(Path("docs/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
+    fill(Path("docs/results/thresholds.md"), {"thresholds": thresholds_table})
+    fill(Path("docs/results/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
     fill(
-        Path("docs/adapters.md"),
+        Path("docs/results/adapters.md"),
         {
             "adapters": adapters_table,
             "adapter_rates": adapter_rates_table,
@@ -52,10 +52,11 @@ def main() -> None:
         },
     )
     fill(
-        Path("docs/stores.md"), {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table}
+        Path("docs/results/stores.md"),
+        {"store_choices": choices_table, "extraction": extraction_table, "memory": memory_table},
     )
     fill(
-        Path("docs/tuning.md"),
+        Path("docs/results/tuning.md"),
         {
             "tune_cost": tune_cost_table,
             "from_store": from_store_table,

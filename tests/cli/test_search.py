@@ -367,7 +367,7 @@ def test_the_winner_gets_a_board_of_its_own(
     words = shlex.split(document["command"])
     assert words[0] == "bertvision"
     if not live:
-        shutil.copytree(run / "encoder", Path(words[-1]) / "encoder")  # as docs/search.md says
+        shutil.copytree(run / "encoder", Path(words[-1]) / "encoder")  # as docs/how-to/search.md says
     board = call(*words[1:], "--json").document()
     rows = [row for row in board["rows"] if row["name"] == document["winner"]["spec"]]
     assert sorted(row["seed"] for row in rows) == [0, 1]

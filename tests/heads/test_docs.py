@@ -9,7 +9,7 @@ from pathlib import Path
 from bertvision.core.records import Shape
 from bertvision.heads.summary import count_head, fits, fitting_heads
 
-PAGE = Path(__file__).parents[2] / "docs" / "heads.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "heads.md"
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 
 

@@ -15,7 +15,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 
-PAGE = Path(__file__).parents[2] / "docs" / "store-format.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "store-format.md"
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def add_commands(commands: Any) -> None:
     parts = extract.add_mutually_exclusive_group()
     parts.add_argument("--shard", type=share, metavar="I/N", help="make only every N-th shard, from the I-th on")
     parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
-    parts.add_argument("--engine", choices=("ray",), help="make the shards on a Ray cluster (docs/clusters.md)")
+    parts.add_argument("--engine", choices=("ray",), help="make the shards on a Ray cluster (docs/how-to/clusters.md)")
     extract.add_argument("--address", metavar="A", help="with --engine ray: auto or HOST:PORT; default: a new cluster")
     extract.add_argument("--actors", type=at_least_one, metavar="N", help="with --engine ray: maximum number of actors")
     for add in (add_data, add_encoder, add_set):
