@@ -60,7 +60,7 @@ def test_texts_are_tokenised_once_and_nothing_is_read_back(
     with monkeypatch.context() as patch:
         for name in ("gather", "read_task", "states_task", "run_states", "run_heads"):
             patch.setattr(concluding, name, lambda *_: pytest.fail("read back"))
-        patch.setattr(scoring, "judge_inner", lambda *given: scored.append(given) or real(*given))
+        patch.setattr(scoring, "score_inner", lambda *given: scored.append(given) or real(*given))
         assert main([*command, "--out", str(tmp_path / "run")]) == 0
     assert counted == {"train": 1, "inner": 1, "dev": 1}
     rows, heads = (tmp_path / "run" / "predictions").glob("*.json"), (tmp_path / "run" / "heads").rglob("head.json")
