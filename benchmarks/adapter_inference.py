@@ -21,7 +21,7 @@ import transformers
 
 import bertvision as bv
 from bertvision.core.runtime import seeded
-from bertvision.encoders.delta_weights import with_same_weights
+from bertvision.encoders.delta_weights import clone_sharing_weights
 from bertvision.encoders.hidden_states import TokenBatch, collate, hidden_states
 from bertvision.encoders.methods import inject
 from ratio import time_ratio
@@ -38,7 +38,7 @@ def main() -> None:
     bases = {"minilm": bv.load_encoder("minilm").model, "random 12x768": _bert_base()}
     for name, model in bases.items():
         for what in _inside():
-            with_them = with_same_weights(model)
+            with_them = clone_sharing_weights(model)
             with seeded(0):
                 inject(with_them, what)
             for size in BATCHES:

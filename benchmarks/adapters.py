@@ -24,10 +24,10 @@ from typing import Any
 from adapters_picture import FROM_STORE, METHODS, draw
 from bertvision.core.config import Recipe, TuneConfig, built_in_recipe
 from bertvision.core.files import folder_bytes
-from bertvision.encoders.loading import RECORD, load_encoder
+from bertvision.encoders.loading import ENCODER_FILE, load_encoder
 from bertvision.runs.prepare import load_recipe_task
 from bertvision.tasks.recipe_defaults import recipe_defaults
-from bertvision.training.tune import SAVED
+from bertvision.training.tune import TUNING_CHECKPOINT
 from bertvision.training.tune_from_store import tune_from_store
 from bertvision.workflows.run import run
 from collect import read
@@ -119,7 +119,7 @@ def _measured(case: Case, place: Path, options: argparse.Namespace) -> list[dict
     run(recipe, place)
     board = read(place / "leaderboard.json")
     tuned = place / "encoder" if recipe.tune.epochs else Path(recipe.encoder)
-    record = read(tuned / RECORD)["record"]
+    record = read(tuned / ENCODER_FILE)["record"]
     saved = folder_bytes(place / "encoder")
     return [_row(case, one, board["metric"], record, saved) for one in board["rows"]]
 
@@ -134,9 +134,11 @@ def _recipe(case: Case, options: argparse.Namespace) -> Recipe:
 
 def _begun_from_store(recipe: Recipe, place: Path) -> Recipe:
     """Tune the upper layers from stored states first; the run then takes that encoder as it is."""
-    if not (place / RECORD).exists():
+    if not (place / ENCODER_FILE).exists():
         task, states = load_recipe_task(recipe), place.with_name(f"{place.name}-states")
-        tuned = tune_from_store(load_encoder(recipe.encoder), task, states, recipe.tune, place.with_suffix(f".{SAVED}"))
+        tuned = tune_from_store(
+            load_encoder(recipe.encoder), task, states, recipe.tune, place.with_suffix(f".{TUNING_CHECKPOINT}")
+        )
         tuned.save_pretrained(place)
         shutil.rmtree(states)
     return replace(recipe, encoder=str(place), tune=TuneConfig(epochs=0, seed=recipe.tune.seed))

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from bertvision.core.records import CONTROL
-from bertvision.report.charts import COLOURS, write_picture
+from bertvision.report.charts import COLOURS, write_svg
 from bertvision.report.markup import Html, join, tag
 from bertvision.report.svg import Scale, scale_of, tick_text
 
@@ -32,7 +32,7 @@ ALONE, ON_TOP = COLOURS[0], COLOURS[1]
 def draw(rows: Sequence[Row], path: Path) -> None:
     """A strip a method, in the order of the rows; marks are means over seeds, thin marks the seeds."""
     if rows:
-        write_picture(picture(rows), path)
+        write_svg(picture(rows), path)
 
 
 def by_method(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 import bertvision as bv
-from bertvision.encoders.loading import RECORD
-from bertvision.workflows.tuning_costs import cost_lines, cost_table
+from bertvision.encoders.loading import ENCODER_FILE
+from bertvision.workflows.tuning_costs import cost_table, cost_table_text
 from rows import Rows
 
 METHODS = {
@@ -36,13 +36,13 @@ def main() -> None:
     options = _options()
     data = options.data / "glue" / "MRPC"
     for name, method in METHODS.items():
-        if not (options.out / name / "encoder" / RECORD).exists():
+        if not (options.out / name / "encoder" / ENCODER_FILE).exists():
             command = [sys.executable, "-m", "bertvision", "tune", "mrpc", "--data", str(data), "--method", method]
             command += ["--epochs", str(options.epochs), "--out", str(options.out / name)]
             command += ["--from-store", str(options.out / "state5")] if name.startswith("store") else []
             subprocess.run(command, check=True)
     document = cost_table([options.out / name / "encoder" for name in METHODS], bv.load_task("mrpc", data=data))
-    print(cost_lines(document))
+    print(cost_table_text(document))
     rows = Rows(Path("results/costs.csv"), fresh=True)
     for name, row in zip(METHODS, document["rows"], strict=True):
         rows.add({**row, "encoder": name, "task": document["task"], "metric": document["metric"]})

@@ -19,7 +19,7 @@ from pathlib import Path
 from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, built_in_recipe
 from bertvision.core.records import CONTROL, Kind, Shape
 from bertvision.heads.base import HEADS
-from bertvision.heads.summary import fitting_heads
+from bertvision.heads.summary import compatible_heads
 from bertvision.runs.prepare import fit_into, prepare
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.conclude import conclude
@@ -40,7 +40,7 @@ SAMPLE = 3000
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchBudget:
     """One leaderboard: what is run for it, and the shape that its heads are built for."""
 
     name: str
@@ -71,34 +71,34 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _plans(options: argparse.Namespace) -> list[Plan]:
+def _plans(options: argparse.Namespace) -> list[SearchBudget]:
     if options.task == "squad":
         return [_squad(options, *pair.split("=", 1)) for pair in options.encoder]
     if options.task == "mrpc":
         data = DataConfig(data=str(options.data / "glue" / "MRPC"), limit=options.limit)
         recipe = replace(built_in_recipe("mrpc", recipe_defaults), data=data, seeds=(0, 1, 2))
-        return [Plan("mrpc", recipe, _shape(2, "classify"))]
+        return [SearchBudget("mrpc", recipe, _shape(2, "classify"))]
     table = str(options.data / "crowdflower" / "Airline-Sentiment-2-w-AA.csv")
     data = DataConfig(train=(table,), text_column="text", label_column=("airline_sentiment",), limit=options.limit)
-    return [Plan("airline", Recipe("text", data=data, seeds=(0, 1, 2)), _shape(3, "classify"))]
+    return [SearchBudget("airline", Recipe("text", data=data, seeds=(0, 1, 2)), _shape(3, "classify"))]
 
 
-def _squad(options: argparse.Namespace, name: str, encoder: str) -> Plan:
+def _squad(options: argparse.Namespace, name: str, encoder: str) -> SearchBudget:
     folder = options.data / "squad"
     train, dev = (str(folder / f"squad2-{split}.json") for split in ("train", "dev"))
     data = DataConfig(train=(train,), dev=(dev,), limit=options.limit or SAMPLE)
     tune, fit = TuneConfig(epochs=0), FitConfig(epochs=3)
     recipe = Recipe("squad2", encoder, seeds=(0, 1), data=data, tune=tune, fit=fit)
-    return Plan(f"squad_{name}", recipe, _shape(2, "span"))
+    return SearchBudget(f"squad_{name}", recipe, _shape(2, "span"))
 
 
 def _shape(outputs: int, kind: Kind) -> Shape:
     return Shape(7, 384, 384, outputs, kind)
 
 
-def _split(plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split(plan: SearchBudget) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Light and heavy variants of all heads that serve the kind."""
-    serving = fitting_heads(plan.shape)
+    serving = compatible_heads(plan.shape)
     heavy = tuple(spec for spec in serving if spec.startswith(HEAVY) and not _one_token(spec, plan.shape))
     return tuple(spec for spec in serving if spec not in heavy), heavy
 

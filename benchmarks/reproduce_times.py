@@ -138,7 +138,7 @@ def _parts(item: Item, experiments: Experiments) -> Iterator[Part]:
 
 def _part(row: RowSpec, source: Source, experiments: Experiments) -> Part:
     if isinstance(row, TunedRow):
-        method = scaled_method(row.method, *experiments.shared.shapes[experiments.shared.base_of(source)])
+        method = scaled_method(row.method, *experiments.shared.shapes[experiments.shared.base_encoder(source)])
         return _tuned(experiments, source.name, row.data, method, row.head)
     if source.kind == "curve":
         return _curve(experiments, source.name)

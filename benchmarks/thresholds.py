@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bertvision as bv
-from bertvision.evaluation.metrics.thresholds import luckiest_threshold, no_answer_threshold
+from bertvision.evaluation.metrics.thresholds import fit_no_answer_threshold, oracle_threshold
 from bertvision.evaluation.scoring import score_inner
 from bertvision.tasks.task import read_task
 from bertvision.training.fitted_head import load_fitted
@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 
 
 RULES: dict[str, Callable[..., float]] = {
-    "best on inner": luckiest_threshold,
-    "curve through inner": no_answer_threshold,
+    "best on inner": oracle_threshold,
+    "curve through inner": fit_no_answer_threshold,
 }
 
 

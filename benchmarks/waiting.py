@@ -19,14 +19,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bertvision.core.runtime import ASLEEP, POLICY, SPINS
+from bertvision.core.runtime import PASSIVE, POLICY, SPIN_COUNT
 from rows import Rows
 
 if TYPE_CHECKING:
     from bertvision.tasks.task import Task
 
 SLEEPING = "not at all (PASSIVE)"
-WAYS = {"for long (usual)": {}, SLEEPING: {POLICY: ASLEEP}, "briefly (1,000 spins)": {SPINS: "1000"}}
+WAYS = {"for long (usual)": {}, SLEEPING: {POLICY: PASSIVE}, "briefly (1,000 spins)": {SPIN_COUNT: "1000"}}
 METHODS = ("full", "adapters:size=32")
 STEPS, TEXTS = 20, 800
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 def timed(way: str, method: str) -> float:
     """Seconds of a step in a process with these variables."""
-    kept = {key: value for key, value in os.environ.items() if key not in (POLICY, SPINS)}
+    kept = {key: value for key, value in os.environ.items() if key not in (POLICY, SPIN_COUNT)}
     words = [sys.executable, __file__, "step", method]
     return float(subprocess.run(words, env={**kept, **WAYS[way]}, check=True, capture_output=True, text=True).stdout)
 
@@ -78,11 +78,11 @@ def step(method: str) -> None:
     from bertvision.core.progress import Timer
     from bertvision.core.runtime import seeded
     from bertvision.training.inputs import split_windows
-    from bertvision.training.tune import batches_from, resolve_config, start
+    from bertvision.training.tune import resolve_config, start, tuning_batches
 
     encoder, task = load_encoder("minilm"), short_texts()
     config = resolve_config(TuneConfig(method=method, batch=16, epochs=1), encoder, task)
-    batches = list(batches_from(split_windows(task, "train", encoder), config, 0, STEPS + 5))
+    batches = list(tuning_batches(split_windows(task, "train", encoder), config, 0, STEPS + 5))
     with seeded(0):
         tuner = start(encoder, task, config, len(batches), torch.device("cpu"))
         for batch in batches[:5]:

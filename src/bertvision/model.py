@@ -28,12 +28,12 @@ from bertvision.evaluation.scoring import Logits, example_outputs
 from bertvision.heads.base import Head, build_head
 from bertvision.store.batching import length_batches
 from bertvision.store.states import window_table
-from bertvision.store.token_subset import kept_positions, reduced
-from bertvision.tasks.span_decoding import Decoded, decode, n_best
+from bertvision.store.token_subset import kept_positions, reduce_window
+from bertvision.tasks.span_decoding import DecodedSpans, decode, n_best
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 from bertvision.training.fitted_head import FittedHead
-from bertvision.training.inputs import own_head
+from bertvision.training.inputs import native_head
 
 FORMAT = 1
 
@@ -100,7 +100,7 @@ def _part(member: FittedHead | Head | str, encoder: Encoder) -> Part:
         return Part(f"{member.spec}@{member.seed}", member.head, member.states or everything, *fitted, member.tokens)
     if isinstance(member, Head):
         return Part(member.spec, member, everything)
-    own = own_head(encoder)
+    own = native_head(encoder)
     if member != "encoder" or own is None:
         raise BadInput(
             f"{member!r} is no predictor of encoder {encoder.name}; give fitted heads, or 'encoder' if it was tuned"
@@ -198,7 +198,7 @@ class Model:
         for batch in length_batches(np.arange(len(windows)), sizes, BATCH_TOKENS):
             for number, row in zip(batch, self._run([windows[i] for i in batch], stored), strict=True):
                 outputs[number] = row
-        return outputs, window_table([reduced(window, stored, task.kind) for window in windows])
+        return outputs, window_table([reduce_window(window, stored, task.kind) for window in windows])
 
     @torch.inference_mode()
     def _run(self, windows: Sequence[Window], stored: str) -> list[np.ndarray]:
@@ -225,7 +225,7 @@ class Model:
         return [row[places] if self.task.kind == "span" else row for row, places in zip(rows, kept, strict=True)]
 
 
-def own_model(encoder: Encoder, task: Task) -> Model:
+def native_model(encoder: Encoder, task: Task) -> Model:
     """An encoder with its own head, for its outputs: where the task needs a threshold it is 0, and none is fitted."""
     needs_one = task.no_answer or task.kind == "multilabel"
     return Model(encoder, "encoder", task, threshold=0.0 if needs_one else None)
@@ -322,7 +322,9 @@ class QuestionAnswerer(Model):
                 best = self._entries(found, example.pair or "", threshold, top_k)
                 yield best[0] if top_k == 1 else best
 
-    def _entries(self, found: Decoded, context: str, threshold: float | None, top_k: int) -> list[dict[str, object]]:
+    def _entries(
+        self, found: DecodedSpans, context: str, threshold: float | None, top_k: int
+    ) -> list[dict[str, object]]:
         # The same whether "no answer" may be said or not: it tells how near it was.
         beyond = (found.no_answer_score - (self.threshold or 0.0)) / self.temperatures.get("no_answer", 1.0)
         chance = {"no_answer_probability": float(sigmoid(np.array(beyond)))}

@@ -19,7 +19,7 @@ from bertvision.evaluation.analyses.result import Finding
 from bertvision.tasks.task import read_task
 from bertvision.workflows.analyse import MAKERS, study
 from bertvision.workflows.file_analyses import FROM_FILES
-from bertvision.workflows.refit_analyses import Study
+from bertvision.workflows.refit_analyses import AnalysisRequest
 
 Call = Callable[..., Any]
 TONES = ("bad", "plain", "good")
@@ -226,7 +226,7 @@ def test_a_run_is_not_beside_itself(call: Call, text_run: Path) -> None:
 
 
 def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = Study(text_run)
+    work = AnalysisRequest(text_run)
     task = replace(work.run.task, labels=("no", "yes"))
     monkeypatch.setattr(work, "run", replace(work.run, task=task))
     made, missing = study(work, ["second-best"])

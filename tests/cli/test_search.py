@@ -24,11 +24,11 @@ from bertvision.evaluation.scoring import score_predictions
 from bertvision.runs.folder import run_states
 from bertvision.store.store import Store
 from bertvision.training.fit import fit
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 from bertvision.workflows.search import finalists, tunings
 from bertvision.workflows.search import trials as search_trials
-from bertvision.workflows.search.finalists import Finalist, Standings
-from bertvision.workflows.search.heads import Plan, search, states_space
+from bertvision.workflows.search.finalists import Finalist, FinalRanking
+from bertvision.workflows.search.heads import SearchBudget, search, space_for_states
 from bertvision.workflows.search.trials import Candidate
 
 pytest.importorskip("optuna", reason="needs the extra search")
@@ -79,8 +79,10 @@ def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
 
 def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: Path) -> None:
     def searched(rate: float, rates: str) -> dict[str, Any]:
-        space = states_space(label_store, ["probe:layers=last1"], [rates])
-        return search(tmp_path, label_store, space, FitConfig(epochs=6, batch=8, lr=rate), Plan(trials=2, seeds=(0, 1)))
+        space = space_for_states(label_store, ["probe:layers=last1"], [rates])
+        return search(
+            tmp_path, label_store, space, FitConfig(epochs=6, batch=8, lr=rate), SearchBudget(trials=2, seeds=(0, 1))
+        )
 
     document = searched(0.03, "fit.lr=1e-7|2e-7")
     assert document["winner"] == document["defaults"][0]
@@ -96,9 +98,9 @@ def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: P
 def test_of_equals_a_default_wins() -> None:
     tried, usual, worse = (Candidate(name, FitConfig()) for name in ("tried", "usual", "worse"))
     ends = [Finalist(usual, (), (2.0, 4.0)), Finalist(worse, (), (1.0,)), Finalist(tried, (), (3.0, 3.0))]
-    found = Standings(ends, frozenset([tried]), frozenset([usual, worse]))
+    found = FinalRanking(ends, frozenset([tried]), frozenset([usual, worse]))
     assert (found.winner.candidate, found.beaten, found.default_wins) == (usual, None, True)
-    ahead = Standings([*ends[:2], Finalist(tried, (), (3.0, 3.1))], found.tried, found.default)
+    ahead = FinalRanking([*ends[:2], Finalist(tried, (), (3.0, 3.1))], found.tried, found.default)
     assert (ahead.winner.candidate, ahead.beaten, ahead.default_wins) == (tried, ends[0], False)
     assert [one.candidate for one in ahead.shown] == [tried, usual, worse]
 
@@ -112,8 +114,8 @@ def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pyte
     )
     monkeypatch.setattr(finalists, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
     states = run_states(run)
-    space = states_space(states, ["probe", "mean-pool"], ["fit.lr=0.001|0.002"])
-    plan = Plan(trials=2, heads_per_pass=together, seeds=(0, 1, 2))
+    space = space_for_states(states, ["probe", "mean-pool"], ["fit.lr=0.001|0.002"])
+    plan = SearchBudget(trials=2, heads_per_pass=together, seeds=(0, 1, 2))
     document = search(run, states, space, FitConfig(epochs=1, batch=8), plan)
     heads = len({row["spec"] for row in document["defaults"]}) + len(document["finalists"])
     shown = len(document["defaults"]) + (not document["default_wins"])
@@ -122,7 +124,7 @@ def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pyte
     assert max(*fitted, *judged) <= together
     scores = [row["dev_by_seed"] for row in (document["winner"], *document["defaults"])]
     alone = [fit([row["spec"]], states, plan.seeds, FitConfig(epochs=1, batch=8)) for row in document["defaults"]]
-    task = states_task(states)
+    task = task_of_states(states)
     for heads_of, found in zip(alone, scores[1:], strict=True):
         told = [score_predictions(task, one).result.scores[task.metric] for one in predict(heads_of, states["dev"])]
         assert told == found
@@ -134,8 +136,8 @@ def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.Mon
     asked: list[str] = []
     whole = type(states).__getitem__
     monkeypatch.setattr(type(states), "__getitem__", lambda self, name: asked.append(name) or whole(self, name))
-    space = states_space(states, ["probe"], [])
-    search(run, states, space, FitConfig(epochs=1, batch=8), Plan(trials=3, heads_per_pass=2, seeds=(0,)))
+    space = space_for_states(states, ["probe"], [])
+    search(run, states, space, FitConfig(epochs=1, batch=8), SearchBudget(trials=3, heads_per_pass=2, seeds=(0,)))
     first = asked.index("dev")
     assert "train" not in asked[first:]
     assert asked.count("train") > 3
@@ -143,9 +145,9 @@ def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.Mon
 
 def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
-    task, space = states_task(states), states_space(states, ["compress"], ["compress.size=2|4|8"])
+    task, space = task_of_states(states), space_for_states(states, ["compress"], ["compress.size=2|4|8"])
     config, path = FitConfig(epochs=2, batch=8), run / "search" / "study.db"
-    trials = search_trials.Trials(path, states, task, space, config)
+    trials = search_trials.HeadStudy(path, states, task, space, config)
     trials.run(2)
     asked = []
 
@@ -157,28 +159,30 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
         patch.setattr(search_trials, "train_epochs", stop)
         with pytest.raises(KeyboardInterrupt):
             trials.run(3)
-    again = search_trials.Trials(path, states, task, space, config)
+    again = search_trials.HeadStudy(path, states, task, space, config)
     assert again.done == 2
     again.run(3)
     assert again.done == 5
     assert sorted(one.spec for one in again.tried()[2:]) == sorted(asked)  # what was open is tried first
     assert {one.settings["compress.size"] for one in again.tried()} <= {2, 4, 8}  # and not 64, the default
-    other = search_trials.Trials(path, states, task, states_space(states, ["compress"], ["compress.size=2|4"]), config)
+    other = search_trials.HeadStudy(
+        path, states, task, space_for_states(states, ["compress"], ["compress.size=2|4"]), config
+    )
     assert other.done == 0
-    assert search_trials.Trials(path, states, task, space, config, seed=1).done == 0
+    assert search_trials.HeadStudy(path, states, task, space, config, seed=1).done == 0
 
 
 def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
     call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = search_trials.Trials.run
+    real = search_trials.HeadStudy.run
 
-    def more(trials: search_trials.Trials, count: int) -> None:
+    def more(trials: search_trials.HeadStudy, count: int) -> None:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         real(trials, count)
 
-    monkeypatch.setattr(search_trials.Trials, "run", more)
+    monkeypatch.setattr(search_trials.HeadStudy, "run", more)
     said = call("search", run, *FEW, "--trials", 4, "--together", 2, *QUICK)
     assert (said.code, said.out) == (130, "")
     assert "search: 2 of 4 trials" in said.err
@@ -186,8 +190,8 @@ def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
 
 def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
-    space, config = states_space(states, ["probe"], []), FitConfig(epochs=1, batch=8)
-    plan, whole, said = Plan(trials=2, heads_per_pass=2, seeds=(0,)), search_trials.train_epochs, []
+    space, config = space_for_states(states, ["probe"], []), FitConfig(epochs=1, batch=8)
+    plan, whole, said = SearchBudget(trials=2, heads_per_pass=2, seeds=(0,)), search_trials.train_epochs, []
 
     def meanwhile(*given: Any) -> Any:
         with pytest.raises(BadInput) as refused:
@@ -198,7 +202,7 @@ def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: py
     monkeypatch.setattr(search_trials, "train_epochs", meanwhile)
     assert search(run, states, space, config, plan)["trials"] == 2
     assert re.fullmatch(rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", said[0])
-    trials = search_trials.Trials(search_trials.study_path(run), states, states_task(states), space, config)
+    trials = search_trials.HeadStudy(search_trials.study_path(run), states, task_of_states(states), space, config)
     assert [trial.state.name for trial in trials.study.get_trials()] == ["COMPLETE", "COMPLETE"]
     assert not (run / "search" / "lock").exists()
 
@@ -208,14 +212,14 @@ def test_a_killed_search_leaves_no_lock(run: Path) -> None:
     code = f"{held}\nwith only_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
     assert (run / "search" / "lock").exists()
-    with search_trials.only_search(run):
+    with search_trials.lock_search(run):
         pass
 
 
 def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
     states = run_states(run)
-    space = states_space(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
-    trials = search_trials.Trials(run / "s.db", states, states_task(states), space, FitConfig(epochs=2, batch=8))
+    space = space_for_states(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
+    trials = search_trials.HeadStudy(run / "s.db", states, task_of_states(states), space, FitConfig(epochs=2, batch=8))
     trials.run(4)
     for attempt, one in zip(trials.best(1), sorted(trials.tried(), key=lambda one: -(one.score or 0)), strict=False):
         alone = fit([attempt.spec], states, [0], attempt.config)[0]
@@ -225,9 +229,9 @@ def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
 def test_hopeless_trials_are_stopped(label_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_trials, "STARTUP", 2)
     states = label_store
-    space = states_space(states, ["probe:layers=last1"], ["fit.lr=1e-7|0.03"])
+    space = space_for_states(states, ["probe:layers=last1"], ["fit.lr=1e-7|0.03"])
     config = FitConfig(epochs=6, batch=8, lr=0.03)
-    trials = search_trials.Trials(tmp_path / "s.db", states, states_task(states), space, config)
+    trials = search_trials.HeadStudy(tmp_path / "s.db", states, task_of_states(states), space, config)
     for _ in range(3):
         trials.run(4)
     fates = {one.state for one in trials.tried() if one.settings["fit.lr"] == 1e-7}
@@ -393,10 +397,10 @@ def test_a_run_does_not_listen_to_what_it_was_made_of(call: Call, run: Path) -> 
 
 def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
     states = run_states(run)
-    space = states_space(states, ["probe"], ["fit.lr=1e30|1e31"])
+    space = space_for_states(states, ["probe"], ["fit.lr=1e30|1e31"])
     config = FitConfig(epochs=1, batch=8, clip=1e30)
     with pytest.raises(BadInput, match=r"search in .*run: none of 2 trials came to a score .* try smaller rates"):
-        search(run, states, space, config, Plan(trials=2, heads_per_pass=2, seeds=(0,)))
+        search(run, states, space, config, SearchBudget(trials=2, heads_per_pass=2, seeds=(0,)))
 
 
 def test_a_file_that_is_no_study_is_named(call: Call, run: Path) -> None:

@@ -22,7 +22,7 @@ from bertvision.core.config import (
     override,
     read_recipe,
     to_mapping,
-    updated,
+    with_settings,
     write_recipe,
 )
 from bertvision.core.errors import BadInput
@@ -194,10 +194,10 @@ def test_the_last_set_wins_and_nothing_else_changes() -> None:
 def test_every_section_is_checked_when_it_is_made_too() -> None:
     """Not only files: a keyword of a step is the same setting."""
     with pytest.raises(BadInput, match=r"tune.batch is 0"):
-        updated(TuneConfig(), batch=0)
+        with_settings(TuneConfig(), batch=0)
     with pytest.raises(BadInput, match=r"extract.batch_tokens is -1"):
         ExtractConfig(batch_tokens=-1)
-    assert updated(FitConfig(), lr=None, epochs=3) == FitConfig(epochs=3)
+    assert with_settings(FitConfig(), lr=None, epochs=3) == FitConfig(epochs=3)
 
 
 def test_merging_goes_section_by_section() -> None:

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from bertvision.core.records import CONTROL, Board, PairedTest, Row, SeedSummary, aligned, board_words, compared_with
+from bertvision.core.records import (
+    CONTROL,
+    Board,
+    PairedTest,
+    Row,
+    SeedSummary,
+    align_columns,
+    board_notes,
+    paired_test_with,
+)
 from bertvision.evaluation.leaderboard import advise
 
 
@@ -38,7 +47,7 @@ BEHIND = versus("encoder", CONTROL, -8.0, 0.01)
 
 
 def test_who_is_ahead_of_whom_is_said_from_either_side() -> None:
-    words = board_words(board(AHEAD, EQUAL, BEHIND))
+    words = board_notes(board(AHEAD, EQUAL, BEHIND))
     assert words[0].startswith("95 %: luck of the examples, 2,000 samples of the 56 contexts of dev; a seed varies")
     assert words[1] == f"beside encoder (p < 0.05, Holm over 3 tests): ahead: pool, {CONTROL}"
     assert words[2] == ("beside the control (p < 0.05, Holm over 3 tests): behind: encoder; not distinguishable: pool")
@@ -46,15 +55,15 @@ def test_who_is_ahead_of_whom_is_said_from_either_side() -> None:
 
 
 def test_a_comparison_can_be_turned() -> None:
-    found = compared_with(board(BEHIND), CONTROL, "encoder")
+    found = paired_test_with(board(BEHIND), CONTROL, "encoder")
     assert found is not None
     assert (found.a, found.b, found.difference, found.low, found.high) == (CONTROL, "encoder", 8.0, 7.0, 9.0)
-    assert compared_with(board(BEHIND), "pool", "encoder") is None
+    assert paired_test_with(board(BEHIND), "pool", "encoder") is None
 
 
 def test_many_that_make_no_difference_are_counted() -> None:
     equals = [versus(f"head{i}", "encoder", 0.1, 1.0) for i in range(5)]
-    assert board_words(board(*equals))[1].endswith("not distinguishable: 5 predictors")
+    assert board_notes(board(*equals))[1].endswith("not distinguishable: 5 predictors")
 
 
 def test_thresholds_and_probabilities_of_the_best_row_are_told() -> None:
@@ -65,7 +74,7 @@ def test_thresholds_and_probabilities_of_the_best_row_are_told() -> None:
     }
     calibration = {"no_answer": {"temperature": 1.6, "ece_raw": 0.126, "ece": 0.07}}
     first = replace(ROWS[0], thresholds=thresholds, calibration=calibration)
-    words = board_words(replace(board(), rows=(first, *ROWS[1:])))
+    words = board_notes(replace(board(), rows=(first, *ROWS[1:])))
     assert words[1] == (
         "no-answer threshold of pool@0: f1 61.00 at 0, 70.00 at -0.50 (fitted on inner); 72.00 at 1.50 would be best "
         "on dev (an oracle, never used)"
@@ -75,7 +84,7 @@ def test_thresholds_and_probabilities_of_the_best_row_are_told() -> None:
 
 def test_a_board_that_was_not_tested_is_only_a_table() -> None:
     bare = Board("t", "dev", "f1", ROWS)
-    assert board_words(bare) == []
+    assert board_notes(bare) == []
     assert len(str(bare).splitlines()) == 1 + len(ROWS)
     assert "95 %" not in str(bare)
     assert str(Board("t", "dev", "f1")).startswith("predictor")
@@ -87,7 +96,7 @@ def test_intervals_stand_in_a_column_of_their_own() -> None:
     assert "f1 95 %" in lines[0]
     assert "64.2 to 75.3" in lines[1]
     assert len({len(line) for line in lines[: 1 + len(ROWS)]}) == 1
-    assert aligned([["a", "1"], ["bcd", "22"]]) == ["a     1", "bcd  22"]
+    assert align_columns([["a", "1"], ["bcd", "22"]]) == ["a     1", "bcd  22"]
 
 
 @pytest.mark.parametrize(

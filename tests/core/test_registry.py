@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput, missing_extra, shorten
-from bertvision.core.registry import Registry, Spec, choose_layers, parse_spec, read_value, unknown, write_value
+from bertvision.core.registry import Registry, Spec, choose_layers, parse_spec, read_value, unknown_name, write_value
 from bertvision.heads.base import HEADS
 from bertvision.tasks.task import TASKS
 
@@ -77,7 +77,7 @@ def test_both_registries_are_filled() -> None:
 
 
 def test_long_names_are_shortened() -> None:
-    text = unknown("head", "x" * 500, ["probe"])
+    text = unknown_name("head", "x" * 500, ["probe"])
     assert len(text) < 120
     assert "..." in text
     assert len(shorten("y" * 500)) == 60

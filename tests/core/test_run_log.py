@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertvision import __version__
-from bertvision.core.run_log import LIBRARIES, RunLog, note_command, typed, versions
+from bertvision.core.run_log import LIBRARIES, RunLog, log_command, typed, versions
 
 
 def test_the_log_appends_lines(tmp_path: Path) -> None:
@@ -53,15 +53,15 @@ def test_versions_are_of_all_that_results_depend_on_and_that_is_installed(monkey
 
 
 def test_what_was_typed_is_noted_once_and_in_its_own_folder(tmp_path: Path) -> None:
-    note_command(tmp_path)
+    log_command(tmp_path)
     with typed(["fit", "s3://me:secret@host/store", "--head", "a b"], tmp_path / "run"):
-        note_command()  # there is no folder yet
+        log_command()  # there is no folder yet
         (tmp_path / "run").mkdir()
-        note_command(tmp_path)
+        log_command(tmp_path)
         assert RunLog(tmp_path / "run").read() == []
-        note_command(tmp_path / "run" / ".")
-        note_command()
-    note_command(tmp_path / "run")
+        log_command(tmp_path / "run" / ".")
+        log_command()
+    log_command(tmp_path / "run")
     (line,) = RunLog(tmp_path / "run").read()
     assert (line["step"], line["words"]) == ("command", ["fit", "s3://***@host/store", "--head", "a b"])
     assert line["where"] == str(Path.cwd())

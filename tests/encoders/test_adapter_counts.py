@@ -29,7 +29,7 @@ def trained(model: Any, method: str, needs_pooler: bool = False) -> int:
 
 def head_count(spec: str, kind: Any) -> int:
     with torch.device("meta"):
-        return build_head(spec, Shape(13, 768, 384, 2, kind)).parameters_count
+        return build_head(spec, Shape(13, 768, 384, 2, kind)).num_parameters
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.adapters import SITES, adapters_of, share_text, sharing, truncate_share
+from bertvision.encoders.adapters import ADAPTER_POSITIONS, adapters_of, format_sharing, sharing_groups, truncate_share
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import inject
 from bertvision.training.inputs import encoder_hash
@@ -31,12 +31,12 @@ def groups_by_words(share: Any, layers: int) -> dict[tuple[int, str], Any]:
         "all": lambda *_: 0,
     }
     rule = rules.get(share, lambda layer, _: layer // int(share) if isinstance(share, int) else None)
-    return {(layer, site): rule(layer, site) for layer in range(layers) for site in SITES}
+    return {(layer, site): rule(layer, site) for layer in range(layers) for site in ADAPTER_POSITIONS}
 
 
 @given(st.sampled_from(["none", "layer", "all"]) | st.integers(1, 30), st.integers(1, 24))
 def test_words_share_as_they_say(share: Any, layers: int) -> None:
-    found, wanted = sharing(share, layers), groups_by_words(share, layers)
+    found, wanted = sharing_groups(share, layers), groups_by_words(share, layers)
     assert set(found) == set(wanted)
     for one in found:
         for other in found:
@@ -46,18 +46,18 @@ def test_words_share_as_they_say(share: Any, layers: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12), st.integers(1, 12))
 def test_any_map_can_be_written_and_read_and_cut(pairs: list[tuple[int, int]], depth: int) -> None:
     text = "+".join(f"{a}-{b}" for a, b in pairs)
-    found = sharing(text, len(pairs))
-    assert sharing(share_text(found), len(pairs)) == found
+    found = sharing_groups(text, len(pairs))
+    assert sharing_groups(format_sharing(found), len(pairs)) == found
     flat = [group for pair in pairs for group in pair]
-    told = [found[layer, site] for layer in range(len(pairs)) for site in SITES]
+    told = [found[layer, site] for layer in range(len(pairs)) for site in ADAPTER_POSITIONS]
     assert [a == b for a in flat for b in flat] == [a == b for a in told for b in told]
     assert set(told) == set(range(len(set(flat))))
     depth = min(depth, len(pairs))
     lower = {place: group for place, group in found.items() if place[0] < depth}
-    assert sharing(truncate_share(text, depth), depth) == lower
+    assert sharing_groups(truncate_share(text, depth), depth) == lower
     plain = "+".join(str(a) for a, _ in pairs)  # one group a layer, written short
-    lowest = {place: group for place, group in sharing(plain, len(pairs)).items() if place[0] < depth}
-    assert sharing(truncate_share(plain, depth), depth) == lowest
+    lowest = {place: group for place, group in sharing_groups(plain, len(pairs)).items() if place[0] < depth}
+    assert sharing_groups(truncate_share(plain, depth), depth) == lowest
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_any_map_can_be_written_and_read_and_cut(pairs: list[tuple[int, int]], d
 )
 def test_maps_that_make_no_sense_are_named(share: Any, reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
-        sharing(share, 2)
+        sharing_groups(share, 2)
 
 
 @pytest.mark.parametrize("share", ["none", "layer", "all", "2", "0-1+0-2", "0+0"])
@@ -83,7 +83,7 @@ def test_shared_places_hold_one_module_and_fingerprints_tell_maps_apart(tiny_enc
     inject(encoder.model, f"adapters:size=3,share={share}")
     home = adapters_of(encoder.model)
     assert home is not None
-    groups = sharing(int(share) if share.isdigit() else share, 2)
+    groups = sharing_groups(int(share) if share.isdigit() else share, 2)
     for one, group in groups.items():
         for other, second in groups.items():
             same = home[one[0]][one[1]] is home[other[0]][other[1]]

@@ -12,14 +12,14 @@ import torch
 
 from bertvision.core.config import TuneConfig
 from bertvision.core.errors import BadInput
-from bertvision.encoders.adapters import adapters_of, switched_off
+from bertvision.encoders.adapters import adapters_of, disabled_adapters
 from bertvision.encoders.architectures import FAMILIES
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.encoders.methods import inject, prepare
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import encoder_hash
-from bertvision.training.tune import rate_of, resolve_config, tune
+from bertvision.training.tune import choose_lr, resolve_config, tune
 
 States = Callable[[Encoder], torch.Tensor]
 Families = dict[str, tuple[Path, Any]]
@@ -77,7 +77,7 @@ def test_albert_takes_one_adapter_for_all(families: Families, label_task: Task, 
     tuned = tune(base, label_task, method="adapters:size=4,share=all", **SETTINGS)
     tuned.save_pretrained(tmp_path)
     assert torch.equal(states(load_encoder(str(tmp_path))), states(tuned))
-    with pytest.raises(BadInput, match="ALBERT has one layer"), switched_off(tuned.model, 1, 1):
+    with pytest.raises(BadInput, match="ALBERT has one layer"), disabled_adapters(tuned.model, 1, 1):
         pass
     with pytest.raises(BadInput, match="ALBERT has one layer"):
         tune(base, label_task, method="adapters:share=all,unfreeze=1", **SETTINGS)
@@ -224,7 +224,7 @@ def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, lab
     assert (told["lr"], told["epochs"], told["warmup"], told["decay"]) == (1e-4, 50.0, 0.1, "linear")
     assert tune(tiny_encoder, few, method="adapters:size=2", epochs=1, lr=0.5).record["tune"]["lr"] == 0.5
     assert tune(tiny_encoder, few, method="bitfit").record["tune"]["lr"] == 3e-3
-    asked = [rate_of(TuneConfig(method=one), width) for one in ("bitfit", "lora") for width in (768, 384)]
+    asked = [choose_lr(TuneConfig(method=one), width) for one in ("bitfit", "lora") for width in (768, 384)]
     assert asked == [9.8e-4, 3e-3, 4.9e-4, 1.5e-3], "Ben Zaken's and Hu's at BERT's width"
     glue = replace(label_task, name="mrpc")
     assert resolve_config(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, (
@@ -236,11 +236,11 @@ def test_what_is_switched_off_adds_nothing(tiny_encoder: Encoder, label_task: Ta
     method = "adapters:size=4,share=all,norms=false"
     tuned = tune(tiny_encoder, label_task, method=method, **SETTINGS)
     on, plain = states(tuned), states(tiny_encoder)
-    with switched_off(tuned.model, 1, 2):
+    with disabled_adapters(tuned.model, 1, 2):
         assert torch.equal(states(tuned), plain)
-    with switched_off(tuned.model, 2, 2):
+    with disabled_adapters(tuned.model, 2, 2):
         upper = states(tuned)
-    with switched_off(tuned.model, 1, 1):
+    with disabled_adapters(tuned.model, 1, 1):
         lower = states(tuned)
     assert torch.equal(upper[:, :2], on[:, :2])
     assert torch.equal(lower[:, 1], plain[:, 1])
@@ -249,6 +249,6 @@ def test_what_is_switched_off_adds_nothing(tiny_encoder: Encoder, label_task: Ta
     assert torch.equal(states(tuned), on)
     with (
         pytest.raises(BadInput, match="has no adapters that could be switched off"),
-        switched_off(tiny_encoder.model, 1, 1),
+        disabled_adapters(tiny_encoder.model, 1, 1),
     ):
         pass

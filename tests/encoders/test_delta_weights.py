@@ -16,7 +16,7 @@ from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes
 from bertvision.encoders.loading import Encoder, load_encoder
-from bertvision.encoders.partial import cut_encoder
+from bertvision.encoders.partial import truncate_encoder
 from bertvision.model import Model
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
@@ -168,7 +168,7 @@ def test_a_cut_adapted_encoder_is_saved_small_too(
     tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path, method: str
 ) -> None:
     whole = tune(tiny_encoder, label_task, method=method, **SETTINGS)
-    short = cut_encoder(whole, 1)
+    short = truncate_encoder(whole, 1)
     short.save_pretrained(tmp_path)
     loaded = load_encoder(str(tmp_path))
     assert loaded.layers == 2
@@ -223,7 +223,7 @@ def test_a_peft_folder_of_a_task_model_is_read(
     assert not torch.allclose(states(read), states(tiny_encoder), atol=1e-3)
     torch.testing.assert_close(states(read), states(adapted), atol=1e-5, rtol=1e-5)
     with pytest.raises(BadInput, match="do not fit BertModel"):
-        load_encoder(str(tmp_path / "peft"), base=cut_encoder(tiny_encoder, 1))
+        load_encoder(str(tmp_path / "peft"), base=truncate_encoder(tiny_encoder, 1))
 
 
 def test_without_peft_the_extra_is_named(

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertvision.encoders.fast_dropout import QuickMasks, quick_dropout
+from bertvision.encoders.fast_dropout import FastDropoutMasks, fast_dropout
 
 CPU = torch.device("cpu")
 
 
 def dropped(seed: int, quick: bool = True) -> torch.Tensor:
     torch.manual_seed(seed)
-    with quick_dropout(CPU, checkpointing=not quick):
+    with fast_dropout(CPU, checkpointing=not quick):
         return F.dropout(torch.ones(400, 501), 0.1)
 
 
@@ -27,7 +27,7 @@ def test_masks_depend_on_torchs_seed_and_differ_from_each_other() -> None:
     assert torch.equal(dropped(1), dropped(1))
     assert not torch.equal(dropped(1), dropped(2))
     torch.manual_seed(3)
-    with QuickMasks():
+    with FastDropoutMasks():
         first, second = (F.dropout(torch.ones(1000), 0.5) for _ in range(2))
     assert not torch.equal(first, second)
 
@@ -42,7 +42,7 @@ def test_neighbours_are_independent() -> None:
 def test_gradients_go_where_the_mask_let_through() -> None:
     torch.manual_seed(5)
     x = torch.ones(1000, requires_grad=True)
-    with QuickMasks():
+    with FastDropoutMasks():
         y = F.dropout(x, 0.3)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())
@@ -58,7 +58,7 @@ def test_only_masks_of_floats_without_a_generator_are_drawn_so() -> None:
     torch.manual_seed(7)
     expected = torch.zeros(50, dtype=torch.int64).bernoulli_(0.5)
     torch.manual_seed(7)
-    with QuickMasks():
+    with FastDropoutMasks():
         assert torch.equal(torch.zeros(50, dtype=torch.int64).bernoulli_(0.5), expected)
         mine = torch.Generator().manual_seed(1)
         own = torch.empty(50).bernoulli_(0.5, generator=mine)

@@ -17,7 +17,7 @@ from bertvision.core.records import Window
 from bertvision.encoders.architectures import FAMILIES, family_of, layer_list
 from bertvision.encoders.hidden_states import TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder, load_encoder
-from bertvision.encoders.partial import cut_encoder, upper_layers
+from bertvision.encoders.partial import truncate_encoder, upper_layers
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 from bertvision.training.tune import tune
@@ -205,7 +205,7 @@ def test_a_cut_encoder_gives_the_lower_states(
     family: str, families: dict[str, tuple[Path, Any]], depth: int, tmp_path: Path
 ) -> None:
     whole = load_encoder(str(families[family][0]))
-    short = cut_encoder(whole, depth)
+    short = truncate_encoder(whole, depth)
     short.save_pretrained(tmp_path)
     batch = tokens()
     with torch.inference_mode():
@@ -222,7 +222,7 @@ def test_a_cut_encoder_gives_the_lower_states(
 def test_a_cut_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
     for depth in (0, 3):
         with pytest.raises(BadInput, match=f"at {depth}: it has layers 1 to 2"):
-            cut_encoder(tiny_encoder, depth)
+            truncate_encoder(tiny_encoder, depth)
 
 
 @every_family

@@ -71,9 +71,9 @@ def test_a_quoted_cell_may_hold_lines_and_rows_know_their_first(tmp_path: Path) 
 
 def test_a_file_without_header_where_that_is_its_form(tmp_path: Path) -> None:
     bare = write(tmp_path / "dev.tsv", "gj04\t1\t\tThe sailors rode.\ngj04\t0\t*\tThey sailors.\n")
-    assert read_labels(bare, GOLD, headless=COLA).labels == ["1", "0"]
+    assert read_labels(bare, GOLD, headerless_columns=COLA).labels == ["1", "0"]
     headed = write(tmp_path / "own.tsv", "id\tlabel\tmark\ttext\n7\t1\t\tx\n")
-    assert read_labels(headed, GOLD, headless=COLA).labels == ["1"]
+    assert read_labels(headed, GOLD, headerless_columns=COLA).labels == ["1"]
 
 
 def test_another_encoding(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from sklearn import metrics
 
 from bertvision.core.errors import BadInput
 from bertvision.evaluation.score_files import GOLD as GOLD_COLUMNS
-from bertvision.evaluation.score_files import OFFICIAL, find_official, read_labels, score_label_files
+from bertvision.evaluation.score_files import TASK_SCORING, find_task_scoring, read_labels, score_label_files
 
 GOLD, SAID = "1 1 1 0 0", "1 1 0 1 0"
 
@@ -24,13 +24,13 @@ def table(path: Path, column: str, values: str) -> Path:
 def scores(tmp_path: Path, task: str, gold: str, said: str, **options: object) -> dict[str, float]:
     one, other = table(tmp_path / "g.csv", "label", gold), table(tmp_path / "p.csv", "prediction", said)
     name, count, found = score_label_files(task, [one], other, **options)  # type: ignore[arg-type]
-    assert (name, count) == (find_official(task)[0], len(gold.split()))
+    assert (name, count) == (find_task_scoring(task)[0], len(gold.split()))
     return found
 
 
 def test_official_metrics_of_glue() -> None:
     """As the benchmark's table 1 lists them."""
-    named = {name: official.metrics for name, official in OFFICIAL.items() if official.metrics != ("accuracy",)}
+    named = {name: official.metrics for name, official in TASK_SCORING.items() if official.metrics != ("accuracy",)}
     assert named == {
         "cola": ("matthews_correlation",),
         "mrpc": ("accuracy", "f1"),
@@ -39,7 +39,7 @@ def test_official_metrics_of_glue() -> None:
         "ax": ("matthews_correlation",),
         "answerability": ("accuracy", "f1"),
     }
-    assert set(OFFICIAL) - set(named) == {"sst2", "mnli", "mnli-mm", "qnli", "rte", "wnli"}
+    assert set(TASK_SCORING) - set(named) == {"sst2", "mnli", "mnli-mm", "qnli", "rte", "wnli"}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_one_line_for_what_does_not_fit(
 
 def test_unknown_tasks_are_told_what_there_is() -> None:
     with pytest.raises(BadInput, match=r"no task to score named 'mrcp'. Did you mean 'mrpc'\? Known: .*squad2"):
-        find_official("mrcp")
+        find_task_scoring("mrcp")
 
 
 DATA = os.environ.get("BERTVISION_DATA")
@@ -169,7 +169,7 @@ DATA = os.environ.get("BERTVISION_DATA")
 )
 def test_official_files_score_full_marks_against_themselves(tmp_path: Path, task: str, file: str, rows: int) -> None:
     gold = Path(DATA or "") / "glue" / file
-    labels = read_labels(gold, GOLD_COLUMNS, headless=OFFICIAL[task].headless).labels
+    labels = read_labels(gold, GOLD_COLUMNS, headerless_columns=TASK_SCORING[task].headerless_columns).labels
     lines = ["index\tprediction", *(f"{row}\t{label}" for row, label in enumerate(labels))]
     (tmp_path / "said.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     _, count, found = score_label_files(task, [gold], tmp_path / "said.tsv")

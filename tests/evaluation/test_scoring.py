@@ -80,7 +80,7 @@ def test_dev_is_judged_at_inners_threshold() -> None:
     assert scored.result.threshold == pytest.approx(4.0, abs=0.01)
     assert scored.result.answers == {"e": "", "f": ""}
     assert scored.result.scores["f1"] == 50.0
-    assert scored.choice_score("f1") == 100.0  # inner's
+    assert scored.selection_score("f1") == 100.0  # inner's
 
 
 def test_without_inner_the_threshold_is_zero_and_the_choice_is_by_the_split_itself() -> None:
@@ -89,7 +89,7 @@ def test_without_inner_the_threshold_is_zero_and_the_choice_is_by_the_split_itse
     scored = score_predictions(span_task(dev=dev), predictions)
     assert (scored.inner, scored.result.threshold) == (None, 0.0)
     assert scored.result.answers == {"e": "green", "f": ""}
-    assert scored.choice_score("f1") == 100.0
+    assert scored.selection_score("f1") == 100.0
 
 
 def test_a_task_that_always_has_an_answer_has_no_threshold() -> None:
@@ -159,5 +159,5 @@ def test_an_examples_output_is_the_mean_over_its_windows() -> None:
 
 def test_what_a_predictor_is_chosen_by() -> None:
     shown, inner = SplitScores({"f1": 90.0}, None, {}), SplitScores({"f1": 10.0}, None, {})
-    assert ScoredPredictions(inner_predictions(), shown, inner).choice_score("f1") == 10.0
-    assert ScoredPredictions(inner_predictions(), shown, None).choice_score("f1") == 90.0
+    assert ScoredPredictions(inner_predictions(), shown, inner).selection_score("f1") == 10.0
+    assert ScoredPredictions(inner_predictions(), shown, None).selection_score("f1") == 90.0

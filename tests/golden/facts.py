@@ -32,9 +32,9 @@ from bertvision.core.records import Answer, Shape
 from bertvision.encoders.delta_weights import model_hash
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.heads.base import build_head, canonical_spec
-from bertvision.heads.summary import every_variant, fits
-from bertvision.runs.prepare import run_facts
-from bertvision.store.remote import cache_place
+from bertvision.heads.summary import all_variants, fits
+from bertvision.runs.prepare import recipe_identity
+from bertvision.store.remote import cache_folder
 from bertvision.tasks.splits import stable_hash
 from bertvision.tasks.task import read_task
 from bertvision.training.fingerprints import store_fingerprint
@@ -43,7 +43,7 @@ from bertvision.training.inputs import data_hash, encoder_hash
 from bertvision.training.tune import tune_hash
 from bertvision.workflows.reproduce.documents import origin
 from bertvision.workflows.reproduce.specs import SCALES, all_items, shared_at
-from bertvision.workflows.search.space import FeatureInfo, plain_domains, plain_space, space_of
+from bertvision.workflows.search.space import FeatureInfo, build_space, domains_to_dict, space_to_dict
 from bertvision.workflows.search.trials import study_tag
 
 DATA = Path(__file__).with_name("data")
@@ -249,7 +249,7 @@ def _together(keys: Mapping[str, Sequence[str]]) -> list[dict[str, list[str]]]:
 def state_dict_names() -> list[dict[str, Any]]:
     """The names of every head's weights, for spans where they can be; specs with equal names stand together."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for spec in every_variant():
+    for spec in all_variants():
         spans, labels = Shape(5, 16, 32, 2, "span"), Shape(5, 16, 32, 3, "classify")
         with torch.device("meta"):
             head = build_head(spec, spans if fits(spec, spans) else labels)
@@ -297,7 +297,7 @@ def free_hashes() -> dict[str, Any]:
     recipes = {"plain": read_recipe(DATA / "plain.toml"), "full": read_recipe(DATA / "full.toml")}
     spans = FeatureInfo(Shape(3, 8, 48, 2, "span"), True, "all")
     typed = ("fit.lr=1e-4..1e-2", "fit.batch=8|16", "compress.size=4..64")
-    space = space_of(["compress", "learned-pool"], spans, typed)
+    space = build_space(["compress", "learned-pool"], spans, typed)
     return {
         "specs": {spec: canonical_spec(spec) for spec in SPECS},
         "json": hash_json({"b": [1, 2.5, None, "caf\u00e9"], "a": {"y": True, "x": ()}}),
@@ -305,12 +305,12 @@ def free_hashes() -> dict[str, Any]:
         "tensors": hash_tensors([("b", torch.arange(3)), ("a", torch.ones(2, 2))]),
         "text": stable_hash("a \ud800 text"),
         "study tag": study_tag("a study"),
-        "remote": cache_place("s3://bucket/store/").name,
+        "remote": cache_folder("s3://bucket/store/").name,
         "data": {name: data_hash(task) for name, task in plain_tasks().items()},
         "stored data": {name: data_hash(read_task(DATA / name / "store" / "task")) for name in ("squad", "text")},
-        "run": {name: hash_json(run_facts(recipe)) for name, recipe in recipes.items()},
+        "run": {name: hash_json(recipe_identity(recipe)) for name, recipe in recipes.items()},
         "sections": {name: _section_hashes(recipe) for name, recipe in recipes.items()},
-        "space": hash_json([plain_space(space), plain_domains(space.fit)]),
+        "space": hash_json([space_to_dict(space), domains_to_dict(space.fit)]),
         "origin": {
             f"{name} {scale}": origin(item, shared_at(scale)) for name, item in all_items().items() for scale in SCALES
         },

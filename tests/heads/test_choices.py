@@ -9,7 +9,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec
 from bertvision.heads.base import HEADS, build_head, head_options
-from bertvision.workflows.search.space import Choice, FeatureInfo, Range, named_heads, space_of
+from bertvision.workflows.search.space import Choice, FeatureInfo, Range, build_space, expand_head_names
 
 SHAPE = Shape(layers=13, width=768, tokens=128, outputs=2, kind="classify")
 
@@ -28,34 +28,34 @@ def test_every_choice_can_be_built(name: str) -> None:
 def test_a_space_leaves_out_what_is_fixed_and_what_does_not_fit() -> None:
     tiny = Shape(layers=3, width=16, tokens=8, outputs=2, kind="span")
     features = FeatureInfo(tiny, pooled=False)
-    space = space_of(["compress:skip=true", "probe"], features, ["compress.size=2..9", "fit.batch=8|16"])
+    space = build_space(["compress:skip=true", "probe"], features, ["compress.size=2..9", "fit.batch=8|16"])
     first = space.heads["compress:skip=true"]
     assert first["size"] == Range(2, 9, whole=True)
     assert "skip" not in first
     assert first["layers"] == Choice(("all", "last1", "last2", "every2"))
     assert set(space.heads["probe"]) == {"layers"}  # spans read every token
     assert space.fit["batch"] == Choice((8, 16))
-    labels = space_of(["probe"], FeatureInfo(SHAPE))
+    labels = build_space(["probe"], FeatureInfo(SHAPE))
     assert set(labels.heads["probe"]) == {"layers", "read", "pooled"}
     assert Range(1e-4, 1e-2).log
     assert not Range(0.0, 1.0).log
 
 
 def test_states_of_one_vector_are_read_as_what_they_are() -> None:
-    space = space_of(["probe"], FeatureInfo(SHAPE, tokens="cls"))
+    space = build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"))
     assert space.heads["probe"]["read"] == Choice(("cls",))
     with pytest.raises(BadInput, match=r"mean cannot be tried, .* these states are the CLS token of each text"):
-        space_of(["probe"], FeatureInfo(SHAPE, tokens="cls"), ["probe.read=cls|mean"])
+        build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"), ["probe.read=cls|mean"])
 
 
 def test_words_for_heads_fix_none_of_their_options() -> None:
-    assert named_heads(["quick"], FeatureInfo(SHAPE)) == ("probe", "mean-pool", "learned-pool", "compress")
-    whole = named_heads(["all", "compress:skip=true"], FeatureInfo(SHAPE))
+    assert expand_head_names(["quick"], FeatureInfo(SHAPE)) == ("probe", "mean-pool", "learned-pool", "compress")
+    whole = expand_head_names(["all", "compress:skip=true"], FeatureInfo(SHAPE))
     assert {"compress", "tanh", "compress:skip=true"} <= set(whole)
-    assert set(space_of(whole, FeatureInfo(SHAPE)).heads) == set(whole)
+    assert set(build_space(whole, FeatureInfo(SHAPE)).heads) == set(whole)
 
 
 def test_typed_values_take_the_type_of_their_setting() -> None:
-    space = space_of(["compress"], FeatureInfo(SHAPE), ["fit.lr=1|1.0|2", "compress.size=8|16|8"])
+    space = build_space(["compress"], FeatureInfo(SHAPE), ["fit.lr=1|1.0|2", "compress.size=8|16|8"])
     assert [type(value) for value in space.fit["lr"].endpoints] == [float, float]
     assert space.heads["compress"]["size"] == Choice((8, 16))  # one of these and no other, though 64 is the default

@@ -14,7 +14,7 @@ from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import Spec, Value, parse_spec
 from bertvision.core.runtime import seeded
 from bertvision.heads.base import HEADS, Head, HeadModule, build_head, canonical_spec, head_loss, head_losses
-from bertvision.heads.summary import every_variant, fits
+from bertvision.heads.summary import all_variants, fits
 
 LAYERS, WIDTH, TOKENS = 5, 48, 6
 OUTPUTS: Mapping[Kind, int] = {"span": 2, "classify": 3, "multilabel": 3, "regress": 1}
@@ -46,7 +46,7 @@ def shape(kind: Kind) -> Shape:
     return Shape(LAYERS, WIDTH, TOKENS, OUTPUTS[kind], kind)
 
 
-SPECS = list(dict.fromkeys(but(spec, **LIGHT.get(parse_spec(spec).name, {})) for spec in every_variant()))
+SPECS = list(dict.fromkeys(but(spec, **LIGHT.get(parse_spec(spec).name, {})) for spec in all_variants()))
 CASES = [(spec, kind) for spec in SPECS for kind in OUTPUTS if fits(spec, shape(kind))]
 SPANS = [spec for spec, kind in CASES if kind == "span"]
 POINTWISE = [spec for spec in SPECS if body(spec).pointwise]
@@ -97,7 +97,7 @@ def loss(head: Head, kind: Kind) -> Tensor:
 
 
 def test_every_variant_of_every_head_is_there() -> None:
-    specs = every_variant()
+    specs = all_variants()
     assert {parse_spec(spec).name for spec in SPECS} == {parse_spec(spec).name for spec in specs} == set(HEADS)
     assert len(specs) == sum(len(HEADS[name].variants) for name in HEADS)
     assert "probe:layers=last1" in specs  # the control of every leaderboard

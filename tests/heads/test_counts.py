@@ -17,7 +17,7 @@ from bertvision.heads.base import Head, build_head
 from bertvision.heads.compress import Compress
 from bertvision.heads.layer_pool import LearnedPool, MeanPool
 from bertvision.heads.probe import Probe
-from bertvision.heads.summary import bert_parameters, count_head, every_variant
+from bertvision.heads.summary import all_variants, bert_parameters, head_info
 
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 BASE = Shape(layers=13, width=768, tokens=386, outputs=2, kind="span")
@@ -84,24 +84,24 @@ WITH_POOLED = {  # on BERT-large, on BERT-base
 
 @pytest.mark.parametrize(("spec", "parameters"), ON_LARGE.items())
 def test_counts_on_bert_large(spec: str, parameters: int) -> None:
-    assert count_head(spec, LARGE)["parameters"] == parameters
+    assert head_info(spec, LARGE)["parameters"] == parameters
 
 
 @pytest.mark.parametrize(("spec", "parameters"), ON_BASE.items())
 def test_counts_on_bert_base(spec: str, parameters: int) -> None:
-    assert count_head(spec, BASE)["parameters"] == parameters
+    assert head_info(spec, BASE)["parameters"] == parameters
 
 
 @pytest.mark.parametrize(("spec", "parameters"), WITH_POOLED.items())
 def test_the_pooled_cls_makes_26_layers(spec: str, parameters: tuple[int, int]) -> None:
     for shape, wanted in zip((LARGE, BASE), parameters, strict=True):
-        assert count_head(spec, replace(shape, kind="classify"))["parameters"] == wanted
+        assert head_info(spec, replace(shape, kind="classify"))["parameters"] == wanted
 
 
 @pytest.mark.parametrize(("spec", "parameters"), BUDGETS.items())
 def test_networks_whose_layers_are_lost_keep_their_budget(spec: str, parameters: int) -> None:
-    assert count_head(spec, LARGE)["parameters"] == pytest.approx(parameters, rel=0.05)
-    assert spec in every_variant()
+    assert head_info(spec, LARGE)["parameters"] == pytest.approx(parameters, rel=0.05)
+    assert spec in all_variants()
 
 
 def test_batch_norms_of_xception_keep_as_many_figures_as_published() -> None:
@@ -109,7 +109,7 @@ def test_batch_norms_of_xception_keep_as_many_figures_as_published() -> None:
         with torch.device("meta"):
             head = build_head(spec, replace(LARGE, kind="classify"))
         kept = sum(buffer.numel() for buffer in head.buffers() if buffer.is_floating_point())
-        assert head.parameters_count + kept == total
+        assert head.num_parameters + kept == total
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_batch_norms_of_xception_keep_as_many_figures_as_published() -> None:
     ],
 )
 def test_the_flattening_head_has_weights_for_every_token(size: int, shape: Shape, parameters: int) -> None:
-    assert count_head(f"flatten:size={size}", shape)["parameters"] == parameters
+    assert head_info(f"flatten:size={size}", shape)["parameters"] == parameters
 
 
 FORMULAS: dict[str, Callable[[int, int, int], int]] = {  # of layers, width, outputs
@@ -148,7 +148,7 @@ FORMULAS: dict[str, Callable[[int, int, int], int]] = {  # of layers, width, out
 @pytest.mark.parametrize(("layers", "width", "outputs"), [(25, 1024, 2), (13, 768, 5), (7, 384, 1), (3, 100, 3)])
 def test_counts_are_as_the_docstrings_say(spec: str, layers: int, width: int, outputs: int) -> None:
     shape = Shape(layers, width, 20, outputs, "classify")
-    assert count_head(spec, shape)["parameters"] == FORMULAS[spec](layers, width, outputs)
+    assert head_info(spec, shape)["parameters"] == FORMULAS[spec](layers, width, outputs)
 
 
 def test_a_bert_has_as_many_parameters_as_published() -> None:
@@ -157,18 +157,18 @@ def test_a_bert_has_as_many_parameters_as_published() -> None:
 
 
 def test_a_count_needs_no_memory_and_says_what_it_is() -> None:
-    told = count_head("compress:skip=true,size=386", LARGE)
+    told = head_info("compress:skip=true,size=386", LARGE)
     assert told["spec"] == "compress:size=386,skip=true"
     assert (told["name"], told["kind"]) == ("compress", "pointwise")
     assert told["percent"] == pytest.approx(100 * 417_000 / 335_141_888)
     huge = Shape(layers=1001, width=100_000, tokens=386, outputs=2, kind="span")
-    assert count_head("compress:size=386,shared=false", huge)["parameters"] == 1001 * (100_000 * 386 + 386 + 772) + 2
+    assert head_info("compress:size=386,shared=false", huge)["parameters"] == 1001 * (100_000 * 386 + 386 + 772) + 2
 
 
 def test_a_real_head_has_as_many_parameters_as_counted() -> None:
     for spec in ON_BASE:
         shape = Shape(layers=4, width=8, tokens=5, outputs=3, kind="classify")
-        assert build_head(spec, shape).parameters_count == count_head(spec, shape)["parameters"]
+        assert build_head(spec, shape).num_parameters == head_info(spec, shape)["parameters"]
 
 
 SMALL = Shape(layers=4, width=6, tokens=3, outputs=2, kind="span")
@@ -269,5 +269,5 @@ def test_compress_starts_small() -> None:
 
 
 def test_counts_grow_with_the_size() -> None:
-    counts = [build_head(f"compress:size={size}", SMALL).parameters_count for size in range(1, 6)]
+    counts = [build_head(f"compress:size={size}", SMALL).num_parameters for size in range(1, 6)]
     assert all(low < high for low, high in pairwise(counts))

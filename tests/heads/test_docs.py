@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertvision.core.records import Shape
-from bertvision.heads.summary import count_head, fits, fitting_heads
+from bertvision.heads.summary import compatible_heads, fits, head_info
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "heads.md"
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
@@ -23,6 +23,6 @@ def test_the_table_tells_what_is_counted() -> None:
     labels = replace(LARGE, kind="classify")
     table = told()
     assert len(table) > 40
-    assert set(table) <= set(fitting_heads(labels))
+    assert set(table) <= set(compatible_heads(labels))
     for spec, parameters in table.items():
-        assert count_head(spec, LARGE if fits(spec, LARGE) else labels)["parameters"] == parameters, spec
+        assert head_info(spec, LARGE if fits(spec, LARGE) else labels)["parameters"] == parameters, spec

@@ -10,13 +10,13 @@ import torch
 
 from bertvision.core.records import Shape
 from bertvision.heads.base import build_head
-from bertvision.heads.summary import every_variant, fits, head_shapes
+from bertvision.heads.summary import all_variants, fits, head_shapes
 
 SMALL = Shape(layers=5, width=48, tokens=6, outputs=2, kind="span")
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 
 
-@pytest.mark.parametrize("spec", every_variant())
+@pytest.mark.parametrize("spec", all_variants())
 def test_shapes_go_from_all_states_to_the_outputs(spec: str) -> None:
     shape = SMALL if fits(spec, SMALL) else replace(SMALL, kind="classify", outputs=3)
     shapes = head_shapes(spec, shape)

@@ -17,7 +17,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, choose_layers, parse_spec, read_value
 from bertvision.heads.base import HEADS, HeadModule, build_head, canonical_spec
-from bertvision.heads.summary import every_variant, fitting_heads
+from bertvision.heads.summary import all_variants, compatible_heads
 
 SHAPE = Shape(layers=5, width=8, tokens=4, outputs=3, kind="classify")
 
@@ -156,12 +156,12 @@ def test_words_for_several_heads() -> None:
 
 
 def test_all_heads_are_those_that_fit() -> None:
-    labels = fitting_heads(replace(SHAPE, width=16))
-    assert set(fitting_heads(replace(SHAPE, width=16, kind="span"))) < set(labels) <= set(every_variant())
+    labels = compatible_heads(replace(SHAPE, width=16))
+    assert set(compatible_heads(replace(SHAPE, width=16, kind="span"))) < set(labels) <= set(all_variants())
     assert "xception:pooled=true" in labels
-    assert "xception:pooled=true" not in fitting_heads(replace(SHAPE, width=16), pooled=False)
-    assert "xception" not in fitting_heads(SHAPE)  # states of width 8 are too narrow for it
-    assert "probe:layers=last4" not in fitting_heads(replace(SHAPE, layers=3))
+    assert "xception:pooled=true" not in compatible_heads(replace(SHAPE, width=16), pooled=False)
+    assert "xception" not in compatible_heads(SHAPE)  # states of width 8 are too narrow for it
+    assert "probe:layers=last4" not in compatible_heads(replace(SHAPE, layers=3))
 
 
 counts = st.integers(1, 40)

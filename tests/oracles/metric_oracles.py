@@ -15,10 +15,10 @@ from bertvision.evaluation.metrics.bootstrap import (
     ROUNDING,
     Clusters,
     Floats,
+    cluster_ids_of,
     cluster_sums,
-    draw_rows,
-    draw_units,
-    number_clusters,
+    draw_clustered_rows,
+    draw_clusters,
     sign_flip_p,
 )
 from bertvision.evaluation.metrics.bootstrap import percentile_interval as ends_of
@@ -135,12 +135,12 @@ def bootstrap_interval(
     None for a single cluster, which shows no spread.
     """
     numbers = as_vector("values", values)
-    members = number_clusters(clusters, len(numbers))
+    members = cluster_ids_of(clusters, len(numbers))
     sums, sizes = cluster_sums(members, numbers), np.bincount(members)
     even = sizes.min() == sizes.max()
     drawn = [
         sums[chosen].sum(1) / (sizes[0] * len(sizes) if even else sizes[chosen].sum(1))
-        for chosen in draw_units(len(sizes), draws, seed)
+        for chosen in draw_clusters(len(sizes), draws, seed)
     ]
     return percentile_interval(float(numbers.mean()), np.concatenate(drawn), len(sizes), level)
 
@@ -159,8 +159,8 @@ def bootstrap_metric(
     is missing or all predictions are equal.
     """
     columns = as_columns(arrays)
-    members = number_clusters(clusters, len(columns[0]))
-    samples = draw_rows(members, draws, seed)
+    members = cluster_ids_of(clusters, len(columns[0]))
+    samples = draw_clustered_rows(members, draws, seed)
     drawn = np.array([function(*(column[rows] for column in columns)) for rows in samples])
     return percentile_interval(float(function(*columns)), drawn, int(members.max()) + 1, level)
 
@@ -176,7 +176,7 @@ def paired_test(
     """
     first, second = as_columns((a, b))
     differences = as_vector("differences", np.subtract(first, second, dtype=np.float64))
-    sums = cluster_sums(number_clusters(clusters, len(differences)), differences)
+    sums = cluster_sums(cluster_ids_of(clusters, len(differences)), differences)
     interval = bootstrap_interval(differences, clusters, level=level, seed=seed)
     return Comparison(float(differences.mean()), interval, sign_flip_p(sums, draws, seed))
 
@@ -198,7 +198,7 @@ def paired_metric_test(
         return function(truth, first) - function(truth, second)
 
     found = difference(truth, first, second)
-    members = number_clusters(clusters, len(truth))
+    members = cluster_ids_of(clusters, len(truth))
     random = np.random.default_rng(seed)
     reached = 1
     for _ in range(draws):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bertvision.evaluation.analyses.cost import Floor, Price, cost_against_score
-from bertvision.runs.costs import prices_of
-from bertvision.runs.reader import Run, gather, lines_of
+from bertvision.evaluation.analyses.cost import Floor, PredictorCost, cost_against_score
+from bertvision.runs.costs import predictor_costs
+from bertvision.runs.reader import Run, gather, group_rows
 
 SIZE, HEAD, TRAINED, TUNED, FITTED = 1000, 123, 40, 61.0, 2.5
 TOKENS = {"train": 600, "inner": 100, "dev": 300}
@@ -34,8 +34,8 @@ def tuned(run: Run, **more: int) -> Run:
     return replace(run, encoder={**run.encoder, "record": {"cost": {"seconds": TUNED, **more}}})
 
 
-def priced(run: Run, seconds: dict[str, float] | None = None) -> dict[str, Price]:
-    return {one.name: one for one in prices_of(run, lines_of(run.board), seconds or {})}
+def priced(run: Run, seconds: dict[str, float] | None = None) -> dict[str, PredictorCost]:
+    return {one.name: one for one in predictor_costs(run, group_rows(run.board), seconds or {})}
 
 
 def test_only_what_was_trained_of_the_encoder_counts(run: Run) -> None:

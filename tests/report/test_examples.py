@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.result import Finding, Plot
-from bertvision.report.charts import _anchor, heat_map, line_picture, shared_numbers
+from bertvision.report.charts import _anchor, heat_map, line_chart, shared_numbers
 from bertvision.report.examples import OTHERS, Case, choose, confusion_table, label_table
-from bertvision.report.highlight import AROUND, WITHOUT, locate, marked
+from bertvision.report.highlight import AROUND, WITHOUT, marked, nearest_occurrence
 from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
 from bertvision.report.page import write_report
 from bertvision.report.svg import Scale, scale_of, tick_text
@@ -59,7 +59,7 @@ def test_marking_keeps_every_character(context: str, start: int, long: int, said
 @given(WORDS, st.integers(0, 60), st.integers(1, 5), st.integers(0, 60))
 def test_an_answer_is_found_at_its_occurrence_nearest_to_the_gold(context: str, at: int, long: int, near: int) -> None:
     answer = context[at : at + long]
-    found = locate(answer, context, [near])
+    found = nearest_occurrence(answer, context, [near])
     if not answer:
         assert found is None
         return
@@ -69,8 +69,8 @@ def test_an_answer_is_found_at_its_occurrence_nearest_to_the_gold(context: str, 
 
 
 def test_an_answer_that_is_not_in_the_context_is_not_marked() -> None:
-    assert locate("no", "yes", [0]) is None
-    assert locate("b", "a b b", []) == (2, 3)
+    assert nearest_occurrence("no", "yes", [0]) is None
+    assert nearest_occurrence("b", "a b b", []) == (2, 3)
 
 
 def test_spans_that_overlap_are_marked_piece_by_piece() -> None:
@@ -155,7 +155,7 @@ def test_ticks_are_read_at_a_glance() -> None:
 
 
 def test_no_two_lines_of_a_picture_look_the_same() -> None:
-    picture = str(line_picture({f"line {n}": [(0.0, n), (1.0, n)] for n in range(12)}, "x", "y"))
+    picture = str(line_chart({f"line {n}": [(0.0, n), (1.0, n)] for n in range(12)}, "x", "y"))
     drawn = re.findall(r'<g class="(s\d)"><polyline [^>]*stroke-dasharray="([^"]*)"', picture)
     assert len(drawn) == len(set(drawn)) == 12
     named = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
@@ -164,9 +164,7 @@ def test_no_two_lines_of_a_picture_look_the_same() -> None:
 
 def test_a_legend_has_room_for_every_name_and_tells_all_of_it() -> None:
     name = "encoder limited too: " + "compress:size=64," * 8
-    found = re.findall(
-        r"<text [^>]*><title>([^<]*)</title>([^<]*)</text>", str(line_picture({name: [(0, 1)]}, "x", "y"))
-    )
+    found = re.findall(r"<text [^>]*><title>([^<]*)</title>([^<]*)</text>", str(line_chart({name: [(0, 1)]}, "x", "y")))
     assert found == [(name, cut(name, 44))]
 
 
@@ -191,7 +189,7 @@ def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
 
 @pytest.mark.parametrize(("across", "told"), [((0, 1, 2), ["0", "1", "2"]), ((0.0, 0.5, 1.0), ["0", "0.2", "0.4"])])
 def test_what_is_counted_has_no_ticks_in_between(across: tuple[float, ...], told: list[str]) -> None:
-    picture = str(line_picture({"a": [(x, x) for x in across]}, "x", "y"))
+    picture = str(line_chart({"a": [(x, x) for x in across]}, "x", "y"))
     assert re.findall(r'text-anchor="middle">([\d.]+)<', picture)[:3] == told
 
 

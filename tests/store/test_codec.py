@@ -14,8 +14,8 @@ from bertvision.store.codec import (
     channel_statistics,
     check_finite,
     codec_dtype,
+    decode_layer,
     decoded,
-    decoded_layer,
     make_codec,
     state_bytes,
 )
@@ -34,7 +34,7 @@ def passed(states: torch.Tensor, dtype: str) -> tuple[torch.Tensor, dict[str, to
     shard = {**stored, **codec.statistics()}
     out = decoded(shard, torch.arange(len(states)))
     for place in range(states.shape[1]):
-        assert torch.equal(decoded_layer(shard, slice(0, len(states)), place), out[:, place])
+        assert torch.equal(decode_layer(shard, slice(0, len(states)), place), out[:, place])
     return out, shard
 
 

@@ -18,8 +18,8 @@ import torch
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.store import writer as site
-from bertvision.store.remote import CACHE_FOLDER, CACHE_GB, Remote, cache_place
-from bertvision.store.store import MANIFEST, Store, damages
+from bertvision.store.remote import CACHE_FOLDER, CACHE_GB, Remote, cache_folder
+from bertvision.store.store import MANIFEST, Store, find_damage
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.extract import STARTED, extract, extract_share, finalize, repair
 from bertvision.training.fit import fit
@@ -93,7 +93,7 @@ def test_the_store_is_that_of_a_folder(
     store = extract(span_encoder, span_task, url, **SMALL)
     assert same_files(there(url), local.folder)
     assert not list(cache.rglob("shard-*"))  # sent away, and not read yet
-    assert store.id == Store(url).id == Store(cache_place(url)).id == local.id
+    assert store.id == Store(url).id == Store(cache_folder(url)).id == local.id
     assert read_task(store.folder / "task") == span_task
     for one, other in zip(store["dev"].batches(4), local["dev"].batches(4), strict=True):
         assert torch.equal(one.hidden, other.hidden)
@@ -182,10 +182,10 @@ def test_what_changed_there_is_seen(span_encoder: Encoder, span_task: Task, tmp_
     remote.put(tmp_path / "bad", name)
     with pytest.raises(BadInput, match=r"is not what was written there \(sha256 differs\)"):
         list(store["dev"].shards())
-    assert [damage.file for damage in damages(store)] == [name]
+    assert [damage.file for damage in find_damage(store)] == [name]
     repair(url, span_encoder)
     assert remote.files.cat_file(remote._at(name)) == good
-    assert damages(Store(url)) == []
+    assert find_damage(Store(url)) == []
 
 
 def test_another_store_at_the_same_place_is_not_read_from_the_cache(

@@ -7,7 +7,7 @@ import pytest
 from bertvision.store.states import Subset
 from bertvision.store.store import Store
 from bertvision.training.fit import fit
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 
 
 @pytest.mark.parametrize("batch", [1, 4, 100])
@@ -21,7 +21,7 @@ def test_the_windows_of_the_chosen_examples_come_once(span_store: Store, batch: 
 
 
 def test_all_examples_are_the_whole_split(span_store: Store) -> None:
-    examples = range(len(states_task(span_store)["train"]))
+    examples = range(len(task_of_states(span_store)["train"]))
     both = [source["train"].batches(4, seed=3) for source in (span_store, Subset(span_store, examples))]
     for one, other in zip(*both, strict=True):
         assert one.hidden.equal(other.hidden)

@@ -18,7 +18,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
-from bertvision.training.inputs import own_head, split_windows
+from bertvision.training.inputs import native_head, split_windows
 
 KINDS = ("span", "label", "value")
 CPU = torch.device("cpu")
@@ -94,7 +94,7 @@ def test_state_0_is_the_embedding_output(made: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_targets_and_own_outputs(made: dict[str, Any], kind: str) -> None:
     store, task, encoder = made[kind]
-    head = own_head(encoder)
+    head = native_head(encoder)
     assert head is not None
     found = rows(store, "inner")
     for number, window in enumerate(split_windows(task, "inner", encoder)):
@@ -173,7 +173,7 @@ def test_the_manifest_adds_up(made: dict[str, Any]) -> None:
 def test_tables_and_own_logits_are_in_window_order(made: dict[str, Any], kind: str) -> None:
     store, task, encoder = made[kind]
     windows = split_windows(task, "train", encoder)
-    table, logits = store["train"].table(), store["train"].own_logits()
+    table, logits = store["train"].table(), store["train"].native_logits()
     assert len(table) == len(windows) == len(logits)
     assert table.example.tolist() == [window.example for window in windows]
     assert table.cls.tolist() == [window.cls for window in windows]
@@ -191,7 +191,7 @@ def test_tables_and_own_logits_are_in_window_order(made: dict[str, Any], kind: s
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_read_keeps_no_shard_in_memory(made: dict[str, Any], kind: str) -> None:
     store = Store(made[kind][0].folder)
-    kept = store["train"].table(), store["train"].own_logits()
+    kept = store["train"].table(), store["train"].native_logits()
     assert all(kept)
     assert str(store.folder) not in MAPS.read_text()
 

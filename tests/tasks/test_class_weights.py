@@ -14,7 +14,13 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example
-from bertvision.tasks.class_weights import balanced_weights, class_counts, counts_line, imbalance, weighed
+from bertvision.tasks.class_weights import (
+    balanced_weights,
+    class_counts,
+    describe_imbalance,
+    format_class_counts,
+    weighed,
+)
 from bertvision.tasks.task import Task, load_task
 
 NAMES = ("no", "so", "yes")
@@ -35,32 +41,32 @@ def test_labels_are_counted_in_train_alone() -> None:
     task = replace(task, splits={**task.splits, "dev": task["train"]})
     assert class_counts(task) == {"no": 2, "so": 0, "yes": 1}
     assert class_counts(sets([(0, 2), (), (2,)])) == {"no": 1, "so": 0, "yes": 2}
-    assert counts_line(task) == "no 2, yes 1, so 0"
+    assert format_class_counts(task) == "no 2, yes 1, so 0"
 
 
 def test_many_labels_are_not_all_named() -> None:
     names = tuple("abcdefghijk")
-    line = counts_line(classes([i for i in range(11) for _ in range(i + 1)], names))
+    line = format_class_counts(classes([i for i in range(11) for _ in range(i + 1)], names))
     assert line == "k 11, j 10, i 9, h 8, g 7, f 6, e 5, d 4, 3 more down to 1"
 
 
 def test_uneven_labels_are_told_in_one_line() -> None:
     uneven = classes([0] * 9 + [1] * 6 + [2] * 3)
-    assert imbalance(uneven) == (
+    assert describe_imbalance(uneven) == (
         "uneven labels: no 9, so 6, yes 3; 50 % of train have the commonest, 3.0 times as many as the rarest; "
         "--class-weights balanced weighs them"
     )
-    assert imbalance(weighed(uneven, "balanced")).endswith("as the rarest; they are weighed")
-    assert imbalance(classes([0] * 8 + [1] * 6 + [2] * 3)) == ""
-    assert "and none the rarest" in imbalance(classes([0, 0, 2]))
-    assert "67 % of train have the commonest, 2.0" not in imbalance(sets([(0, 1), (0,), (2,)]))
-    assert "75 % of train have the commonest, 3.0 times" in imbalance(sets([(0, 1), (0, 2), (0,), ()]))
+    assert describe_imbalance(weighed(uneven, "balanced")).endswith("as the rarest; they are weighed")
+    assert describe_imbalance(classes([0] * 8 + [1] * 6 + [2] * 3)) == ""
+    assert "and none the rarest" in describe_imbalance(classes([0, 0, 2]))
+    assert "67 % of train have the commonest, 2.0" not in describe_imbalance(sets([(0, 1), (0,), (2,)]))
+    assert "75 % of train have the commonest, 3.0 times" in describe_imbalance(sets([(0, 1), (0, 2), (0,), ()]))
 
 
 def test_a_task_without_labels_is_never_uneven() -> None:
     values = replace(classes([]), kind="regress", labels=())
-    assert imbalance(values) == ""
-    assert counts_line(values) == ""
+    assert describe_imbalance(values) == ""
+    assert format_class_counts(values) == ""
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40))

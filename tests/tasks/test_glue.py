@@ -58,11 +58,11 @@ def test_the_scores_of_a_task_have_its_metrics() -> None:
 
 
 def test_files_are_scored_by_the_metrics_and_labels_of_the_table() -> None:
-    from bertvision.evaluation.score_files import OFFICIAL
+    from bertvision.evaluation.score_files import TASK_SCORING
 
     for name, record in GLUE.items():
-        official = OFFICIAL[name]
-        assert (official.labels, official.headless) == (record.labels, record.header)
+        official = TASK_SCORING[name]
+        assert (official.labels, official.headerless_columns) == (record.labels, record.header)
         assert set(official.metrics) == set(record.metrics)
 
 

@@ -37,7 +37,7 @@ COUNTS = {
 MEANS = {("stsb", "train"): 2.7010, ("stsb", "dev"): 2.3639}
 """Mean score, to four digits."""
 
-OFFICIAL = ("train", "dev", "dev_matched", "dev_mismatched", "diagnostic-full")
+TASK_SCORING = ("train", "dev", "dev_matched", "dev_mismatched", "diagnostic-full")
 
 
 @pytest.mark.parametrize("name", GLUE)
@@ -46,7 +46,7 @@ def test_counts_equal_the_official_ones(name: str, split: str) -> None:
     files = GLUE[name].files
     official = files.train if split == "train" else files.dev
     path = find_file(Path(str(DATA)) / "glue", official)
-    if path is None or path.stem not in OFFICIAL:
+    if path is None or path.stem not in TASK_SCORING:
         pytest.skip(f"no official {split} file of {name} at hand")
     bad = BadRows(skip=name == "qqp")  # its official files hold rows broken in two
     labels = [example.label or 0.0 for example in read_examples(GLUE[name], path, bad)]

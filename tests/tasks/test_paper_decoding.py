@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from bertvision.core.records import NO_OFFSET, Answer, Example, WindowTable
 from bertvision.encoders.loading import Encoder
-from bertvision.evaluation.metrics.paper import legacy_scores
+from bertvision.evaluation.metrics.paper import paper_scores
 from bertvision.model import Model
 from bertvision.store.store import Store
-from bertvision.tasks.paper_decoding import NOTHING, UNREACHED, golds_by_text, golds_by_window, legacy_decode
+from bertvision.tasks.paper_decoding import NOTHING, UNMATCHABLE, golds_by_text, golds_by_window, paper_decode
 from bertvision.tasks.span_decoding import MAX_ANSWER_TOKENS, answer_texts, decode
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
@@ -51,7 +51,7 @@ def peaks(start: int, end: int, height: float = 6.0, tokens: int = len(IDS)) -> 
 
 def pieces(*logits: Logits, windows: Sequence[Sequence[int]] | None = None) -> tuple[int, ...]:
     """What is said of one question with these windows."""
-    (found,) = legacy_decode(logits, table_of(windows or [IDS] * len(logits)), 1)
+    (found,) = paper_decode(logits, table_of(windows or [IDS] * len(logits)), 1)
     return found.pieces
 
 
@@ -59,7 +59,7 @@ def test_start_and_end_are_picked_independently() -> None:
     """The best pair with start <= end would be (CC, DD); the arg-maxes are BB and AA."""
     logits = peaks(4, 3, height=6)
     logits[5, 0], logits[6, 1] = 5.9, 5.9
-    (found,) = legacy_decode([logits], table_of([IDS]), 1)
+    (found,) = paper_decode([logits], table_of([IDS]), 1)
     assert (found.start, found.end) == (4, 3)
 
 
@@ -83,8 +83,8 @@ def test_an_inverted_span_is_no_answer() -> None:
 def test_the_cls_token_alone_is_no_answer() -> None:
     assert pieces(peaks(0, 0)) == ()
     last = table_of([[*IDS[1:], CLS]], cls=len(IDS) - 1)
-    assert legacy_decode([peaks(7, 7)], last, 1)[0].pieces == ()
-    assert legacy_decode([peaks(0, 0)], last, 1)[0].pieces == (WHO,)
+    assert paper_decode([peaks(7, 7)], last, 1)[0].pieces == ()
+    assert paper_decode([peaks(0, 0)], last, 1)[0].pieces == (WHO,)
 
 
 def test_the_cls_token_and_more_is_an_answer() -> None:
@@ -124,15 +124,15 @@ def test_there_is_no_null_threshold() -> None:
 
 def test_the_product_is_of_softmaxes_over_the_tokens_of_the_window() -> None:
     logits = np.log(np.array([[1, 2], [3, 2], [1, 6]], np.float32))
-    (found,) = legacy_decode([logits], table_of([IDS[:3]]), 1)
+    (found,) = paper_decode([logits], table_of([IDS[:3]]), 1)
     assert found.probability == pytest.approx(3 / 5 * 6 / 10)
     huge = peaks(3, 3, height=3e38)
-    assert legacy_decode([huge], table_of([IDS]), 1)[0].probability == 1.0
+    assert paper_decode([huge], table_of([IDS]), 1)[0].probability == 1.0
 
 
 def test_every_question_has_its_own_windows() -> None:
     windows = [peaks(3, 3), peaks(4, 4), peaks(5, 5, height=7)]
-    found = legacy_decode(windows, table_of([IDS] * 3, example=[2, 0, 2]), 3)
+    found = paper_decode(windows, table_of([IDS] * 3, example=[2, 0, 2]), 3)
     assert [one.pieces for one in found] == [(BB,), (), (CC,)]
     assert [one.window for one in found] == [1, -1, 2]
     assert found[1] == NOTHING
@@ -141,7 +141,7 @@ def test_every_question_has_its_own_windows() -> None:
 def test_a_table_without_input_ids_is_refused() -> None:
     full = table_of([IDS])
     with pytest.raises(AssertionError, match="input ids"):
-        legacy_decode([peaks(3, 3)], WindowTable(full.example, full.cls, full.offsets, full.targets), 1)
+        paper_decode([peaks(3, 3)], WindowTable(full.example, full.cls, full.offsets, full.targets), 1)
 
 
 @QUICK
@@ -172,7 +172,7 @@ def test_all_rules_together_against_a_plain_reading(several: list[list[tuple[flo
 )
 def test_the_same_logits_decoded_both_ways(logits: Logits, legacy: tuple[int, ...], constrained: str) -> None:
     table = table_of([IDS])
-    assert legacy_decode([logits], table, 1)[0].pieces == legacy
+    assert paper_decode([logits], table, 1)[0].pieces == legacy
     example = Example("q", "who", CONTEXT)
     assert answer_texts(decode([logits], table, 1), [example], 0.0) == {"q": constrained}
 
@@ -180,7 +180,7 @@ def test_the_same_logits_decoded_both_ways(logits: Logits, legacy: tuple[int, ..
 def test_both_ways_merge_windows_differently() -> None:
     """A window without the answer that is surer: the paper says nothing, the constrained way finds the span."""
     table, logits = table_of([IDS, IDS]), [peaks(4, 5, height=4), peaks(0, 0, height=5)]
-    assert legacy_decode(logits, table, 1)[0].pieces == ()
+    assert paper_decode(logits, table, 1)[0].pieces == ()
     assert answer_texts(decode(logits, table, 1), [Example("q", "who", CONTEXT)], 0.0) == {"q": "bb cc"}
 
 
@@ -209,7 +209,7 @@ def test_golds_out_of_windows_are_whole_pieces(tiny_encoder: Encoder) -> None:
     assert golds_by_window([example], table) == [[whole[-1:], whole[-1:], whole]]
     assert golds_by_text([example], tokenizer)[0][1] != whole[-1:]
     later = WindowTable(numbers[1:], numbers[1:], offsets[1:], np.zeros((len(windows) - 1, 2)), ids[1:])
-    assert golds_by_window([example], later) == [[UNREACHED] * 3]
+    assert golds_by_window([example], later) == [[UNMATCHABLE] * 3]
 
 
 def test_a_store_decodes_the_legacy_way(span_store: Store, span_encoder: Encoder, span_task: Task) -> None:
@@ -221,10 +221,10 @@ def test_a_store_decodes_the_legacy_way(span_store: Store, span_encoder: Encoder
     assert golds == golds_by_text(examples, span_encoder.tokenizer)
     # Windows that hold the answer are surer than those that say there is none.
     right = [peaks(int(w.target[0]), int(w.target[1]), 9 if w.target[1] else 8, len(w)) for w in windows]
-    said = [one.pieces for one in legacy_decode(right, table, len(examples))]
-    assert set(legacy_scores(golds, said).values()) == {100.0}
-    own = legacy_decode(predict_own(span_store["dev"]).logits, table, len(examples))
-    scores = legacy_scores(golds, [one.pieces for one in own])
+    said = [one.pieces for one in paper_decode(right, table, len(examples))]
+    assert set(paper_scores(golds, said).values()) == {100.0}
+    own = paper_decode(predict_own(span_store["dev"]).logits, table, len(examples))
+    scores = paper_scores(golds, [one.pieces for one in own])
     assert {"legacy_exact", "legacy_f1", "HasAns_legacy_f1", "NoAns_legacy_f1"} < set(scores)
 
 

@@ -16,7 +16,7 @@ from bertvision.tasks.span_decoding import (
     MAX_ANSWER_TOKENS,
     TOP_K,
     Candidate,
-    Decoded,
+    DecodedSpans,
     answer_texts,
     decode,
     decode_window,
@@ -178,8 +178,8 @@ def test_no_more_than_top_k_candidates_are_kept() -> None:
 
 
 CONTEXT = "aa bb cc"
-SURE = Decoded((Candidate(3, 5, 4.0), Candidate(0, 2, 1.0)), null=3.0)  # no-answer score -1
-EMPTY = Decoded((), null=math.inf)
+SURE = DecodedSpans((Candidate(3, 5, 4.0), Candidate(0, 2, 1.0)), null=3.0)  # no-answer score -1
+EMPTY = DecodedSpans((), null=math.inf)
 
 
 def examples(count: int) -> list[Example]:
@@ -220,15 +220,15 @@ def test_n_best_with_a_threshold_has_no_answer_among_them() -> None:
 
 
 @st.composite
-def decoded(draw: st.DrawFn) -> Decoded:
+def decoded(draw: st.DrawFn) -> DecodedSpans:
     scores = sorted(draw(st.lists(SCORE, min_size=1, max_size=4)), reverse=True)
-    return Decoded(tuple(Candidate(3 * i, 3 * i + 2, score) for i, score in enumerate(scores)), draw(SCORE))
+    return DecodedSpans(tuple(Candidate(3 * i, 3 * i + 2, score) for i, score in enumerate(scores)), draw(SCORE))
 
 
 @QUICK
 @given(decoded(), SCORE, st.sampled_from(["far", "at", "above", "below"]))
-@example(Decoded((Candidate(0, 2, 0.11),), -0.95), 0.0, "at")  # null - threshold > best, by rounding alone
-def test_no_answer_is_first_exactly_when_the_threshold_says_so(one: Decoded, far: float, where: str) -> None:
+@example(DecodedSpans((Candidate(0, 2, 0.11),), -0.95), 0.0, "at")  # null - threshold > best, by rounding alone
+def test_no_answer_is_first_exactly_when_the_threshold_says_so(one: DecodedSpans, far: float, where: str) -> None:
     at = one.no_answer_score
     threshold = {"far": far, "at": at, "above": math.nextafter(at, 99), "below": math.nextafter(at, -99)}[where]
     entries = n_best(one, "aa bb cc dd", threshold, 10)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Answer, Example
-from bertvision.tasks.splits import cut_inner, make_splits
-from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, as_paths, check_whole, load_task, read_task, save_task
+from bertvision.tasks.splits import make_splits, split_off
+from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, as_paths, check_integer, load_task, read_task, save_task
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -35,21 +35,21 @@ def rows(labels: list[int]) -> list[Example]:
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=40), st.randoms(use_true_random=False), st.booleans())
 def test_no_group_is_on_both_sides_and_neither_is_empty(sizes: list[int], random: Random, five: bool) -> None:
     examples = articles(sizes if five else sizes[:4])
-    train, inner = cut_inner(examples, stratify=False)
+    train, inner = split_off(examples, stratify=False)
     assert train
     assert inner
     assert not {e.group for e in train} & {e.group for e in inner}
     assert Counter(train + inner) == Counter(examples)
     shuffled = list(examples)
     random.shuffle(shuffled)
-    again, inner_again = cut_inner(shuffled, stratify=False)
+    again, inner_again = split_off(shuffled, stratify=False)
     assert (set(again), set(inner_again)) == (set(train), set(inner))
 
 
 @QUICK
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=40))
 def test_share_is_a_tenth_up_to_half_a_group(sizes: list[int]) -> None:
-    _, inner = cut_inner(articles(sizes), stratify=False)
+    _, inner = split_off(articles(sizes), stratify=False)
     smallest_alone = len({e.group for e in inner}) == 1 and len(inner) == min(sizes)
     assert smallest_alone or abs(len(inner) - 0.1 * sum(sizes)) <= max(sizes) / 2
 
@@ -57,20 +57,20 @@ def test_share_is_a_tenth_up_to_half_a_group(sizes: list[int]) -> None:
 def test_a_giant_article_stays_in_train_wherever_it_hashes() -> None:
     for giant in range(12):
         sizes = [400 if i == giant else 20 for i in range(12)]
-        train, inner = cut_inner(articles(sizes), stratify=False)
+        train, inner = split_off(articles(sizes), stratify=False)
         assert len(inner) == 60
         assert f"article {giant}" in {e.group for e in train}
 
 
 def test_few_articles_are_cut_by_context() -> None:
     examples = [question(0, n, context=f"context {n % 50}") for n in range(200)]
-    train, inner = cut_inner(examples, stratify=False)
+    train, inner = split_off(examples, stratify=False)
     assert len(inner) == 20
     assert not {e.pair for e in train} & {e.pair for e in inner}
 
 
 def test_one_group_is_not_cut() -> None:
-    train, inner = cut_inner(articles([7]), stratify=False)
+    train, inner = split_off(articles([7]), stratify=False)
     assert len(train) == 7
     assert not inner
 
@@ -79,7 +79,7 @@ def test_one_group_is_not_cut() -> None:
 @given(st.lists(st.integers(0, 30), min_size=30, max_size=200))
 def test_labels_are_drawn_evenly_and_none_leaves_train(labels: list[int]) -> None:
     assume(len(set(labels)) < len(labels))
-    train, inner = cut_inner(rows(labels), stratify=True)
+    train, inner = split_off(rows(labels), stratify=True)
     assert {e.label for e in train} == {float(label) for label in labels}
     assert len(inner) <= 0.1 * len(labels) + 1
     if min(Counter(labels).values()) >= 3:
@@ -88,13 +88,13 @@ def test_labels_are_drawn_evenly_and_none_leaves_train(labels: list[int]) -> Non
 
 def test_few_rows_are_not_taken_from_a_label_that_has_one() -> None:
     for salt in "abcdefgh":
-        train, inner = cut_inner(rows([0, 0, 0, 1]), stratify=True, salt=salt)
+        train, inner = split_off(rows([0, 0, 0, 1]), stratify=True, salt=salt)
         assert [e.label for e in inner] == [0.0]
         assert {e.label for e in train} == {0.0, 1.0}
 
 
 def test_big_labels_keep_their_share() -> None:
-    _, inner = cut_inner(rows([0] * 700 + [1] * 200 + [2] * 100), stratify=True)
+    _, inner = split_off(rows([0] * 700 + [1] * 200 + [2] * 100), stratify=True)
     assert Counter(e.label for e in inner) == {0.0: 70, 1.0: 20, 2.0: 10}
 
 
@@ -102,11 +102,11 @@ def test_big_labels_keep_their_share() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=10, max_size=60))
 def test_equal_texts_stay_together_even_with_different_labels(pairs: list[tuple[int, int]]) -> None:
     examples = [Example(str(i), f"text {t}", label=float(label)) for i, (t, label) in enumerate(pairs)]
-    train, inner = cut_inner(examples, stratify=True)
+    train, inner = split_off(examples, stratify=True)
     assert not {e.text for e in train} & {e.text for e in inner}
     assert train
     assert inner or len({e.text for e in examples}) == 1
-    backwards = cut_inner(examples[::-1], stratify=True)
+    backwards = split_off(examples[::-1], stratify=True)
     assert set(backwards[1]) == set(inner)
 
 
@@ -115,7 +115,7 @@ def test_dev_is_another_draw_than_inner() -> None:
     splits = make_splits(examples, None, stratify=True)
     assert {name: len(split) for name, split in splits.items()} == {"train": 810, "inner": 90, "dev": 100}
     assert len({e.id for split in splits.values() for e in split}) == 1000
-    assert set(splits["dev"]) != set(cut_inner(examples, stratify=True)[1])
+    assert set(splits["dev"]) != set(split_off(examples, stratify=True)[1])
 
 
 def test_limit_takes_examples_from_all_over_the_file_in_order() -> None:
@@ -186,4 +186,4 @@ def test_paths_must_be_paths(value: object) -> None:
 def test_one_path_or_several() -> None:
     assert as_paths("train", "a") == as_paths("train", Path("a")) == as_paths("train", ["a"]) == (Path("a"),)
     assert as_paths("train", ("a", Path("b"))) == (Path("a"), Path("b"))
-    check_whole("x", 0, 0)
+    check_integer("x", 0, 0)

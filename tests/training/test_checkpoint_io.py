@@ -8,22 +8,22 @@ import pytest
 import torch
 
 from bertvision.core.errors import BadInput
-from bertvision.training.checkpoint_io import read_noted, write_noted
+from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 
 
 def test_what_was_written_is_read_by_who_made_it(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    assert read_noted(path, "me") is None
-    write_noted(path, {"a": torch.arange(3)}, made_from="me", step=7)
-    assert read_noted(path, "another") is None
-    tensors, note = read_noted(path, "me") or ({}, {})
+    assert read_checkpoint(path, "me") is None
+    write_checkpoint(path, {"a": torch.arange(3)}, made_from="me", step=7)
+    assert read_checkpoint(path, "another") is None
+    tensors, note = read_checkpoint(path, "me") or ({}, {})
     assert tensors["a"].tolist() == [0, 1, 2]
     assert note["step"] == 7
 
 
 def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    write_noted(path, {"a": torch.arange(3)}, made_from="me")
+    write_checkpoint(path, {"a": torch.arange(3)}, made_from="me")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(BadInput, match=r"state\.safetensors is damaged \(.+\); delete it, and what it held is made"):
-        read_noted(path, "me")
+        read_checkpoint(path, "me")

@@ -100,7 +100,7 @@ def test_context_and_cls_only(span_encoder: Encoder, span_task: Task, tmp_path: 
     whole = extract(span_encoder, span_task, tmp_path / "whole", **SMALL)
     part = extract(span_encoder, span_task, tmp_path / "part", **SMALL, tokens="context")
     everything, some, windows = by_window(whole), by_window(part), split_windows(span_task, "dev", span_encoder)
-    full, table, fewer = whole["dev"].own_logits(), part["dev"].table(), part["dev"].own_logits()
+    full, table, fewer = whole["dev"].native_logits(), part["dev"].table(), part["dev"].native_logits()
     assert full is not None
     assert fewer is not None
     for number, window in enumerate(windows):

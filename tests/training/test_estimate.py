@@ -41,7 +41,7 @@ def test_bytes_are_those_of_the_store(
 def test_bytes_a_token_of_a_real_width(tiny_encoder: Encoder, span_task: Task, dtype: str) -> None:
     """Of width 384 and 7 states everything else is within 1 % (f16), and int8 is at most 0.52 of f16."""
     per_token = {"f16": 7 * 384 * 2, "int8": 7 * (384 + 2)}[dtype]
-    beside = forecast.TOKEN_FACTS + 8 + (forecast.WINDOW_FACTS + 8 + 2 * 384) / 150
+    beside = forecast.TOKEN_BYTES + 8 + (forecast.WINDOW_BYTES + 8 + 2 * 384) / 150
     assert per_token + beside <= {"f16": 1.01, "int8": 0.52 * 1.0}[dtype] * 2 * 7 * 384
 
 

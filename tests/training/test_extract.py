@@ -162,7 +162,7 @@ def test_some_layers_only(span_encoder: Encoder, span_task: Task, tmp_path: Path
     everything, some = by_window(whole), by_window(part)
     assert len(some) == len(part["dev"])
     assert all(torch.equal(everything[number][:, :2], states) for number, states in some.items())
-    for found, expected in zip(part["dev"].own_logits() or [], whole["dev"].own_logits() or [], strict=True):
+    for found, expected in zip(part["dev"].native_logits() or [], whole["dev"].native_logits() or [], strict=True):
         assert found.tolist() == expected.tolist()
 
 
@@ -186,7 +186,7 @@ def test_an_encoder_that_was_not_tuned_and_has_no_pooler(
     batch = next(store["dev"].batches(4))
     assert batch.pooled is None
     assert batch.logits is None
-    assert store["dev"].own_logits() is None
+    assert store["dev"].native_logits() is None
     assert store.manifest["own"] is None
 
 

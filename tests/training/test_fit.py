@@ -161,7 +161,7 @@ def test_the_history_is_complete_and_the_loss_falls(label_store: Store) -> None:
     assert all(set(entry) == {"epoch", "loss", "inner"} for entry in one.history)
     assert one.history[-1]["loss"] < 0.7 * one.history[0]["loss"]
     assert one.seconds > 0
-    assert one.parameters == one.head.parameters_count
+    assert one.parameters == one.head.num_parameters
 
 
 @pytest.mark.parametrize("kind", ["span", "label", "set", "value"])

@@ -14,7 +14,7 @@ from bertvision.store.store import Store
 from bertvision.training import fit as fit_module
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead
-from bertvision.training.head_trainer import SAVED_FIT
+from bertvision.training.head_trainer import FIT_CHECKPOINT
 
 Same = Callable[[FittedHead, FittedHead], None]
 
@@ -45,7 +45,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
 def test_an_interrupted_fit_goes_on(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, same: Same, killed_at: Callable[[int], list[int]]
 ) -> None:
-    store, saved = request.getfixturevalue(kind), tmp_path / SAVED_FIT
+    store, saved = request.getfixturevalue(kind), tmp_path / FIT_CHECKPOINT
     whole = fit(SPECS, store, seeds=[0, 1], **QUICK)
     begun = killed_at(3)
     with pytest.raises(KeyboardInterrupt):
@@ -61,8 +61,8 @@ def test_a_computed_head_is_computed_again(
     (whole,) = fit(["linear"], label_store, **QUICK)
     killed_at(2)
     with pytest.raises(KeyboardInterrupt):
-        fit(["linear"], label_store, saved=tmp_path / SAVED_FIT, **QUICK)
-    (other,) = fit(["linear"], label_store, saved=tmp_path / SAVED_FIT, **QUICK)
+        fit(["linear"], label_store, saved=tmp_path / FIT_CHECKPOINT, **QUICK)
+    (other,) = fit(["linear"], label_store, saved=tmp_path / FIT_CHECKPOINT, **QUICK)
     assert [entry["inner"] for entry in other.history] == [entry["inner"] for entry in whole.history]
     assert other.best_epoch == whole.best_epoch
 
@@ -70,7 +70,7 @@ def test_a_computed_head_is_computed_again(
 def test_the_state_of_another_fit_is_not_taken_up(
     label_store: Store, tmp_path: Path, same: Same, killed_at: Callable[[int], list[int]]
 ) -> None:
-    saved = tmp_path / SAVED_FIT
+    saved = tmp_path / FIT_CHECKPOINT
     begun = killed_at(2)
     with pytest.raises(KeyboardInterrupt):
         fit(["learned-pool"], label_store, saved=saved, **QUICK)
@@ -86,7 +86,7 @@ def test_a_run_leaves_no_state_behind(
     killed_at(3)
     with pytest.raises(KeyboardInterrupt):
         fit_into(tmp_path, label_store, SPECS[:1], [0], config)
-    assert (tmp_path / SAVED_FIT).exists()
+    assert (tmp_path / FIT_CHECKPOINT).exists()
     fit_into(tmp_path, label_store, SPECS[:1], [0], config)
-    assert not (tmp_path / SAVED_FIT).exists()
-    assert f"fit: goes on after epoch 2 of 4 ({tmp_path / SAVED_FIT})" in capsys.readouterr().err
+    assert not (tmp_path / FIT_CHECKPOINT).exists()
+    assert f"fit: goes on after epoch 2 of 4 ({tmp_path / FIT_CHECKPOINT})" in capsys.readouterr().err

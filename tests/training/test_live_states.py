@@ -17,7 +17,7 @@ from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead
-from bertvision.training.live_states import LiveStates, states_task
+from bertvision.training.live_states import LiveStates, task_of_states
 from bertvision.training.predict import predict, predict_own
 
 SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
@@ -76,7 +76,7 @@ def test_heads_are_those_fitted_on_a_store(
     stored, lived = (fit(SPECS, states, seeds=(0, 1), epochs=2, batch=8) for states in (store, live))
     for one, other in zip(stored, lived, strict=True):
         same(one, other)
-    assert states_task(live) == task
+    assert task_of_states(live) == task
     for one, other in zip(predict(stored, store["dev"]), predict(lived, live["dev"]), strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one.logits, other.logits, strict=True))
 
@@ -85,9 +85,9 @@ def test_own_predictions_cost_no_pass_of_their_own(
     span_encoder: Encoder, span_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live = LiveStates(span_encoder, span_task, **SMALL)
-    passed = live["dev"].own_logits()
+    passed = live["dev"].native_logits()
     monkeypatch.setattr(live.builder, "shard", lambda *_: pytest.fail("the encoder ran again"))
-    again = live["dev"].own_logits()
+    again = live["dev"].native_logits()
     assert passed is not None
     assert again is not None
     assert all(np.array_equal(a, b) for a, b in zip(passed, again, strict=True))
@@ -96,7 +96,7 @@ def test_own_predictions_cost_no_pass_of_their_own(
 def test_what_is_not_there_is_named(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     live = LiveStates(tiny_encoder, label_task, layers="last1")
     assert live.shape.layers == 1
-    assert live["dev"].own_logits() is None
+    assert live["dev"].native_logits() is None
     with pytest.raises(BadInput, match="no split 'test'; there are train, inner, dev"):
         live["test"]
     with pytest.raises(BadInput, match="not tuned with a head"):

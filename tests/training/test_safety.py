@@ -20,8 +20,8 @@ import pytest
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.store.batching import plan_shards
-from bertvision.store.lock import LOCK, is_held, writing
-from bertvision.store.store import MANIFEST, Store, damages
+from bertvision.store.lock import LOCK, is_locked, writing
+from bertvision.store.store import MANIFEST, Store, find_damage
 from bertvision.store.writer import record_name
 from bertvision.tasks.task import Task
 from bertvision.training import shard_builder as shard_maker
@@ -148,8 +148,8 @@ def test_of_two_writers_one_wins(span_encoder: Encoder, span_task: Task, tmp_pat
     with writing(target):
         with pytest.raises(BadInput, match=rf"{target} is being written by process {os.getpid()} on .*; wait for it"):
             extract(span_encoder, span_task, target, **SMALL)
-        assert is_held(target)
-    assert not is_held(target)
+        assert is_locked(target)
+    assert not is_locked(target)
     extract(span_encoder, span_task, target, **SMALL)
     assert not (target / LOCK).exists()
 
@@ -207,10 +207,10 @@ def test_verify_names_the_shard_and_repair_makes_it_again(
     span_encoder: Encoder, tmp_path: Path, whole: Store, harm: str
 ) -> None:
     target = Path(shutil.copytree(whole.folder, tmp_path / "store"))
-    assert damages(Store(target)) == []
+    assert find_damage(Store(target)) == []
     name = whole.manifest["splits"]["train"]["shards"][1]["file"]
     harmed(target / name, harm)
-    found = damages(Store(target))
+    found = find_damage(Store(target))
     assert [damage.file for damage in found] == [name]
     assert {"truncated": "bytes", "flipped": "changed", "deleted": "missing"}[harm] in str(found[0])
     before = {path: path.stat().st_mtime_ns for path in target.rglob("*.safetensors") if path != target / name}
@@ -223,7 +223,7 @@ def test_verify_names_the_shard_and_repair_makes_it_again(
 def test_statistics_are_verified_too(span_encoder: Encoder, tmp_path: Path, whole: Store) -> None:
     target = Path(shutil.copytree(whole.folder, tmp_path / "store"))
     harmed(target / STATISTICS, "flipped")
-    assert [damage.file for damage in damages(Store(target))] == [STATISTICS]
+    assert [damage.file for damage in find_damage(Store(target))] == [STATISTICS]
     repair(target, span_encoder)
     assert contents(target) == contents(whole.folder)
 
@@ -245,7 +245,7 @@ def test_a_shard_that_comes_out_otherwise_is_recorded_as_it_is(
     (target / MANIFEST).write_text(json.dumps(manifest))
     assert [damage.file for damage in repair(target, span_encoder)] == [entry["file"]]
     assert "equal up to rounding" in capsys.readouterr().err
-    assert damages(Store(target)) == []
+    assert find_damage(Store(target)) == []
     assert Store(target).manifest["splits"]["dev"]["shards"][0]["sha256"] == good
 
 

@@ -12,7 +12,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.runtime import lr_factor
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
-from bertvision.training.tune import default_rate, rate_of, tune
+from bertvision.training.tune import choose_lr, default_lr, tune
 
 
 def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
@@ -111,11 +111,11 @@ def test_divergence_is_said(tiny_encoder: Encoder, label_task: Task) -> None:
         tune(tiny_encoder, label_task, epochs=20, lr=1e30, clip=1e30)
 
 
-@pytest.mark.parametrize(("width", "rate"), [(384, default_rate(384)), (768, 2e-5), (1024, 2e-5)])
+@pytest.mark.parametrize(("width", "rate"), [(384, default_lr(384)), (768, 2e-5), (1024, 2e-5)])
 def test_a_task_s_own_rate_is_for_encoders_as_wide_as_bert(width: int, rate: float) -> None:
-    assert rate_of(TuneConfig(bert_lr=2e-5), width) == rate
-    assert rate_of(TuneConfig(bert_lr=2e-5, lr=4e-5), width) == 4e-5
-    assert rate_of(TuneConfig(), width) == default_rate(width)
+    assert choose_lr(TuneConfig(bert_lr=2e-5), width) == rate
+    assert choose_lr(TuneConfig(bert_lr=2e-5, lr=4e-5), width) == 4e-5
+    assert choose_lr(TuneConfig(), width) == default_lr(width)
 
 
 def test_unknown_methods_are_refused(tiny_encoder: Encoder, label_task: Task) -> None:
@@ -132,4 +132,4 @@ def test_warm_up_and_decay_fill_the_run() -> None:
 
 
 def test_wider_encoders_get_smaller_rates() -> None:
-    assert [default_rate(width) for width in (16, 384, 768, 1024)] == [1.5e-4, 1.5e-4, 4.9e-5, 3.1e-5]
+    assert [default_lr(width) for width in (16, 384, 768, 1024)] == [1.5e-4, 1.5e-4, 4.9e-5, 3.1e-5]

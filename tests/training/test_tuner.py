@@ -173,7 +173,7 @@ def test_counts_are_the_paper_s(shape: str, norms_and_head: int, layer: int) -> 
         head = build_head("probe:layers=last1", Shape(depth + 1, width, 384, 2, "span"))
     for above in range(depth + 1):
         prepare(model, f"freeze:k={depth - above},norms=true", needs_pooler=False)
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad) + head.parameters_count
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad) + head.num_parameters
         assert trained == norms_and_head + above * layer
 
 

@@ -18,7 +18,7 @@ from bertvision.core.records import Example, Predictions, WindowTable
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import ensemble, sigmoid
-from bertvision.evaluation.example_scores import label_marks, score_answers
+from bertvision.evaluation.example_scores import label_indicators, score_answers
 from bertvision.evaluation.leaderboard import evaluate
 from bertvision.evaluation.scoring import score_inner, score_predictions, score_split
 from bertvision.model import QuestionAnswerer, TextClassifier, load_model
@@ -31,7 +31,7 @@ from bertvision.training.tune import tune
 
 
 def marks(task: Task, split: str) -> Any:
-    return label_marks(task[split], 3)
+    return label_indicators(task[split], 3)
 
 
 def test_a_window_is_marked_for_each_label(set_task: Task, tiny_encoder: Encoder) -> None:

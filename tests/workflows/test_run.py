@@ -18,7 +18,7 @@ from bertvision.tasks.task import Task
 from bertvision.training import inputs
 from bertvision.training.inputs import TaskWindows, windows_of
 from bertvision.workflows import conclude as concluding
-from bertvision.workflows.conclude import renew_report
+from bertvision.workflows.conclude import update_report
 
 
 def words(samples: Any, folder: Path, kind: str, encoder: Path) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_report_made_of_the_files_is_the_one_that_the_run_made(
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     analyses = {path.name: path.read_bytes() for path in (tmp_path / "run" / "analysis").iterdir()}
     shutil.rmtree(tmp_path / "run" / "analysis")
-    assert renew_report(tmp_path / "run").read_text(encoding="utf-8") == page
+    assert update_report(tmp_path / "run").read_text(encoding="utf-8") == page
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / "analysis").iterdir()} == analyses
     assert re.search("<h2", page)
 

@@ -12,7 +12,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.cost import PAPER_FLOOR, efficiency
 from bertvision.tasks.task import Task
 from bertvision.training.tune import tune
-from bertvision.workflows.tuning_costs import cost_lines, cost_table
+from bertvision.workflows.tuning_costs import cost_table, cost_table_text
 
 
 def test_a_row_for_every_encoder(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_row_for_every_encoder(tiny_encoder: Encoder, span_task: Task, tmp_pat
     assert frozen["trained"] < full["trained"] <= full["parameters"] == frozen["parameters"]
     assert full["efficiency"] == pytest.approx((full["score"] - floor) / math.log10(full["trained"]))
     assert all(row["saved_bytes"] > 0 and row["inference_per_1000"] > 0 for row in document["rows"])
-    assert len(cost_lines(document).splitlines()) == 3 + 1
+    assert len(cost_table_text(document).splitlines()) == 3 + 1
 
 
 @pytest.mark.parametrize(("f1", "trained", "published"), [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30)])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import Result, add_set, numbers, whole_numbers
+from bertvision.cli.options import Result, add_set, int_list, numbers
 from bertvision.core.errors import BadInput
 
 FITS = ("layers", "depth", "learning-curve")
@@ -47,9 +47,9 @@ def check_options(options: argparse.Namespace) -> None:
 
 def _check_used(given: Iterable[str], what: Iterable[str] | None) -> None:
     from bertvision.evaluation.analyses.catalogue import ANALYSES
-    from bertvision.workflows.analyse import wanted_names
+    from bertvision.workflows.analyse import selected_analyses
 
-    wanted = wanted_names(what)
+    wanted = selected_analyses(what)
     if any(name not in ANALYSES for name in wanted):
         return  # which is refused with the name that was meant
     for name in given:
@@ -80,7 +80,7 @@ def add_commands(commands: Any) -> None:
     instead.add_argument("--depth", metavar="SPEC", help="only depth: the head to fit over states 0..k for every k")
     instead.add_argument("--ablation", action="store_true", help="only adapters: off for every span of layers")
     analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
-    analyse.add_argument("--seeds", type=whole_numbers, metavar="0,1,2", help="one fit each; default 0")
+    analyse.add_argument("--seeds", type=int_list, metavar="0,1,2", help="one fit each; default 0")
     add_set(analyse)
 
     report = commands.add_parser("report", help="write a run, or several, as one HTML file")
@@ -96,13 +96,13 @@ def analyse_command(options: argparse.Namespace) -> Result:
     if options.ablation or options.depth is not None:
         return _documented(options)
     from bertvision.workflows.analyse import study
-    from bertvision.workflows.conclude import renew_report
+    from bertvision.workflows.conclude import update_report
 
     work = _study(options)
     made, missing = study(work, options.what)
     if missing and not made:
         raise BadInput("; ".join(f"{name} {why}" for name, why in missing.items()))
-    report = renew_report(work.folder)
+    report = update_report(work.folder)
     document = {
         "run": str(work.folder),
         "findings": {finding.name: finding.document() for finding in made},
@@ -118,15 +118,15 @@ def analyse_command(options: argparse.Namespace) -> Result:
 
 
 def _study(options: argparse.Namespace) -> Any:
-    from bertvision.core.config import override, recipe_of_run
-    from bertvision.workflows.refit_analyses import SHARES, Study
+    from bertvision.core.config import override, read_run_recipe
+    from bertvision.workflows.refit_analyses import SHARES, AnalysisRequest
 
     folder = Path(options.folder)
-    return Study(
+    return AnalysisRequest(
         folder=folder,
         head=options.depth if options.depth is not None else options.head or None,
         seeds=options.seeds,
-        config=override(recipe_of_run(folder), options.set).fit,
+        config=override(read_run_recipe(folder), options.set).fit,
         shares=options.shares or SHARES,
         beside=[Path(folder) for folder in options.beside],
         pair=options.pair,
@@ -144,29 +144,29 @@ def _listed() -> Result:
 
 def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """The first few of each sort, of the first pair that has any; the report shows more, with their contexts."""
-    from bertvision.report.analyses import SORTS
+    from bertvision.report.analyses import DISAGREEMENTS
 
     first = [case for case in cases if (case["a"], case["b"]) == (cases[0]["a"], cases[0]["b"])]
-    shown = [(title, [case for case in first if case["sort"] == sort]) for sort, title in SORTS.items()]
+    shown = [(title, [case for case in first if case["sort"] == sort]) for sort, title in DISAGREEMENTS.items()]
     return [line for title, alike in shown for case in alike[:TOLD] for line in _example(title, case)]
 
 
 def _example(title: str, case: Mapping[str, Any]) -> list[str]:
     from bertvision.evaluation.analyses.answers import told
-    from bertvision.report.analyses import case_gold
+    from bertvision.report.analyses import format_gold
     from bertvision.report.markup import cut, printable
 
     pair = [("    beside", case["pair"])] if case["pair"] and "spans" not in case else []
     said = [(case[side], told(case[f"{side}_said"])) for side in "ab"]
-    lines = [(f"  {title}", case["text"]), *pair, ("    gold", case_gold(case)), *((f"    {a}", b) for a, b in said)]
+    lines = [(f"  {title}", case["text"]), *pair, ("    gold", format_gold(case)), *((f"    {a}", b) for a, b in said)]
     return [f"{name}: {cut(' '.join(printable(str(text)).split()), WIDEST)}" for name, text in lines]
 
 
 def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
-    from bertvision.core.records import aligned
+    from bertvision.core.records import align_columns
 
     told = [[_cell(row.get(key)) for key in columns] for row in rows]
-    return "\n".join(aligned([list(columns.values()), *told]))
+    return "\n".join(align_columns([list(columns.values()), *told]))
 
 
 def _cell(value: Any) -> str:
@@ -177,7 +177,7 @@ def _cell(value: Any) -> str:
 
 def _documented(options: argparse.Namespace) -> Result:
     """``--depth SPEC`` or ``--ablation``: the document itself; of a run with a leaderboard also in its report."""
-    from bertvision.workflows.conclude import renew_report
+    from bertvision.workflows.conclude import update_report
     from bertvision.workflows.file_analyses import keep
     from bertvision.workflows.refit_analyses import NO_ADAPTERS, document_and_finding
 
@@ -189,7 +189,7 @@ def _documented(options: argparse.Namespace) -> Result:
     files = [str(work.folder / name / f"{name}.svg")]
     if finding is not None:
         keep(work.folder, work.run, [finding])
-        files.append(str(renew_report(work.folder)))
+        files.append(str(update_report(work.folder)))
     return document, "\n".join([*to_lines(document), ", ".join(files)])
 
 
@@ -206,11 +206,11 @@ def _ablation_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _depth_lines(document: Mapping[str, Any]) -> list[str]:
-    from bertvision.core.records import aligned
+    from bertvision.core.records import align_columns
 
     metric = document["metric"]
     cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]
-    lines = aligned([["layers", f"dev {metric}", f"inner {metric}"], *cells])
+    lines = align_columns([["layers", f"dev {metric}", f"inner {metric}"], *cells])
     if document["chosen"] is not None:
         cut = document["cut"]
         lines.append(
@@ -222,14 +222,14 @@ def _depth_lines(document: Mapping[str, Any]) -> list[str]:
 
 def report_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.analyse import complete
-    from bertvision.workflows.conclude import renew_report, renew_reports
+    from bertvision.workflows.conclude import update_report, write_joint_report
 
     folders = [Path(folder) for folder in options.folders]
     if len(folders) == 1 and options.to is None:
         complete(folders[0])
-        path = renew_report(folders[0])
+        path = update_report(folders[0])
     elif options.to is None:
         raise BadInput("several runs in one report need --to FILE.html")
     else:
-        path = renew_reports(folders, Path(options.to))
+        path = write_joint_report(folders, Path(options.to))
     return {"report": str(path)}, str(path)

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from bertvision.cli.options import Result, add_heads, at_least_one, expand_heads
+from bertvision.cli.options import Result, add_heads, expand_heads, positive_int
 from bertvision.core.errors import install_line
 
 CORE = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy")
@@ -23,7 +23,7 @@ EXTRAS = (
 
 def add_commands(commands: Any) -> None:
     heads = commands.add_parser("heads", help="every head with its number of parameters for a shape")
-    number = {"type": at_least_one, "metavar": "N"}
+    number = {"type": positive_int, "metavar": "N"}
     heads.add_argument("--layers", default=7, **number, help="states per token: layers + 1; default 7, as minilm")
     heads.add_argument("--width", default=384, **number, help="width of a state; default 384")
     heads.add_argument("--tokens", default=384, **number, help="tokens per window; default 384")
@@ -39,7 +39,7 @@ def add_commands(commands: Any) -> None:
 
 def heads_command(options: argparse.Namespace) -> Result:
     from bertvision.core.records import Kind, Shape
-    from bertvision.heads.summary import count_head, fits, head_shapes
+    from bertvision.heads.summary import fits, head_info, head_shapes
 
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)
@@ -48,7 +48,7 @@ def heads_command(options: argparse.Namespace) -> Result:
     rows: list[dict[str, Any]] = []
     for spec in expand_heads(options.heads or ["all"], labels):
         fitting = shape if fits(spec, shape) else labels
-        rows.append(dict(count_head(spec, fitting)))
+        rows.append(dict(head_info(spec, fitting)))
         if options.shapes:
             rows[-1]["shapes"] = head_shapes(spec, fitting)
     width = max(len(row["spec"]) for row in rows)

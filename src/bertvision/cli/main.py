@@ -16,7 +16,7 @@ from bertvision.cli import analyse, info, predict, reproduce, search, store, tra
 from bertvision.cli.options import Result
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import escape_control_chars, log_line
-from bertvision.core.run_log import note_command, typed
+from bertvision.core.run_log import log_command, typed
 from bertvision.core.runtime import set_omp_wait_policy
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], Result]] = {
@@ -77,12 +77,12 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Report unknown arguments by the command itself, whose help lists the right ones."""
-        options, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            close = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1)
+        options, unknown_name = super().parse_known_args(args, namespace)
+        if unknown_name:
+            close = difflib.get_close_matches(unknown_name[0], self._option_string_actions, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return options, unknown
+            self.error(f"unrecognized arguments: {' '.join(unknown_name)}{hint}")
+        return options, unknown_name
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{self.prog}: {message}; see {self.prog} --help")
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         leads = os.environ.get("RANK", "0") == "0"  # of several processes only the first one writes the log
         with typed(words, run_folder(options) if leads else None):
             document, text = COMMANDS[options.command](options)
-            note_command()  # only a command that succeeded
+            log_command()  # only a command that succeeded
         print(json.dumps(document) if options.json else escape_control_chars(text), flush=True)
         return 0
     except BadInput as error:

@@ -20,7 +20,7 @@ from bertvision.core.config import (
     override,
     read_recipe,
     setting_types,
-    updated,
+    with_settings,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def whole_numbers(text: str) -> tuple[int, ...]:
+def int_list(text: str) -> tuple[int, ...]:
     """``0,1,2`` as numbers, each once: the same seed twice would count as two."""
     try:
         seeds = tuple(int(part) for part in text.split(","))
@@ -104,7 +104,7 @@ def share(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def at_least_one(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
@@ -130,7 +130,7 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     else:
         recipe = built_in_recipe(options.task, recipe_defaults, **flags)
     recipe = override(recipe, options.set)
-    return updated(recipe, heads=tuple(expand_heads(recipe.heads)))
+    return with_settings(recipe, heads=tuple(expand_heads(recipe.heads)))
 
 
 def _typed(options: argparse.Namespace, config: Any) -> dict[str, Any]:
@@ -149,14 +149,14 @@ def expand_heads(
 ) -> list[str]:
     """``quick``, ``all`` or specs; ``all`` depends on the shape and is kept as it is without one."""
     from bertvision.heads.base import canonical_spec
-    from bertvision.heads.summary import fitting_heads
+    from bertvision.heads.summary import compatible_heads
 
     specs: list[str] = []
     for word in words:
         if word == "quick":
             specs.extend(QUICK_HEADS)
         elif word == "all":
-            specs.extend(["all"] if shape is None else fitting_heads(shape, pooled, tokens))
+            specs.extend(["all"] if shape is None else compatible_heads(shape, pooled, tokens))
         else:
             specs.append(canonical_spec(word))
     return list(dict.fromkeys(specs))

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import Result, at_least_one
+from bertvision.cli.options import Result, positive_int
 from bertvision.core.errors import BadInput, shorten
 
 
@@ -23,7 +23,7 @@ def add_commands(commands: Any) -> None:
     predict.add_argument("--glue-submission", metavar="DIR", help="write files for the GLUE server; needs --data")
     predict.add_argument("--data", metavar="FOLDER", help="GLUE's official files, with the test files")
     predict.add_argument("--base", metavar="ENCODER", help="base encoder of an adapted model, if it was moved")
-    predict.add_argument("--top-k", type=at_least_one, default=1, metavar="N", help="number of answers; default 1")
+    predict.add_argument("--top-k", type=positive_int, default=1, metavar="N", help="number of answers; default 1")
 
     score = commands.add_parser("score", help="score a file of predictions as the official script does")
     score.add_argument("task", metavar="TASK", help="squad1, squad2, classify, regress, or a GLUE task such as mrpc")

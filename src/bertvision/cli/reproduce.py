@@ -35,10 +35,10 @@ def reproduce_command(options: argparse.Namespace) -> Result:
     if options.plan:
         if options.encoder or options.set:
             raise BadInput("--plan tells what the recipes as they are take; leave --encoder and --set out")
-        from bertvision.workflows.reproduce.estimate import head_text, plan, plan_text, with_heads
+        from bertvision.workflows.reproduce.estimate import add_head_jobs, head_plan_text, plan, plan_text
 
-        document = with_heads(plan(items, shared), items, shared)
-        return document, f"{plan_text(document)}\n{head_text(document)}"
+        document = add_head_jobs(plan(items, shared), items, shared)
+        return document, f"{plan_text(document)}\n{head_plan_text(document)}"
     from bertvision.workflows.reproduce.documents import claim_verdicts, current_documents, reproduce
     from bertvision.workflows.reproduce.experiments import Experiments
     from bertvision.workflows.reproduce.text import item_text

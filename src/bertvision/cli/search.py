@@ -16,9 +16,9 @@ from bertvision.cli.options import (
     add_heads,
     add_set,
     add_tune,
-    at_least_one,
+    int_list,
+    positive_int,
     recipe_from,
-    whole_numbers,
 )
 from bertvision.core.config import DataConfig
 from bertvision.core.errors import BadInput
@@ -36,11 +36,11 @@ def add_commands(commands: Any) -> None:
     search.add_argument("--out", metavar="RUN", help="folder of the run; not needed if TASK is a run")
     add_heads(search, "specs to try (an option named there is fixed), quick, all; default compress learned-pool probe")
     search.add_argument(
-        "--trials", type=at_least_one, default=30, metavar="N", help="in all, over all calls; default 30"
+        "--trials", type=positive_int, default=30, metavar="N", help="in all, over all calls; default 30"
     )
     search.add_argument(
         "--together",
-        type=at_least_one,
+        type=positive_int,
         default=8,
         metavar="N",
         help="heads in memory at a time, which share a read of the states; default 8",
@@ -56,22 +56,22 @@ def add_commands(commands: Any) -> None:
     search.add_argument(
         "--seeds",
         dest="final_seeds",
-        type=whole_numbers,
+        type=int_list,
         default=(0, 1, 2),
         metavar="0,1,2",
         help="random seeds of the finalists",
     )
     search.add_argument("--search-seed", type=int, default=0, metavar="N", help="random seed of the sampler; default 0")
     search.add_argument(
-        "--tunings", type=at_least_one, metavar="N", help="with tune. keys in --space: number of tunings"
+        "--tunings", type=positive_int, metavar="N", help="with tune. keys in --space: number of tunings"
     )
 
 
 def search_command(options: argparse.Namespace) -> Result:
     from bertvision.tasks.task import TASKS
-    from bertvision.workflows.search.heads import Plan
+    from bertvision.workflows.search.heads import SearchBudget
 
-    plan = Plan(options.trials, options.together, tuple(options.final_seeds), options.search_seed)
+    plan = SearchBudget(options.trials, options.together, tuple(options.final_seeds), options.search_seed)
     tuned = [text for text in options.space if text.startswith("tune.")]
     if tuned and options.tunings is None:  # each tuning takes as long as a run: no default
         raise BadInput(f"--space {tuned[0]} searches over tunings; say how many: --tunings N, or leave it out")
@@ -90,9 +90,9 @@ def search_command(options: argparse.Namespace) -> Result:
 
 def _search_run(options: argparse.Namespace, plan: Any) -> Result:
     """Search on the states of a finished run, starting from its settings of fitting."""
-    from bertvision.core.config import override, recipe_of_run
+    from bertvision.core.config import override, read_run_recipe
     from bertvision.runs.folder import run_states
-    from bertvision.workflows.search.heads import search, states_space
+    from bertvision.workflows.search.heads import search, space_for_states
 
     given = [f"--{name.replace('_', '-')}" for name in OF_A_TASK if getattr(options, name) is not None]
     given += [f"--set {text}" for text in options.set if not text.startswith("fit.")]
@@ -105,8 +105,8 @@ def _search_run(options: argparse.Namespace, plan: Any) -> Result:
         )
     folder = Path(options.task)
     states = run_states(folder)
-    config = override(recipe_of_run(folder), options.set).fit
-    space = states_space(states, options.heads or HEADS, options.space)
+    config = override(read_run_recipe(folder), options.set).fit
+    space = space_for_states(states, options.heads or HEADS, options.space)
     return search_result(search(folder, states, space, config, plan), folder)
 
 
@@ -115,7 +115,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task, prepare
     from bertvision.workflows.search.heads import recipe_features, search
-    from bertvision.workflows.search.space import named_heads, space_of
+    from bertvision.workflows.search.space import build_space, expand_head_names
     from bertvision.workflows.search.tunings import search_tuning
 
     words, folder = tuple(options.heads or HEADS), Path(options.out)
@@ -127,8 +127,8 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
     features = recipe_features(recipe, task, encoder)
     # As typed: the canonical form would name options, and so fix them.
-    heads = named_heads(words, features)
-    space = space_of(heads, features, options.space)
+    heads = expand_head_names(words, features)
+    space = build_space(heads, features, options.space)
     states, _ = prepare(recipe, folder, heads, (task, encoder))
     return search_result(search(folder, states, space, recipe.fit, plan), folder)
 

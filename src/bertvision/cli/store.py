@@ -82,10 +82,10 @@ def _info(path: str) -> Result:
 
 
 def _verify(path: str, options: argparse.Namespace) -> Result:
-    from bertvision.store.store import Store, damages, recorded
+    from bertvision.store.store import Store, find_damage, recorded
 
     store = Store(path)
-    damaged = damages(store)
+    damaged = find_damage(store)
     count = sum(1 for _ in recorded(store.manifest))
     if damaged:
         more = f" and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
@@ -97,12 +97,12 @@ def _verify(path: str, options: argparse.Namespace) -> Result:
 
 
 def _repair(path: str, options: argparse.Namespace) -> Result:
-    from bertvision.encoders.loading import RECORD, load_encoder
+    from bertvision.encoders.loading import ENCODER_FILE, load_encoder
     from bertvision.store.store import Store
     from bertvision.training.extract import repair
 
     encoder = Path(path).parent / "encoder"
-    default = str(encoder) if (encoder / RECORD).exists() else str(Store(path).manifest["encoder"]["name"])
+    default = str(encoder) if (encoder / ENCODER_FILE).exists() else str(Store(path).manifest["encoder"]["name"])
     repaired = repair(path, load_encoder(options.encoder or default))
     text = f"{path}: made again: {', '.join(map(str, repaired))}" if repaired else f"{path}: nothing is damaged"
     return {"store": path, "repaired": [damage.file for damage in repaired]}, text

@@ -15,12 +15,12 @@ from bertvision.cli.options import (
     add_set,
     add_settings,
     add_tune,
-    at_least_one,
     expand_heads,
+    int_list,
     numbers,
+    positive_int,
     recipe_from,
     share,
-    whole_numbers,
 )
 from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
     run = commands.add_parser("run", help="from text to a scored, saved model")
     run.add_argument("--out", required=True, metavar="RUN", help="output folder")
     add_heads(run, HEADS_HELP)
-    run.add_argument("--seeds", type=whole_numbers, metavar="0,1", help="random seeds; every head is trained per seed")
+    run.add_argument("--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained per seed")
     add_settings(run, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
@@ -69,14 +69,14 @@ def add_commands(commands: Any) -> None:
     parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
     parts.add_argument("--engine", choices=("ray",), help="make the shards on a Ray cluster (docs/how-to/clusters.md)")
     extract.add_argument("--address", metavar="A", help="with --engine ray: auto or HOST:PORT; default: a new cluster")
-    extract.add_argument("--actors", type=at_least_one, metavar="N", help="with --engine ray: maximum number of actors")
+    extract.add_argument("--actors", type=positive_int, metavar="N", help="with --engine ray: maximum number of actors")
     for add in (add_data, add_encoder, add_set):
         add(extract)
 
     fit = commands.add_parser("fit", help="train heads on a store, all in one pass")
     fit.add_argument("store", metavar="STORE", help="a folder made by extract, e.g. RUN/store")
     add_heads(fit, HEADS_HELP)
-    fit.add_argument("--seeds", type=whole_numbers, default=(0,), metavar="0,1,2", help="random seeds; default 0")
+    fit.add_argument("--seeds", type=int_list, default=(0,), metavar="0,1,2", help="random seeds; default 0")
     fit.add_argument("--out", metavar="RUN", help="output folder; default: RUN if STORE is RUN/store")
     add_set(fit)
 
@@ -117,11 +117,11 @@ def run_command(options: argparse.Namespace) -> Result:
 def tune_command(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task
-    from bertvision.training.distributed import leads, team_size
-    from bertvision.training.tune import SAVED, check_tuning, tune
+    from bertvision.training.distributed import leads, num_processes
+    from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
     from bertvision.training.tune_from_store import tune_from_store
 
-    from_store, processes = options.from_store is not None, team_size()
+    from_store, processes = options.from_store is not None, num_processes()
     if options.curve and from_store:
         raise BadInput("--curve and --from-store do not go together; leave one of them out")
     if processes > 1 and (options.curve or from_store):
@@ -136,9 +136,9 @@ def tune_command(options: argparse.Namespace) -> Result:
         return _tuning_curve(encoder, task, recipe.tune, options.curve, folder)
     if from_store:
         store = options.from_store or folder / "store"
-        tuned = tune_from_store(encoder, task, store, recipe.tune, folder / SAVED)
+        tuned = tune_from_store(encoder, task, store, recipe.tune, folder / TUNING_CHECKPOINT)
     else:
-        tuned = tune(encoder, task, recipe.tune, folder / SAVED)
+        tuned = tune(encoder, task, recipe.tune, folder / TUNING_CHECKPOINT)
     target = folder / "encoder"
     if leads():
         tuned.save_pretrained(target)
@@ -147,7 +147,7 @@ def tune_command(options: argparse.Namespace) -> Result:
 
 
 def _tuning_curve(encoder: Any, task: Any, config: Any, epochs: list[float], folder: Path) -> Result:
-    from bertvision.core.records import aligned
+    from bertvision.core.records import align_columns
     from bertvision.workflows.tuning_curve import tune_curve
 
     document = tune_curve(encoder, task, config, epochs, folder)
@@ -156,15 +156,15 @@ def _tuning_curve(encoder: Any, task: Any, config: Any, epochs: list[float], fol
     for row in document["rows"]:
         scores = [f"{row['scores'][metric]:.2f}", f"{row['inner'][metric]:.2f}"]
         cells.append([f"{row['epochs']:g}", str(row["steps"]), f"{row['seconds']:.0f}", *scores])
-    return document, "\n".join([*aligned(cells), f"picture: {folder / 'curve.svg'}"])
+    return document, "\n".join([*align_columns(cells), f"picture: {folder / 'curve.svg'}"])
 
 
 def costs_command(options: argparse.Namespace) -> Result:
     from bertvision.runs.prepare import load_recipe_task
-    from bertvision.workflows.tuning_costs import cost_lines, cost_table
+    from bertvision.workflows.tuning_costs import cost_table, cost_table_text
 
     document = cost_table([Path(folder) for folder in options.encoders], load_recipe_task(recipe_from(options)))
-    return document, cost_lines(document)
+    return document, cost_table_text(document)
 
 
 def extract_command(options: argparse.Namespace) -> Result:
@@ -219,14 +219,14 @@ def fit_command(options: argparse.Namespace) -> Result:
 
 def evaluate_command(options: argparse.Namespace) -> Result:
     """The leaderboard, written again; a comparison or another decoding writes nothing."""
-    from bertvision.workflows.compare import compare_rows, legacy_board
+    from bertvision.workflows.compare import compare_rows, paper_board
     from bertvision.workflows.conclude import conclude
 
     folder = Path(options.folder)
     if options.compare is not None:
         return compare_rows(folder, *options.compare)
     if options.decode is not None:
-        return legacy_board(folder)
+        return paper_board(folder)
     result = conclude(folder)
     return result.document, str(result)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import atomic_open, hashed_as
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 
 T = TypeVar("T")
 
@@ -247,7 +247,7 @@ def setting_types(cls: type[Any]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-class Typed(str):
+class RawText(str):
     """A value as a user typed it; its meaning depends on the type of the setting."""
 
 
@@ -257,7 +257,7 @@ def from_mapping(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     arguments: dict[str, Any] = {}
     for key, value in values.items():
         if key not in known:
-            raise BadInput(f"{where}: {unknown('setting', key, known)}")
+            raise BadInput(f"{where}: {unknown_name('setting', key, known)}")
         arguments[key] = _convert(known[key], value, f"{where}: {key}")
     for item in fields(cls):  # type: ignore[arg-type]
         required = item.default is MISSING and item.default_factory is MISSING
@@ -287,14 +287,14 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def updated(config: T, **values: Any) -> T:
+def with_settings(config: T, **values: Any) -> T:
     """A copy with the values that are not None."""
     return replace(config, **{key: value for key, value in values.items() if value is not None})  # type: ignore[type-var]
 
 
 def _convert(wanted: Any, value: Any, where: str) -> Any:
     """Check one value against its annotation; whole numbers pass as floats, lists as tuples."""
-    if isinstance(value, Typed):
+    if isinstance(value, RawText):
         value = _read_typed(wanted, value)
     if is_dataclass(wanted) and isinstance(wanted, type):
         if isinstance(value, Mapping):
@@ -358,7 +358,7 @@ def read_recipe(path: Path, defaults: Defaults | None = None, over: Mapping[str,
     return _with_presets(merged(values, over or {}), defaults, str(path))
 
 
-def recipe_of_run(folder: Path) -> Recipe:
+def read_run_recipe(folder: Path) -> Recipe:
     """The recipe that a run was made by; the defaults for a folder that only ``fit`` made."""
     path = folder / "recipe.toml"
     return read_recipe(path) if path.exists() else Recipe(task="fit")
@@ -384,7 +384,7 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         for section in sections:
             if not isinstance(table.get(section), dict):
                 known = [name for name, content in plain.items() if isinstance(content, dict)]
-                raise BadInput(f"--set {shorten(text)}: {unknown('section', section, known)}")
+                raise BadInput(f"--set {shorten(text)}: {unknown_name('section', section, known)}")
             table = table[section]
-        table[key] = Typed(value)
+        table[key] = RawText(value)
     return from_mapping(Recipe, plain, "--set")

@@ -141,7 +141,7 @@ def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """A hook for ``json.load`` that rejects repeated keys, of which Python would silently keep the last."""
     row = dict(pairs)
     if len(row) < len(pairs):

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+CONTROL_CHARS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 """Control characters except tab and newline, bidirectional overrides, and lone surrogates. Labels and questions may
 contain them; terminals and pages must not receive them."""
 
@@ -80,4 +80,4 @@ def log_line(text: str) -> None:
 
 def escape_control_chars(text: str) -> str:
     """Text that is safe for a terminal: control characters are written out (``\\x1b``)."""
-    return re.sub(f"[{CONTROLS}]", lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return re.sub(f"[{CONTROL_CHARS}]", lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -259,7 +259,7 @@ def board_document(board: Board) -> dict[str, Any]:
 
 def board_text(board: Board) -> str:
     """The table, and the sentences below it."""
-    return "\n".join([*_table(board), *board_words(board)])
+    return "\n".join([*_table(board), *board_notes(board)])
 
 
 def _table(board: Board) -> list[str]:
@@ -274,10 +274,10 @@ def _table(board: Board) -> list[str]:
         if has_intervals:
             cells.append("" if row.interval is None else f"{row.interval[0]:.1f} to {row.interval[1]:.1f}")
         lines.append([*cells, f"{row.inner.get(board.metric, float('nan')):.2f}"])
-    return aligned(lines)
+    return align_columns(lines)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(lines: Sequence[Sequence[str]]) -> list[str]:
     """Cells as columns: the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = []
@@ -287,7 +287,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     return texts
 
 
-def board_words(board: Board) -> list[str]:
+def board_notes(board: Board) -> list[str]:
     """The sentences below the table: sampling error, paired tests, thresholds and calibration."""
     lines = []
     info = board.resampling_info
@@ -318,7 +318,7 @@ def _minus(test: PairedTest, reference: str) -> PairedTest:
     return PairedTest(test.b, test.a, -test.difference, low, high, test.p, test.p_holm, test.b_seeds, test.a_seeds)
 
 
-def compared_with(board: Board, name: str, reference: str) -> PairedTest | None:
+def paired_test_with(board: Board, name: str, reference: str) -> PairedTest | None:
     """A predictor minus a reference, if the board has that test."""
     return next((test for test in _against(board, reference) if test.a == name), None)
 

@@ -47,7 +47,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         self._discover()
         if name not in self._entries:
-            raise BadInput(unknown(self.what, name, self._entries))
+            raise BadInput(unknown_name(self.what, name, self._entries))
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +67,7 @@ class Registry(Generic[T]):
             importlib.import_module(f"{self.package}.{module.name}")
 
 
-def unknown(what: str, name: str, known: Mapping[str, object] | list[str]) -> str:
+def unknown_name(what: str, name: str, known: Mapping[str, object] | list[str]) -> str:
     """The message for an unknown name: the name, a close one, and all known ones."""
     close = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""

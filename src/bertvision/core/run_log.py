@@ -106,7 +106,7 @@ def typed(words: Sequence[str], folder: Path | None) -> Iterator[None]:
         _COMMAND.reset(token)
 
 
-def note_command(folder: Path | None = None) -> None:
+def log_command(folder: Path | None = None) -> None:
     """Log the current command once: when it is done, or earlier by the report of this folder."""
     command = _COMMAND.get()
     if command is None or command.logged or not command.folder.is_dir():

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Numbers of two settings of glibc's ``mallopt``."""
 
-POLICY, ASLEEP, SPINS = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
+POLICY, PASSIVE, SPIN_COUNT = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
 """OpenMP variables that control how threads wait at a barrier."""
 
-LOAD = Path("/proc/loadavg")
+LOADAVG = Path("/proc/loadavg")
 """Number of runnable threads, on Linux."""
 
 
@@ -35,10 +35,10 @@ def set_omp_wait_policy() -> None:
     Has no effect once torch is loaded. Spinning threads, the default, starve a busy neighbour and run at half
     speed themselves; sleeping ones take up to 1.7 times as long on an idle machine.
     """
-    if POLICY in os.environ or SPINS in os.environ:
+    if POLICY in os.environ or SPIN_COUNT in os.environ:
         return
     if "torch" not in sys.modules and cpus_contended():
-        os.environ[POLICY] = ASLEEP
+        os.environ[POLICY] = PASSIVE
 
 
 def cpus_contended(looks: int = 5, pause: float = 0.005) -> bool:
@@ -56,7 +56,7 @@ def cpus_contended(looks: int = 5, pause: float = 0.005) -> bool:
 def _ready(pause: float) -> int:
     """Threads of the machine that run or wait for a CPU now, including this one."""
     time.sleep(pause)
-    return int(LOAD.read_text(encoding="ascii").split()[3].partition("/")[0])
+    return int(LOADAVG.read_text(encoding="ascii").split()[3].partition("/")[0])
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -75,15 +75,15 @@ def retain_freed_memory() -> None:
     of the step time of larger heads. Has no effect with other C libraries.
     """
     for setting in (MMAP_THRESHOLD, TRIM_THRESHOLD):
-        c_library("mallopt", setting, 2**31 - 1)
+        call_libc("mallopt", setting, 2**31 - 1)
 
 
 def trim_memory() -> None:
     """Return free memory to the system: blocks of many sizes leave gaps, which grow with the data."""
-    c_library("malloc_trim", 0)
+    call_libc("malloc_trim", 0)
 
 
-def c_library(name: str, *values: int) -> None:
+def call_libc(name: str, *values: int) -> None:
     """Call a function of the C library if it exists."""
     import ctypes
 

@@ -19,26 +19,26 @@ from bertvision.core.errors import BadInput, shorten
 from bertvision.core.registry import Value, write_value
 from bertvision.encoders.architectures import FAMILIES, layer_list, shares_layers
 
-SITES = ("attention", "output")
+ADAPTER_POSITIONS = ("attention", "output")
 """Sites of adapters in a layer: after the projection of attention, and of the feed-forward."""
 
-Place = tuple[int, str]  # layer and site
+AdapterPosition = tuple[int, str]  # layer and site
 
 _MAP = re.compile(r"\d+(-\d+)?(\+\d+(-\d+)?)*\Z")
 
-HOME = "bottlenecks"
+ADAPTERS_ATTRIBUTE = "bottlenecks"
 """Attribute of a model that holds the adapters."""
 
 START = 1e-3
 """Standard deviation of the initial weights: an adapter starts as nearly the identity."""
 
 
-def sharing(share: Value, layers: int) -> dict[Place, int]:
+def sharing_groups(share: Value, layers: int) -> dict[AdapterPosition, int]:
     """The group of every place; groups are numbered by first appearance, so that equal sharings are equal."""
     numbers: dict[int, int] = {}
     groups = {}
     for layer, pair in enumerate(_pairs(share, layers)):
-        for site, group in zip(SITES, pair, strict=True):
+        for site, group in zip(ADAPTER_POSITIONS, pair, strict=True):
             groups[layer, site] = numbers.setdefault(group, len(numbers))
     return groups
 
@@ -74,10 +74,10 @@ def truncate_share(share: Value, depth: int) -> Value:
     return "+".join([first if rest or "-" in first else f"{first}-{first}", *rest])  # a lone number means another thing
 
 
-def share_text(groups: Mapping[Place, int]) -> str:
+def format_sharing(groups: Mapping[AdapterPosition, int]) -> str:
     """A sharing as text that :func:`sharing` reads."""
     layers = 1 + max(layer for layer, _ in groups)
-    return "+".join("-".join(str(groups[layer, site]) for site in SITES) for layer in range(layers))
+    return "+".join("-".join(str(groups[layer, site]) for site in ADAPTER_POSITIONS) for layer in range(layers))
 
 
 class Bottleneck(nn.Module):
@@ -95,7 +95,7 @@ class Bottleneck(nn.Module):
         return states + cast(Tensor, self.up(compressed))  # (..., size) -> (..., width)
 
 
-class Insert:
+class AdapterHook:
     """The forward hook of one place; it can be switched off although its adapter is shared."""
 
     def __init__(self, adapter: nn.Module) -> None:
@@ -108,27 +108,29 @@ class Insert:
 class Bottlenecks(nn.ModuleList):
     """Adapters by layer and site: ``bottlenecks.3.attention.down.weight``; a shared one has several names."""
 
-    def __init__(self, groups: Mapping[Place, int], width: int, size: int) -> None:
+    def __init__(self, groups: Mapping[AdapterPosition, int], width: int, size: int) -> None:
         adapters = [Bottleneck(width, size) for _ in range(1 + max(groups.values()))]
         layers = range(1 + max(layer for layer, _ in groups))
-        super().__init__(nn.ModuleDict({site: adapters[groups[layer, site]] for site in SITES}) for layer in layers)
-        self.inserts = {(layer, site): Insert(adapters[group]) for (layer, site), group in groups.items()}
+        super().__init__(
+            nn.ModuleDict({site: adapters[groups[layer, site]] for site in ADAPTER_POSITIONS}) for layer in layers
+        )
+        self.hooks = {(layer, site): AdapterHook(adapters[group]) for (layer, site), group in groups.items()}
 
 
 def insert_adapters(model: Any, size: int, share: Value) -> None:
     """Add fresh adapters to a model; seed torch first."""
-    groups = sharing(share, int(model.config.num_hidden_layers))
+    groups = sharing_groups(share, int(model.config.num_hidden_layers))
     if shares_layers(model):
         groups = _of_shared_layer(model, groups, share)
     adapters = Bottlenecks(groups, int(model.config.hidden_size), size)
-    setattr(model, HOME, adapters)
+    setattr(model, ADAPTERS_ATTRIBUTE, adapters)
     family = FAMILIES[model.config.model_type]
     for number, layer in enumerate(layer_list(model)):
-        for site in SITES:
-            layer.get_submodule(getattr(family, site)).register_forward_hook(adapters.inserts[number, site])
+        for site in ADAPTER_POSITIONS:
+            layer.get_submodule(getattr(family, site)).register_forward_hook(adapters.hooks[number, site])
 
 
-def _of_shared_layer(model: Any, groups: dict[Place, int], share: Value) -> dict[Place, int]:
+def _of_shared_layer(model: Any, groups: dict[AdapterPosition, int], share: Value) -> dict[AdapterPosition, int]:
     """The places of the one physical layer that ALBERT uses as all of them."""
     physical = model.config.num_hidden_groups * model.config.inner_group_num
     if physical > 1:
@@ -138,12 +140,12 @@ def _of_shared_layer(model: Any, groups: dict[Place, int], share: Value) -> dict
             f"adapters:share={write_value(share)}: ALBERT has one layer that is used again and again, so its adapters "
             "cannot differ from layer to layer; give share=all"
         )
-    return {(0, site): groups[0, site] for site in SITES}
+    return {(0, site): groups[0, site] for site in ADAPTER_POSITIONS}
 
 
 def adapters_of(model: Any) -> Bottlenecks | None:
     """The adapters of a model."""
-    return cast("Bottlenecks | None", getattr(model, HOME, None))
+    return cast("Bottlenecks | None", getattr(model, ADAPTERS_ATTRIBUTE, None))
 
 
 def truncate_adapters(model: Any, depth: int) -> None:
@@ -151,18 +153,18 @@ def truncate_adapters(model: Any, depth: int) -> None:
     adapters = adapters_of(model)
     if adapters is not None and not shares_layers(model):
         del adapters[depth:]
-        adapters.inserts = {place: insert for place, insert in adapters.inserts.items() if place[0] < depth}
+        adapters.hooks = {place: insert for place, insert in adapters.hooks.items() if place[0] < depth}
 
 
 @contextmanager
-def switched_off(model: Any, first: int, last: int) -> Iterator[None]:
+def disabled_adapters(model: Any, first: int, last: int) -> Iterator[None]:
     """Switch off the adapters of layers ``first`` to ``last``, counted from 1, within the block."""
     adapters = adapters_of(model)
     if adapters is None:
         raise BadInput("this encoder has no adapters that could be switched off; tune with --method adapters")
     if shares_layers(model):
         raise BadInput("ALBERT has one layer that is used again and again; adapters of some cannot be switched off")
-    chosen = [insert for (layer, _), insert in adapters.inserts.items() if first <= layer + 1 <= last]
+    chosen = [insert for (layer, _), insert in adapters.hooks.items() if first <= layer + 1 <= last]
     previous = [insert.on for insert in chosen]
     for insert in chosen:
         insert.on = False

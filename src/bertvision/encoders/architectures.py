@@ -82,7 +82,7 @@ def shares_layers(model: Any) -> bool:
     return bool(model.config.model_type == "albert")
 
 
-def cut_layers(model: Any, depth: int) -> None:
+def truncate_layers(model: Any, depth: int) -> None:
     """Keep the lowest layers; the pooler, which reads the last state, is removed."""
     config = model.config
     config.num_hidden_layers = depth

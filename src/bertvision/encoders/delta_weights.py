@@ -19,13 +19,13 @@ from torch import nn
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import atomic_path, hash_json, hash_tensors
-from bertvision.encoders.architectures import cut_layers
+from bertvision.encoders.architectures import truncate_layers
 from bertvision.encoders.hidden_states import tokenizer_hash
-from bertvision.encoders.methods import added_names, inject, injected
+from bertvision.encoders.methods import inject, injected, injected_names
 
 WEIGHTS = "small.safetensors"
 
-NAMES_ONLY = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+IGNORED_CONFIG_KEYS = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 """Config entries about the origin of a model, which do not affect its outputs."""
 
 
@@ -48,20 +48,20 @@ class DeltaWeights:
     names: tuple[str, ...] = ()
 
 
-def used_settings(model: Any) -> dict[str, Any]:
+def functional_settings(model: Any) -> dict[str, Any]:
     """The config entries that affect a model's outputs."""
     config = json.loads(model.config.to_json_string(use_diff=False))
-    return {key: value for key, value in config.items() if key not in NAMES_ONLY}
+    return {key: value for key, value in config.items() if key not in IGNORED_CONFIG_KEYS}
 
 
 def model_hash(model: Any) -> str:
     """Hash of all weights and of the config entries that affect outputs."""
-    return hash_json([hash_tensors(model.state_dict().items()), used_settings(model)])
+    return hash_json([hash_tensors(model.state_dict().items()), functional_settings(model)])
 
 
 def save_delta(model: Any, delta: DeltaWeights, folder: Path) -> dict[str, Any]:
     """Write the delta weights; the result is the entry of bertvision.json that :func:`load_delta` needs."""
-    check_place(delta.base, folder)
+    check_base_location(delta.base, folder)
     parameters = dict(model.named_parameters())
     tensors = {name: parameters[name].detach().cpu().contiguous() for name in delta.names}
     with atomic_path(folder / WEIGHTS) as part:
@@ -69,7 +69,7 @@ def save_delta(model: Any, delta: DeltaWeights, folder: Path) -> dict[str, Any]:
     return {"base": asdict(delta.base), "put_in": injected(model)}
 
 
-def check_place(base: BaseRef, folder: Path) -> None:
+def check_base_location(base: BaseRef, folder: Path) -> None:
     """Delta weights need their base, which must be saved in another folder."""
     if base.source is None:
         raise BadInput(
@@ -92,9 +92,9 @@ def load_delta(base_model: Any, tokenizer: Any, saved: Mapping[str, Any], folder
                 f"{folder} belongs to another base: {base.name} with {what} {expected[:12]}..., got {found[:12]}...; "
                 "give the encoder that it was tuned from"
             )
-    model = with_same_weights(base_model)
+    model = clone_sharing_weights(base_model)
     if base.cut is not None:
-        cut_layers(model, base.cut)
+        truncate_layers(model, base.cut)
     inject(model, saved["put_in"])
     path = folder / WEIGHTS
     try:
@@ -102,7 +102,7 @@ def load_delta(base_model: Any, tokenizer: Any, saved: Mapping[str, Any], folder
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{path} cannot be read: {shorten(str(error))}; tune again") from error
     parameters = dict(model.named_parameters())
-    for name in [*tensors, *added_names(model)]:
+    for name in [*tensors, *injected_names(model)]:
         if name not in parameters or name not in tensors or parameters[name].shape != tensors[name].shape:
             raise BadInput(f"{path}: the weights of {shorten(name)} do not fit what is inside; tune again")
     for name, tensor in tensors.items():
@@ -111,13 +111,13 @@ def load_delta(base_model: Any, tokenizer: Any, saved: Mapping[str, Any], folder
     return model.eval(), DeltaWeights(base, tuple(sorted(tensors)))
 
 
-def with_same_weights(model: Any) -> Any:
+def clone_sharing_weights(model: Any) -> Any:
     """A copy of the modules that shares all weights."""
     shared = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
-def without_weights(model: Any) -> Any:
+def clone_to_meta(model: Any) -> Any:
     """A copy of the modules whose weights are on the meta device, to try things without using memory."""
     empty = {}
     for weight in model.parameters():

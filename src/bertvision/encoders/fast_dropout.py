@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 LEVELS = 2**16
 
 
-class QuickMasks(TorchDispatchMode):
+class FastDropoutMasks(TorchDispatchMode):
     """Let numpy draw ``bernoulli_`` of float tensors on the CPU; everything else is unchanged."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -34,10 +34,10 @@ class QuickMasks(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-def quick_dropout(device: torch.device, checkpointing: bool) -> AbstractContextManager[object]:
+def fast_dropout(device: torch.device, checkpointing: bool) -> AbstractContextManager[object]:
     """For the forward pass of a step. Not with checkpointing, whose recomputed states must see the same masks."""
     quick = device.type == "cpu" and not checkpointing
-    return QuickMasks() if quick else nullcontext()  # type: ignore[no-untyped-call]
+    return FastDropoutMasks() if quick else nullcontext()  # type: ignore[no-untyped-call]
 
 
 def _fill_mask(mask: Tensor, kept: float) -> Tensor:

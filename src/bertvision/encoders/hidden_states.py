@@ -14,7 +14,10 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json
 from bertvision.core.records import Window
 
-PROBE = ("Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 [MASK]", "\tSECOND text \U0001f44d")
+TOKENIZER_PROBE = (
+    "Two  Caf\u00e9\u2013TESTS: don't, nai\u0308ve \u6771\u4eac \ufb01 3.5 [MASK]",
+    "\tSECOND text \U0001f44d",
+)
 
 
 @dataclass(frozen=True)
@@ -77,4 +80,4 @@ def tokenizer_hash(tokenizer: Any) -> str:
 
     A tokenizer's own JSON is no alternative: it changes when the tokenizer is saved and loaded.
     """
-    return hash_json([tokenizer.backend_tokenizer.get_vocab(), dict(tokenizer(*PROBE))])
+    return hash_json([tokenizer.backend_tokenizer.get_vocab(), dict(tokenizer(*TOKENIZER_PROBE))])

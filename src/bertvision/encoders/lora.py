@@ -20,7 +20,7 @@ PEFT_CONFIG = "adapter_config.json"
 PEFT_PREFIX = "base_model.model."
 """Start of the names of all weights that peft saves."""
 
-MARK = ".lora_"
+LORA_MARKER = ".lora_"
 """Part of the names of all weights that LoRA adds."""
 
 
@@ -59,14 +59,14 @@ def merge_peft(model: Any, folder: Path) -> Any:
         names = {name.split(".")[-1] for name, _ in model.named_modules()}
         config.modules_to_save = [name for name in config.modules_to_save or () if name in names] or None
         adapted = peft.get_peft_model(model, config)
-        tensors = without_task_model(peft.load_peft_weights(str(folder), device="cpu"), model.base_model_prefix)
+        tensors = drop_task_model(peft.load_peft_weights(str(folder), device="cpu"), model.base_model_prefix)
         loaded = peft.set_peft_model_state_dict(adapted, tensors)
     except (OSError, ValueError, RuntimeError, AttributeError, KeyError, TypeError, SafetensorError) as error:
         reason = shorten(str(error).split("\n")[0], 160)
         raise BadInput(
             f"{folder}: what peft saved there cannot be merged into {type(model).__name__}: {reason}"
         ) from error
-    lost = [name for name in loaded.missing_keys if MARK in name] + list(loaded.unexpected_keys)
+    lost = [name for name in loaded.missing_keys if LORA_MARKER in name] + list(loaded.unexpected_keys)
     if lost:
         raise BadInput(
             f"{folder}: {len(lost)} weights that peft saved do not fit {type(model).__name__}, the first is "
@@ -75,7 +75,7 @@ def merge_peft(model: Any, folder: Path) -> Any:
     return adapted.merge_and_unload()
 
 
-def without_task_model(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def drop_task_model(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """The weights of the encoder of a task model, under the names that the encoder alone has."""
     start = f"{PEFT_PREFIX}{prefix}."
     if not prefix or not any(name.startswith(start) for name in tensors):

@@ -15,10 +15,16 @@ import torch
 import transformers
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.registry import Spec, Value, parse_spec, unknown
-from bertvision.encoders.adapters import HOME, adapters_of, insert_adapters, truncate_adapters, truncate_share
+from bertvision.core.registry import Spec, Value, parse_spec, unknown_name
+from bertvision.encoders.adapters import (
+    ADAPTERS_ATTRIBUTE,
+    adapters_of,
+    insert_adapters,
+    truncate_adapters,
+    truncate_share,
+)
 from bertvision.encoders.architectures import FAMILIES, is_norm, layer_list, shares_layers
-from bertvision.encoders.lora import MARK, insert_lora
+from bertvision.encoders.lora import LORA_MARKER, insert_lora
 
 KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -81,17 +87,17 @@ METHODS: dict[str, dict[str, Choice]] = {
 """Methods and their options."""
 
 
-def read_method(method: str) -> Spec:
+def parse_method(method: str) -> Spec:
     """The method with all its options, defaults filled in."""
     spec = parse_spec(method, EXAMPLE)
     if spec.name not in METHODS:
-        raise BadInput(unknown("tune method", spec.name, list(METHODS)))
+        raise BadInput(unknown_name("tune method", spec.name, list(METHODS)))
     known = METHODS[spec.name]
     for key, value in spec.options.items():
         if not known:
             raise BadInput(f"tune method {spec}: {spec.name} takes no options; leave {key} out")
         if key not in known:
-            raise BadInput(f"tune method {spec}: {unknown('option', key, dict(known))}")
+            raise BadInput(f"tune method {spec}: {unknown_name('option', key, dict(known))}")
         if known[key].kind is not object:
             known[key].check(f"{spec}: {key}", value)
     options: dict[str, Value] = {}
@@ -108,7 +114,7 @@ def prepare(model: Any, method: str, needs_pooler: bool) -> None:
 
     ``needs_pooler`` says whether the head that is tuned with reads the pooled CLS.
     """
-    spec = read_method(method)
+    spec = parse_method(method)
     inject(model, injection_spec(method))
     _mark_trained(model, spec)
     pooler = getattr(model, "pooler", None)
@@ -136,7 +142,7 @@ def _mark_trained(model: Any, spec: Spec) -> None:
         _train_biases(model)
     else:
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(MARK in name)
+            parameter.requires_grad_(LORA_MARKER in name)
 
 
 def _mark_adapters(model: Any, options: Mapping[str, Value]) -> None:
@@ -188,12 +194,12 @@ def _train_biases(model: Any) -> None:
 
 
 def saves_delta(method: str) -> bool:
-    return read_method(method).name in DELTA_METHODS
+    return parse_method(method).name in DELTA_METHODS
 
 
 def head_of(method: str, asked: str | None, plain: str) -> str:
     """The head to tune with: the one given or the method's own; ``plain`` is a linear one."""
-    if read_method(method).options.get("head") != "tanh":
+    if parse_method(method).options.get("head") != "tanh":
         return asked or plain
     if asked is not None:
         raise BadInput(f"tune method {method} brings its own head; leave head=tanh or --tune-head {asked} out")
@@ -202,7 +208,7 @@ def head_of(method: str, asked: str | None, plain: str) -> str:
 
 def injection_spec(method: str) -> str | None:
     """The part of a method that defines the injected modules: ``adapters:size=64,share=none``."""
-    spec = read_method(method)
+    spec = parse_method(method)
     if spec.name not in INJECTING:
         return None
     options = {key: spec.options[key] for key in INJECTING[spec.name]}
@@ -248,14 +254,16 @@ def truncate_injected(model: Any, depth: int) -> None:
     setattr(model, _INJECTED, str(Spec(spec.name, options)))
 
 
-def added_names(model: Any) -> list[str]:
+def injected_names(model: Any) -> list[str]:
     """Names of the injected weights."""
-    return [name for name, _ in model.named_parameters() if name.startswith(f"{HOME}.") or MARK in name]
+    return [
+        name for name, _ in model.named_parameters() if name.startswith(f"{ADAPTERS_ATTRIBUTE}.") or LORA_MARKER in name
+    ]
 
 
 def num_frozen_states(method: str) -> int:
     """Number of states, from state 0 on, that tuning cannot change: those below the lowest trained weight."""
-    spec = read_method(method)
+    spec = parse_method(method)
     return int(spec.options["k"]) + 1 if spec.name == "freeze" and not spec.options["norms"] else 0
 
 
@@ -272,7 +280,7 @@ def eval_frozen_layers(model: Any, method: str) -> None:
             module.eval()
 
 
-def count_method(method: str, layers: int, width: int) -> int:
+def count_trained_parameters(method: str, layers: int, width: int) -> int:
     """Trained parameters without the last linear layer; the hidden layer of ``head=tanh`` (H^2 + H) is included."""
     config = transformers.BertConfig(
         hidden_size=width,
@@ -284,5 +292,5 @@ def count_method(method: str, layers: int, width: int) -> int:
         model = transformers.BertModel(config)
         prepare(model, method, needs_pooler=False)
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    tanh = read_method(method).options.get("head") == "tanh"
+    tanh = parse_method(method).options.get("head") == "tanh"
     return int(trained) + (width * width + width if tanh else 0)

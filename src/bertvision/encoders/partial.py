@@ -10,12 +10,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.architectures import cut_layers, layer_list, set_layers
+from bertvision.encoders.architectures import layer_list, set_layers, truncate_layers
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import truncate_injected
 
 
-def cut_encoder(encoder: Encoder, depth: int) -> Encoder:
+def truncate_encoder(encoder: Encoder, depth: int) -> Encoder:
     """A copy with the lowest ``depth`` layers, whose states 0..depth equal those of the full encoder.
 
     The pooler and the head it was tuned with read the last layer's state, so they are removed.
@@ -26,7 +26,7 @@ def cut_encoder(encoder: Encoder, depth: int) -> Encoder:
     short = encoder.copy()
     if depth == layers:
         return short
-    cut_layers(short.model, depth)
+    truncate_layers(short.model, depth)
     truncate_injected(short.model, depth)
     short = replace(short, own=None, source=None, record={**encoder.record, "cut": depth})
     if encoder.delta is None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bertvision.core.records import Reliability
 from bertvision.evaluation.metrics.calibration import (
     BOUNDS,
-    GRADED,
+    LARGEST_NO_ANSWER_SCORE,
     expected_calibration_error,
     fit_confidence_temperature,
     fit_no_answer_temperature,
@@ -56,7 +56,7 @@ def _label_temperature(outputs: Floats, gold: NDArray[Any]) -> float:
     """Examples without windows are left out; each of several labels is a binary choice."""
     if gold.ndim == 2:
         return fit_no_answer_temperature(outputs.ravel(), gold.ravel())
-    graded = np.abs(outputs).max(1) <= GRADED
+    graded = np.abs(outputs).max(1) <= LARGEST_NO_ANSWER_SCORE
     return fit_temperature(outputs[graded], gold[graded]) if graded.any() else 1.0
 
 

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.records import CONTROL, PairedTest, SeedSummary
-from bertvision.evaluation.example_scores import ExampleScores, clusters_of
+from bertvision.evaluation.example_scores import ExampleScores, example_clusters
 from bertvision.evaluation.metrics.bootstrap import (
     DRAWS,
     Score,
-    alike_share,
+    clopper_pearson_lower,
+    cluster_ids_of,
     cluster_sums,
     holm,
     mean_score,
-    number_clusters,
     percentile_interval,
     resampled,
     seed_summary,
@@ -72,7 +72,7 @@ class SeedGroup:
         return replace(self, seeds=self.seeds[:1], scores=self.scores[:1], points=self.points[:1], drawn=self.drawn[:1])
 
 
-def score_of(task: Task, example_scores: ExampleScores) -> Score | None:
+def metric_score(task: Task, example_scores: ExampleScores) -> Score | None:
     """The task's metric in resampleable form; None for an unknown metric."""
     if task.metric in example_scores.means:
         return mean_score(example_scores.means[task.metric])
@@ -87,9 +87,9 @@ class Comparison:
     """Compares predictors on the examples of one split."""
 
     def __init__(self, task: Task, split: str) -> None:
-        clusters = clusters_of(task, split)
+        clusters = example_clusters(task, split)
         self.task = task
-        self.members = number_clusters(clusters, len(task[split]))  # (examples,)
+        self.members = cluster_ids_of(clusters, len(task[split]))  # (examples,)
         self.num_units = int(self.members.max()) + 1
         self.unit_name = "rows" if clusters is None else "contexts"
 
@@ -102,7 +102,7 @@ class Comparison:
         scores: list[Score] = []
         rows_of: dict[tuple[str, str], list[int]] = {}
         for row, predictor in enumerate(predictors):
-            score = score_of(self.task, predictor.example_scores)
+            score = metric_score(self.task, predictor.example_scores)
             if score is None:
                 return []
             scores.append(score)
@@ -136,7 +136,7 @@ class Comparison:
     def score_interval(self, score: float, drawn: Floats) -> Interval:
         """95 % interval of a score; if every resample is perfect, the exact lower bound for so few examples."""
         interval = self.interval(drawn)
-        return (score * alike_share(self.num_units), score) if interval == (PERFECT, PERFECT) else interval
+        return (score * clopper_pearson_lower(self.num_units), score) if interval == (PERFECT, PERFECT) else interval
 
     def row_intervals(self, groups: Sequence[SeedGroup]) -> dict[int, Interval]:
         """95 % interval of every predictor, by its index."""
@@ -175,7 +175,7 @@ class Comparison:
 
     def comparisons(self, groups: Sequence[SeedGroup], best: str | None) -> tuple[PairedTest, ...]:
         """All predictors against the encoder and the control, and the best head against all, corrected together."""
-        return self.corrected_tests(pairs_of(groups, best))
+        return self.corrected_tests(tested_pairs(groups, best))
 
     def corrected_tests(self, pairs: Sequence[tuple[SeedGroup, SeedGroup]]) -> tuple[PairedTest, ...]:
         """First minus second of every pair, with p corrected (Holm) over all pairs."""
@@ -184,7 +184,7 @@ class Comparison:
         return tuple(replace(test, p_holm=p) for test, p in zip(tests, corrected, strict=True))
 
 
-def pairs_of(groups: Sequence[SeedGroup], best: str | None) -> list[tuple[SeedGroup, SeedGroup]]:
+def tested_pairs(groups: Sequence[SeedGroup], best: str | None) -> list[tuple[SeedGroup, SeedGroup]]:
     """The pairs that a leaderboard tests: each once, the best head always first."""
     best_heads = [group for group in groups if (group.kind, group.name) == ("head", best)]
     references = [group for group in groups if group.kind == "encoder"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Kind, Predictions
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 
 How = Literal["max", "mean", "fitted"]
 Array = NDArray[np.float64]
@@ -44,7 +44,7 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
 def check_how(how: str, regress: bool) -> None:
     """Reject unknown ways to combine, and those that values do not have."""
     if how not in get_args(How):
-        raise BadInput(unknown("way to combine", how, list(get_args(How))))
+        raise BadInput(unknown_name("way to combine", how, list(get_args(How))))
     if regress and how == "max":
         raise BadInput("how='max' is for labels and spans; numbers are combined by 'mean' or 'fitted'")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bertvision.core.records import Example
 from bertvision.evaluation.metrics.squad import score_examples
-from bertvision.tasks.span_decoding import TOP_K, Decoded, answer_texts
+from bertvision.tasks.span_decoding import TOP_K, DecodedSpans, answer_texts
 from bertvision.tasks.task import Task
 
 Floats = NDArray[np.float64]
@@ -53,9 +53,9 @@ class ExampleScores:
     spans: SpanScores | None = None
 
 
-def span_scores(examples: Sequence[Example], decoded: Sequence[Decoded]) -> SpanScores:
+def span_scores(examples: Sequence[Example], decoded: Sequence[DecodedSpans]) -> SpanScores:
     """Score both choices for every question: its best span, and no answer."""
-    scores = score_examples(golds_of(examples), answer_texts(decoded, examples, None))
+    scores = score_examples(gold_answers(examples), answer_texts(decoded, examples, None))
     spans = np.full((len(examples), TOP_K), -np.inf)
     for row, question in enumerate(decoded):
         best = question.candidates[:TOP_K]
@@ -86,7 +86,7 @@ def score_labels(gold: NDArray[Any], said: NDArray[Any], outputs: Floats | None 
     return ExampleScores(gold, said, {"accuracy": np.asarray(gold == said, np.float64)}, outputs)
 
 
-def label_marks(examples: Sequence[Example], labels: int) -> NDArray[np.bool_]:
+def label_indicators(examples: Sequence[Example], labels: int) -> NDArray[np.bool_]:
     """Sets of labels as booleans (examples, labels)."""
     marks = np.zeros((len(examples), labels), bool)
     for row, example in enumerate(examples):
@@ -108,27 +108,27 @@ def score_answers(task: Task, split: str, answers: Mapping[str, Any]) -> Example
     examples = task[split]
     given = [answers[example.id] for example in examples]
     if task.kind == "span":
-        pairs = score_examples(golds_of(examples), dict(answers))
+        pairs = score_examples(gold_answers(examples), dict(answers))
         scores = np.array([pairs[example.id] for example in examples])
         return _of_spans(examples, np.array([bool(text) for text in given]), scores)
     if task.kind == "multilabel":
         index = {label: number for number, label in enumerate(task.labels)}
         predicted = [Example("", "", labels=tuple(index[label] for label in labels)) for labels in given]
-        return score_label_sets(label_marks(examples, task.outputs), label_marks(predicted, task.outputs))
+        return score_label_sets(label_indicators(examples, task.outputs), label_indicators(predicted, task.outputs))
     gold = np.array([example.label for example in examples], np.float64)
     if task.kind == "classify":
         return score_labels(gold.astype(int), np.array([task.labels.index(label) for label in given]))
     return score_values(gold, np.array(given, np.float64))
 
 
-def clusters_of(task: Task, split: str) -> list[str] | None:
+def example_clusters(task: Task, split: str) -> list[str] | None:
     """The context of every example, since questions on one context are not independent; None if examples are."""
     examples = task[split]
     clustered = task.kind == "span" or any(example.group for example in examples)
     return [example.pair or "" for example in examples] if clustered else None
 
 
-def golds_of(examples: Sequence[Example]) -> dict[str, list[str]]:
+def gold_answers(examples: Sequence[Example]) -> dict[str, list[str]]:
     """Gold answers by question id."""
     return _golds(tuple(examples))
 

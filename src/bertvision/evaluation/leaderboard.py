@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import CONTROL, SURE, Board, PairedTest, Predictions, Reliability, Row, compared_with
+from bertvision.core.records import CONTROL, SURE, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
 from bertvision.evaluation.calibration import calibration, reliability
 from bertvision.evaluation.comparison import Comparison, Interval, PredictorScores
-from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, golds_of
-from bertvision.evaluation.metrics.squad import best_by_sweep
+from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, gold_answers
+from bertvision.evaluation.metrics.squad import official_best_threshold
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 
@@ -20,7 +20,7 @@ Several = Predictions | Sequence[Predictions]
 
 def evaluate(predictions: Several, task: Task) -> Board:
     """One row per predictor, best on inner first; everything fitted comes from inner, never from the split shown."""
-    return board_of(_scored(predictions, task), task)
+    return build_leaderboard(_scored(predictions, task), task)
 
 
 def compare(a: Several, b: Several, task: Task) -> PairedTest:
@@ -37,7 +37,7 @@ def compare(a: Several, b: Several, task: Task) -> PairedTest:
     return comparison.compare(*groups)
 
 
-def board_of(scored: Sequence[ScoredPredictions], task: Task) -> Board:
+def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task) -> Board:
     """The leaderboard of scored predictions."""
     split, ranked = _split(scored), _ranked(scored, task)
     comparison, best = Comparison(task, split), _best_head(ranked, task)
@@ -78,7 +78,7 @@ def _best_head(ranked: Sequence[ScoredPredictions], task: Task) -> str | None:
     by_name: dict[str, list[float]] = {}
     for member in ranked:
         if member.predictions.kind == "head":
-            by_name.setdefault(member.predictions.name, []).append(member.choice_score(task.metric))
+            by_name.setdefault(member.predictions.name, []).append(member.selection_score(task.metric))
     return max(by_name, key=lambda name: sum(by_name[name]) / len(by_name[name]), default=None)
 
 
@@ -146,7 +146,7 @@ def _oracle(task: Task, split: str, spans: SpanScores) -> dict[str, float]:
     If answering nothing is best, the official script reports the threshold 0, which is meant for probabilities;
     for scores it is a threshold below all of them.
     """
-    golds, names = golds_of(task[split]), [example.id for example in task[split]]
+    golds, names = gold_answers(task[split]), [example.id for example in task[split]]
     silence = 100 * sum(not gold for gold in golds.values()) / len(golds)
     has_span = np.isfinite(spans.spans[:, 0])  # (examples,)
     answers = {name: "a span" if answered else "" for name, answered in zip(names, has_span, strict=True)}
@@ -154,7 +154,7 @@ def _oracle(task: Task, split: str, spans: SpanScores) -> dict[str, float]:
     table: dict[str, float] = {}
     for column, metric in enumerate(SPAN_SCORES):
         answered = dict(zip(names, spans.answered[:, column].tolist(), strict=True))
-        best, threshold = best_by_sweep(golds, answers, answered, no_answer)
+        best, threshold = official_best_threshold(golds, answers, answered, no_answer)
         below = float(spans.no_answer.min()) - 1
         table |= {f"best_{metric}": best, f"best_{metric}_thresh": threshold if best > silence else below}
     return table
@@ -184,7 +184,7 @@ def advise(board: Board) -> str:
 
 
 def _significance(board: Board, best: str, reference: str) -> str:
-    test = compared_with(board, best, reference)
+    test = paired_test_with(board, best, reference)
     if test is None:
         return "not tested"
     chance = f"p {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
@@ -195,7 +195,7 @@ def _significance(board: Board, best: str, reference: str) -> str:
 
 def _caution(board: Board, best: str) -> str:
     """Whether lower layers help; nothing if the leaderboard has no such test."""
-    test = compared_with(board, best, CONTROL)
+    test = paired_test_with(board, best, CONTROL)
     if test is None or best == CONTROL:
         return ""
     if test.p_holm < SURE and test.difference > 0:

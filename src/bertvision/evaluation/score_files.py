@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 from bertvision.evaluation.metrics.labels import classification_scores
 from bertvision.evaluation.metrics.squad import read_by_id, read_bytes, read_gold
 from bertvision.evaluation.metrics.values import regression_scores
@@ -29,7 +29,7 @@ from bertvision.tasks.readers.files import (
     column_names,
     csv_records,
     json_object,
-    named_cells,
+    row_from_cells,
     tsv_records,
 )
 from bertvision.tasks.task import BadRow, BadRows
@@ -80,13 +80,13 @@ def read_labels(
     names: Sequence[str],
     column: str | None = None,
     encoding: str | None = None,
-    headless: Sequence[str] = (),
+    headerless_columns: Sequence[str] = (),
 ) -> LabelFile:
     """Read a file whose label column is ``column`` or, if that is None, the only one called like one of ``names``.
 
-    ``headless`` are the columns of a file that may come without a header, as GLUE's CoLA does.
+    ``headerless_columns`` are the columns of a file that may come without a header, as GLUE's CoLA does.
     """
-    rows = tuple(_rows(path, encoding, headless))
+    rows = tuple(_rows(path, encoding, headerless_columns))
     columns = tuple(dict.fromkeys(name for _, row in rows for name in row))
     by_id = path.suffix.lower() == ".json"
     return LabelFile(path, rows, columns, "label" if by_id else _label_column(path, columns, names, column))
@@ -105,7 +105,7 @@ def _label_column(path: Path, columns: Sequence[str], names: Sequence[str], colu
     raise BadInput(f"{path}: {why}; {has}; give --label-column")
 
 
-def _rows(path: Path, encoding: str | None, headless: Sequence[str]) -> list[Row]:
+def _rows(path: Path, encoding: str | None, headerless_columns: Sequence[str]) -> list[Row]:
     suffix = path.suffix.lower()
     if suffix == ".json":
         entries = read_by_id(path, '{"id": label, ...}')
@@ -121,24 +121,24 @@ def _rows(path: Path, encoding: str | None, headless: Sequence[str]) -> list[Row
         records = csv_records(path, encoding, BadRows(skip=False, advice=""), unclosed="broken quotes")
     else:
         records = tsv_records(path, encoding)
-    rows = list(_under_header(path, records, headless))
+    rows = list(_under_header(path, records, headerless_columns))
     if not rows:
         raise BadInput(f"{path}: no rows; expected a header and at least one row")
     return rows
 
 
-def _under_header(path: Path, records: Records, headless: Sequence[str]) -> Iterator[Row]:
-    """Rows by the names in the first record, or by ``headless`` where that is a row already."""
+def _under_header(path: Path, records: Records, headerless_columns: Sequence[str]) -> Iterator[Row]:
+    """Rows by the names in the first record, or by ``headerless_columns`` where that is a row already."""
     number, first = next(records)
-    if len(first) == len(headless) and "label" not in [cell.strip().lower() for cell in first]:
-        names = list(headless)
-        yield number, named_cells(names, first)
+    if len(first) == len(headerless_columns) and "label" not in [cell.strip().lower() for cell in first]:
+        names = list(headerless_columns)
+        yield number, row_from_cells(names, first)
     else:
         names = column_names(path, first)
     for number, cells in records:
         if len(cells) != len(names):
             raise BadInput(f"{path}, line {number}: got {len(cells)} cells, expected {len(names)} as in the first line")
-        yield number, named_cells(names, cells)
+        yield number, row_from_cells(names, cells)
 
 
 def _json_rows(path: Path, encoding: str) -> Iterator[Row]:
@@ -156,8 +156,8 @@ class LabelPairs:
 
     gold: list[str]
     predicted: list[str]
-    gold_places: list[str]
-    predicted_places: list[str]
+    gold_locations: list[str]
+    predicted_locations: list[str]
 
 
 def pair_labels(gold: LabelFile, predicted: LabelFile) -> LabelPairs:
@@ -231,27 +231,27 @@ def _gold_ids(gold: LabelFile, predicted: LabelFile) -> tuple[str, list[str]]:
 
 
 @dataclass(frozen=True)
-class Official:
+class TaskScoring:
     """How a task is scored: metrics, and labels by number (a file may write either); no labels: values."""
 
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
-    headless: tuple[str, ...] = ()  # columns of a gold file that comes without a header
+    headerless_columns: tuple[str, ...] = ()  # columns of a gold file that comes without a header
 
 
-OFFICIAL = {
-    **{name: Official(task.labels, tuple(sorted(task.metrics)), task.header) for name, task in GLUE.items()},
-    "answerability": Official(answerability.LABELS, ("accuracy", "f1")),
+TASK_SCORING = {
+    **{name: TaskScoring(task.labels, tuple(sorted(task.metrics)), task.header) for name, task in GLUE.items()},
+    "answerability": TaskScoring(answerability.LABELS, ("accuracy", "f1")),
 }
 
 
-def find_official(task: str) -> tuple[str, Official | None]:
+def find_task_scoring(task: str) -> tuple[str, TaskScoring | None]:
     """Canonical name and record, None for ``classify`` and ``regress``; SST-2 is sst2, sts_b is stsb."""
-    plain = {_plain(name): name for name in ("classify", "regress", *OFFICIAL)}
+    plain = {_plain(name): name for name in ("classify", "regress", *TASK_SCORING)}
     name = plain.get(_plain(task))
     if name is None:
-        raise BadInput(unknown("task to score", task, ["squad1", "squad2", *plain.values()]))
-    return name, OFFICIAL.get(name)
+        raise BadInput(unknown_name("task to score", task, ["squad1", "squad2", *plain.values()]))
+    return name, TASK_SCORING.get(name)
 
 
 def _plain(name: str) -> str:
@@ -270,7 +270,7 @@ def score_label_files(
 
     One gold file; the gold of ``answerability`` are SQuAD files, as many as there are.
     """
-    name, official = find_official(task)
+    name, official = find_task_scoring(task)
     values = name == "regress" or (official is not None and not official.labels)
     _check_labels(name, labels, 0 if values else len(official.labels) if official else None)
     if len(golds) != 1 and name != "answerability":
@@ -278,9 +278,9 @@ def score_label_files(
     if name == "answerability":
         gold = _squad_labels(golds)
     else:
-        gold = read_labels(golds[0], GOLD, label_column, encoding, official.headless if official else ())
+        gold = read_labels(golds[0], GOLD, label_column, encoding, official.headerless_columns if official else ())
     pairs = pair_labels(gold, read_labels(predicted, PREDICTED, encoding=encoding))
-    sides = ((pairs.gold, pairs.gold_places), (pairs.predicted, pairs.predicted_places))
+    sides = ((pairs.gold, pairs.gold_locations), (pairs.predicted, pairs.predicted_locations))
     if values:
         scores = regression_scores(*(_values(*side) for side in sides))
     else:
@@ -293,14 +293,14 @@ def score_label_files(
 
 def _squad_labels(golds: Sequence[Path]) -> LabelFile:
     """Questions with the label that having answers gives them."""
-    names = OFFICIAL["answerability"].labels
+    names = TASK_SCORING["answerability"].labels
     rows: list[Row] = []
     for number, (qid, texts) in enumerate(read_gold(golds).items(), 1):
         rows.append((number, {"id": qid, "label": names[not texts]}))
     return LabelFile(golds[0], tuple(rows), ("id", "label"), "label")
 
 
-def _numbers(pairs: LabelPairs, official: Official | None, labels: Sequence[str]) -> dict[str, int]:
+def _numbers(pairs: LabelPairs, official: TaskScoring | None, labels: Sequence[str]) -> dict[str, int]:
     """The number of everything that a label may be written as."""
     if labels or official is None:
         return {label: number for number, label in enumerate(labels or _label_names(pairs.gold))}

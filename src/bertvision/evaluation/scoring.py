@@ -13,8 +13,8 @@ from bertvision.evaluation.example_scores import (
     ALWAYS_NULL,
     ExampleScores,
     SpanScores,
-    golds_of,
-    label_marks,
+    gold_answers,
+    label_indicators,
     score_label_sets,
     score_labels,
     score_spans,
@@ -23,9 +23,9 @@ from bertvision.evaluation.example_scores import (
 )
 from bertvision.evaluation.metrics.labels import best_micro_threshold, classification_scores, multilabel_scores
 from bertvision.evaluation.metrics.squad import summarise
-from bertvision.evaluation.metrics.thresholds import no_answer_threshold
+from bertvision.evaluation.metrics.thresholds import fit_no_answer_threshold
 from bertvision.evaluation.metrics.values import regression_scores
-from bertvision.tasks.span_decoding import Decoded, answer_places, answer_texts, decode
+from bertvision.tasks.span_decoding import DecodedSpans, answer_spans, answer_texts, decode
 from bertvision.tasks.task import Task
 
 Logits = Sequence[NDArray[np.float32]]
@@ -50,7 +50,7 @@ class ScoredPredictions:
     result: SplitScores
     inner: SplitScores | None
 
-    def choice_score(self, metric: str) -> float:
+    def selection_score(self, metric: str) -> float:
         """The score that predictors are chosen by: on inner or, without an inner split, on the split itself."""
         return (self.inner or self.result).scores[metric]
 
@@ -58,7 +58,7 @@ class ScoredPredictions:
         """Sort key: best first, ties by fewer parameters, then name and seed, so that fitting order is irrelevant."""
         predictions = self.predictions
         seed = -1 if predictions.seed is None else predictions.seed
-        return -self.choice_score(metric), predictions.parameters, predictions.name, seed
+        return -self.selection_score(metric), predictions.parameters, predictions.name, seed
 
 
 def score_split(
@@ -93,11 +93,11 @@ def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
         spans, threshold = span_scores(examples, decoded), task.threshold
         if threshold is None:
             has_answer = np.array([bool(example.answers) for example in examples])
-            threshold = no_answer_threshold(spans.no_answer, spans.answered[:, 1], has_answer)
+            threshold = fit_no_answer_threshold(spans.no_answer, spans.answered[:, 1], has_answer)
         return _spans_at(examples, decoded, spans, threshold)
     if task.kind == "multilabel":
         values = example_outputs(logits, table, len(examples))  # (examples, labels)
-        threshold = best_micro_threshold(label_marks(examples, task.outputs), values)
+        threshold = best_micro_threshold(label_indicators(examples, task.outputs), values)
         return _label_sets_at(task, examples, values, threshold)
     return score_split(task, "inner", logits, table)
 
@@ -116,17 +116,17 @@ def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScore
 
 
 def _spans_at(
-    examples: Sequence[Example], decoded: Sequence[Decoded], spans: SpanScores, threshold: float | None
+    examples: Sequence[Example], decoded: Sequence[DecodedSpans], spans: SpanScores, threshold: float | None
 ) -> SplitScores:
     pairs = {
         example.id: (exact, f1) for example, (exact, f1) in zip(examples, spans.at(threshold).tolist(), strict=True)
     }
     return SplitScores(
-        scores=summarise(golds_of(examples), pairs),
+        scores=summarise(gold_answers(examples), pairs),
         threshold=threshold,
         answers=dict(answer_texts(decoded, examples, threshold)),
         example_scores=score_spans(examples, spans, threshold),
-        places=answer_places(decoded, examples, threshold),
+        places=answer_spans(decoded, examples, threshold),
     )
 
 
@@ -134,7 +134,7 @@ def _label_sets_at(
     task: Task, examples: Sequence[Example], values: NDArray[np.float64], threshold: float
 ) -> SplitScores:
     """Predict every label whose output reaches the threshold."""
-    gold, predicted = label_marks(examples, task.outputs), values >= threshold  # (examples, labels)
+    gold, predicted = label_indicators(examples, task.outputs), values >= threshold  # (examples, labels)
     names: dict[str, object] = {}
     for example, marks in zip(examples, predicted, strict=True):
         names[example.id] = [task.labels[label] for label in np.flatnonzero(marks)]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_CLS, HEADS, Choices, HeadModule, glorot
+from bertvision.heads.base import CLS_SEQUENCE_OPTIONS, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.compress import down_projection
 from bertvision.heads.layers import SelfAttention
 
@@ -26,7 +26,7 @@ class Attention(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_CLS
+    shared_options = CLS_SEQUENCE_OPTIONS
     variants = ("size=64",)
     choices: ClassVar[Choices] = {"size": (16, 32, 64, 128), "heads": (1, 2, 4, 8)}
     always_in_spec = ("size",)

@@ -22,15 +22,15 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import Kind, Shape
-from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown
+from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown_name
 from bertvision.heads.layers import LayerRows
 
-COMMON: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
+POINTWISE_OPTIONS: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
 """Options of pointwise heads: which states, which vector stands for a text, the pooled CLS in front."""
 
-BY_CLS: Mapping[str, Value] = {"layers": "all", "read": "cls"}
+CLS_SEQUENCE_OPTIONS: Mapping[str, Value] = {"layers": "all", "read": "cls"}
 
-BY_MEAN: Mapping[str, Value] = {"layers": "all", "read": "mean"}
+MEAN_SEQUENCE_OPTIONS: Mapping[str, Value] = {"layers": "all", "read": "mean"}
 """Options of sequence heads: which states, and whether a label takes the CLS token's outputs or the mean of all."""
 
 Choices = Mapping[str, tuple[Value, ...]]
@@ -43,7 +43,7 @@ COMMON_CHOICES: Choices = {
 }
 """What a search tries of the common options, as far as a head has them and they fit the states."""
 
-LAYERS_ONLY: Mapping[str, Value] = {"layers": "all"}
+LAYERS_OPTION: Mapping[str, Value] = {"layers": "all"}
 """Options of sequence heads that make one answer of all tokens by themselves."""
 
 HEADS: Registry[type[HeadModule]] = Registry("head", "bertvision.heads")
@@ -98,7 +98,9 @@ class HeadModule(nn.Module):
 
     pointwise: ClassVar[bool] = True
     supports_spans: ClassVar[bool] = True  # false: for labels and values only
-    shared_options: ClassVar[Mapping[str, Value]] = COMMON  # options that all heads share, with their defaults here
+    shared_options: ClassVar[Mapping[str, Value]] = (
+        POINTWISE_OPTIONS  # options that all heads share, with their defaults here
+    )
     variants: ClassVar[tuple[str, ...]] = ("",)
     choices: ClassVar[Choices] = {}  # of its own options: what a search tries
     always_in_spec: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec always names
@@ -169,7 +171,7 @@ class Head(nn.Module):
         return self.layer_ids[-1:] if self.read == "pooled" else self.layer_ids
 
     @property
-    def parameters_count(self) -> int:
+    def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
 
     def forward(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
@@ -294,7 +296,7 @@ def _resolved(spec: Spec, module_class: type[HeadModule]) -> dict[str, Value]:
     known = {**_declared(module_class), **module_class.shared_options}
     for key, value in spec.options.items():
         if key not in known:
-            raise BadInput(f"head {spec}: {unknown('option', key, known)}")
+            raise BadInput(f"head {spec}: {unknown_name('option', key, known)}")
         whole_for_float = isinstance(known[key], float) and type(value) is int
         if key != "layers" and type(value) is not type(known[key]) and not whole_for_float:
             raise BadInput(f"head {spec}: {key}={shorten(value)}, expected {type(known[key]).__name__}")
@@ -361,7 +363,7 @@ def reads(head: Head) -> str:
     return "none" if head.read == "pooled" else head.read
 
 
-def check_served(head: Head, tokens: str) -> None:
+def check_head_tokens(head: Head, tokens: str) -> None:
     """Refuse a head that states of these tokens cannot serve: CLS is not the mean, and neither is all tokens."""
     needed = reads(head)
     if tokens in ("all", "context") or needed in ("none", tokens):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
+from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
 from bertvision.heads.layer_pool import LayerPool
 
 
@@ -24,7 +24,7 @@ class BiLstm(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_MEAN
+    shared_options = MEAN_SEQUENCE_OPTIONS
     variants = ("size=64",)
     choices: ClassVar[Choices] = {"size": (16, 32, 64, 128)}
     always_in_spec = ("size",)

@@ -11,14 +11,14 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
+from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
 from bertvision.heads.layer_pool import LayerPool
-from bertvision.heads.layers import OverTokens
+from bertvision.heads.layers import TokenConv
 
 KERNELS = (1, 3, 5)
 
 
-class FromContext(nn.Module):
+class ContextFilters(nn.Module):
     """Filters from one vector: c = max_t relu(C_n * x)_t for n = 1, 3, 5; r kernels of three run along c.
 
     The outputs of the r kernels are concatenated and truncated to the size of the filters, so that few weights
@@ -27,7 +27,7 @@ class FromContext(nn.Module):
 
     def __init__(self, width: int, size: int, needed: int) -> None:
         super().__init__()
-        self.kernels = nn.ModuleList(OverTokens(width, size, taps, bias=True) for taps in KERNELS)
+        self.kernels = nn.ModuleList(TokenConv(width, size, taps, bias=True) for taps in KERNELS)
         self.grow = nn.Conv1d(1, -(-needed // (size * len(KERNELS))), 3, padding=1)
         self.needed = needed
 
@@ -37,7 +37,7 @@ class FromContext(nn.Module):
         return cast(Tensor, self.grow(context[:, None]).flatten(1)[:, : self.needed])  # (batch, needed)
 
 
-class FromMaps(nn.Module):
+class FeatureMapFilters(nn.Module):
     """Filters straight from feature maps: tanh(C * x), averaged over equal stretches of the text.
 
     A map must be as wide as a state to be a filter, hence taps H^2 + H parameters.
@@ -45,7 +45,7 @@ class FromMaps(nn.Module):
 
     def __init__(self, width: int, taps: int, needed: int) -> None:
         super().__init__()
-        self.kernel = OverTokens(width, width, taps, bias=True)
+        self.kernel = TokenConv(width, width, taps, bias=True)
         self.pieces = needed // width
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class ContextConv(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_MEAN
+    shared_options = MEAN_SEQUENCE_OPTIONS
     variants = ("layers=last1", "context=false,layers=last1", "")
     choices: ClassVar[Choices] = {
         "size": (16, 32, 64),
@@ -90,7 +90,9 @@ class ContextConv(HeadModule):
         self.maps, self.taps = maps, taps
         self.pool = LayerPool(shape.layers) if shape.layers > 1 else None  # one layer needs no weights
         needed = maps * taps * shape.width
-        self.make = FromContext(shape.width, size, needed) if context else FromMaps(shape.width, taps, needed)
+        self.make = (
+            ContextFilters(shape.width, size, needed) if context else FeatureMapFilters(shape.width, taps, needed)
+        )
         self.bias = nn.Parameter(torch.zeros(maps))
         self.dense = glorot(nn.Linear(maps, shape.outputs))
 

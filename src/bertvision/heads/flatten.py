@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, LAYERS_ONLY, Choices, HeadModule
+from bertvision.heads.base import HEADS, LAYERS_OPTION, Choices, HeadModule
 
 
 @HEADS.register("flatten")
@@ -23,7 +23,7 @@ class Flatten(HeadModule):
 
     pointwise = False
     supports_spans = False
-    shared_options = LAYERS_ONLY
+    shared_options = LAYERS_OPTION
     variants = ("size=16", "size=128")
     choices: ClassVar[Choices] = {"size": (4, 8, 16, 32, 64)}
     always_in_spec = ("size",)

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
-from bertvision.heads.layers import Normed, OverTokens
+from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
+from bertvision.heads.layers import NormReLU, TokenConv
 from bertvision.heads.pool_compress import CompressedPool
 
 PARTS = 16
@@ -28,10 +28,10 @@ class Block(nn.Module):
         super().__init__()
         u = out // PARTS
         self.sizes = [4 * u, 6 * u, u]
-        self.narrow, self.narrowed = nn.Linear(channels, 11 * u, bias=False), Normed(11 * u)
-        self.three, self.threed = OverTokens(6 * u, 8 * u, 3), Normed(8 * u)
-        self.five, self.fived = OverTokens(u, 2 * u, 5), Normed(2 * u)
-        self.pooled, self.pool_normed = nn.Linear(channels, 2 * u, bias=False), Normed(2 * u)
+        self.narrow, self.narrowed = nn.Linear(channels, 11 * u, bias=False), NormReLU(11 * u)
+        self.three, self.threed = TokenConv(6 * u, 8 * u, 3), NormReLU(8 * u)
+        self.five, self.fived = TokenConv(u, 2 * u, 5), NormReLU(2 * u)
+        self.pooled, self.pool_normed = nn.Linear(channels, 2 * u, bias=False), NormReLU(2 * u)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         single, for_three, for_five = self.narrowed(self.narrow(x)).split(self.sizes, dim=-1)
@@ -52,7 +52,7 @@ class Inception(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_MEAN
+    shared_options = MEAN_SEQUENCE_OPTIONS
     variants = ("size=896",)
     choices: ClassVar[Choices] = {
         "size": (112, 224, 448, 896),

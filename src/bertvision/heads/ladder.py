@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_CLS, HEADS, Choices, HeadModule, glorot
+from bertvision.heads.base import CLS_SEQUENCE_OPTIONS, HEADS, Choices, HeadModule, glorot
 from bertvision.heads.layers import SelfAttention
 
 
-class Rung(nn.Module):
+class LadderBlock(nn.Module):
     """x + attention(norm x), then x + feed-forward(norm x) of twice the width; 8 d^2 + 11 d parameters."""
 
     saved_names: ClassVar[Mapping[str, str]] = {
@@ -46,7 +46,7 @@ class Ladder(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_CLS
+    shared_options = CLS_SEQUENCE_OPTIONS
     variants = ("size=64", "size=96")
     choices: ClassVar[Choices] = {"size": (32, 64, 96), "heads": (2, 4)}
     always_in_spec = ("size",)
@@ -54,7 +54,7 @@ class Ladder(HeadModule):
 
     def __init__(self, shape: Shape, size: int = 64, heads: int = 4) -> None:
         super().__init__()
-        self.rungs = nn.ModuleList(Rung(size, heads) for _ in range(shape.layers))
+        self.rungs = nn.ModuleList(LadderBlock(size, heads) for _ in range(shape.layers))
         self.down = nn.ModuleList(nn.Linear(shape.width, size) for _ in range(shape.layers))
         self.gates = nn.Parameter(torch.zeros(shape.layers - 1))
         self.norm = nn.LayerNorm(size)

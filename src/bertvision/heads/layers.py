@@ -61,7 +61,7 @@ def stack_rows(parts: Sequence[LayerRows], rows: int) -> LayerRows:
     return LayerRows(weight, mix, torch.cat([*(part.bias for part in parts), first.bias.new_zeros(missing)]))
 
 
-class OverTokens(nn.Module):
+class TokenConv(nn.Module):
     """(batch, tokens, channels) -> (batch, tokens, out) with a kernel of ``taps`` tokens.
 
     Padding is set to zero first, so that the amount of padding does not matter. No bias if a norm follows;
@@ -79,7 +79,7 @@ class OverTokens(nn.Module):
         return out.transpose(1, 2)
 
 
-class Normed(nn.Module):
+class NormReLU(nn.Module):
     """Layer norm over a token's channels, then ReLU.
 
     Replaces the batch norm of image networks, with as many parameters: it uses one token only, so neither

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, build_head, canonical_spec, check_served
+from bertvision.heads.base import HEADS, build_head, canonical_spec, check_head_tokens
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 
@@ -23,7 +23,7 @@ REARRANGED = (Tensor.transpose, Tensor.permute, Tensor.unflatten, Tensor.squeeze
 """Operations that only rearrange and are not listed."""
 
 
-def count_head(spec: str, shape: Shape) -> dict[str, object]:
+def head_info(spec: str, shape: Shape) -> dict[str, object]:
     """The entry of a head in ``bertvision heads``; built on the meta device."""
     with torch.device("meta"):
         head = build_head(spec, shape)
@@ -32,13 +32,13 @@ def count_head(spec: str, shape: Shape) -> dict[str, object]:
         "spec": head.spec,
         "name": head.spec.partition(":")[0],
         "kind": "pointwise" if module_class.pointwise else "sequence",
-        "parameters": head.parameters_count,
-        "percent": 100 * head.parameters_count / bert_parameters(shape.layers - 1, shape.width),
+        "parameters": head.num_parameters,
+        "percent": 100 * head.num_parameters / bert_parameters(shape.layers - 1, shape.width),
         "source": module_class.source,
     }
 
 
-def every_variant() -> list[str]:
+def all_variants() -> list[str]:
     """Every variant of every head, in canonical form."""
     specs = []
     for name in HEADS:
@@ -47,9 +47,9 @@ def every_variant() -> list[str]:
     return list(dict.fromkeys(specs))
 
 
-def fitting_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
+def compatible_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
     """The variants that :func:`fits` accepts: not the last four of three states, nor heads for labels on spans."""
-    return [spec for spec in every_variant() if fits(spec, shape, pooled, tokens)]
+    return [spec for spec in all_variants() if fits(spec, shape, pooled, tokens)]
 
 
 def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> bool:
@@ -57,7 +57,7 @@ def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> b
     try:
         with torch.device("meta"):
             head = build_head(spec, shape)
-        check_served(head, tokens)
+        check_head_tokens(head, tokens)
         return pooled or not head.needs_pooled
     except BadInput:
         return False

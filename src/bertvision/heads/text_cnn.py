@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
-from bertvision.heads.layers import OverTokens
+from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
+from bertvision.heads.layers import TokenConv
 from bertvision.heads.pool_compress import CompressedPool
 
 
@@ -25,7 +25,7 @@ class Ngrams(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_MEAN
+    shared_options = MEAN_SEQUENCE_OPTIONS
     variants = ("size=64",)
     choices: ClassVar[Choices] = {
         "size": (16, 32, 64),
@@ -40,7 +40,7 @@ class Ngrams(HeadModule):
         if size < 1 or longest < 1:
             raise BadInput(f"head ngrams: size={size}, longest={longest}, expected at least 1 each")
         self.front = CompressedPool(shape, compress)
-        kernels = [OverTokens(compress, size, taps, bias=True) for taps in range(1, longest + 1)]
+        kernels = [TokenConv(compress, size, taps, bias=True) for taps in range(1, longest + 1)]
         self.kernels = nn.ModuleList(kernels)
         self.dense = glorot(nn.Linear(size * longest, shape.outputs))
 

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import BY_MEAN, HEADS, Choices, HeadModule, glorot
-from bertvision.heads.layers import OverTokens
+from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
+from bertvision.heads.layers import TokenConv
 from bertvision.heads.pool_compress import CompressedPool
 
 
@@ -19,7 +19,7 @@ class Separable(nn.Module):
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
-        self.depth = OverTokens(channels, channels, 3, groups=channels)
+        self.depth = TokenConv(channels, channels, 3, groups=channels)
         self.mix = nn.Linear(channels, out, bias=False)
         self.norm = nn.LayerNorm(out)
 
@@ -65,7 +65,7 @@ class TextXception(HeadModule):
     """
 
     pointwise = False
-    shared_options = BY_MEAN
+    shared_options = MEAN_SEQUENCE_OPTIONS
     variants = ("size=744",)
     choices: ClassVar[Choices] = {
         "size": (186, 372, 744),

@@ -42,7 +42,7 @@ def separable(channels: int, out: int) -> nn.Module:
     return nn.Sequential(depth, nn.Conv1d(channels, out, 1, bias=False), Norm(out))
 
 
-class Halving(nn.Module):
+class DownsamplingBlock(nn.Module):
     """(ReLU,) separable, ReLU, separable, mean of three at every second position; plus a strided shortcut."""
 
     def __init__(self, channels: int, between: int, out: int, relu_first: bool = True) -> None:
@@ -105,13 +105,13 @@ class Xception(HeadModule):
 
 def _abbreviated(layers: int, a: int, b: int, c: int, d: int) -> nn.Module:
     stem = (conv(layers, a, stride=3), nn.ReLU(), conv(a, b), nn.ReLU())
-    return nn.Sequential(*stem, Halving(b, c, d, relu_first=False))
+    return nn.Sequential(*stem, DownsamplingBlock(b, c, d, relu_first=False))
 
 
 def _full(layers: int, *sizes: int) -> nn.Module:
     a, b, c, d, e, f, g, h = sizes
     stem = (conv(layers, a, stride=3), nn.ReLU(), conv(a, b), nn.ReLU())
-    entry = (Halving(b, c, c, relu_first=False), Halving(c, d, d), Halving(d, e, e))
+    entry = (DownsamplingBlock(b, c, c, relu_first=False), DownsamplingBlock(c, d, d), DownsamplingBlock(d, e, e))
     middle = (Middle(e) for _ in range(8))
-    leave = (Halving(e, e, f), separable(f, g), nn.ReLU(), separable(g, h), nn.ReLU())
+    leave = (DownsamplingBlock(e, e, f), separable(f, g), nn.ReLU(), separable(g, h), nn.ReLU())
     return nn.Sequential(*stem, *entry, *middle, *leave)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertvision.evaluation.analyses.answers import told
-from bertvision.evaluation.analyses.catalogue import ANALYSES, ENCODER, FITS, STATES, has_second
+from bertvision.evaluation.analyses.catalogue import ANALYSES, ENCODER, FITS, STATES, supports_second_best
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.charts import draw
 from bertvision.report.highlight import Card, marked, place_of
@@ -37,7 +37,7 @@ LONGEST_CELL, LONGEST_TEXT, LONGEST_ANSWER = 60, 400, 200
 
 MOST_ROWS = 40
 
-SORTS = {"only_a": "only the first right", "only_b": "only the second right"}
+DISAGREEMENTS = {"only_a": "only the first right", "only_b": "only the second right"}
 
 TAKES = {
     STATES: "one pass over the states of dev",
@@ -56,7 +56,7 @@ INSTEAD = {
 def analyses_section(findings: Sequence[Finding], run: Run | None = None) -> Section | None:
     """Every analysis, then those that the run lacks; nothing if nothing was analysed, nor could be."""
     shown = {finding.name: finding for finding in findings if finding.name not in ELSEWHERE}
-    missing = [] if run is None else unmade(run)
+    missing = [] if run is None else missing_analyses(run)
     if not shown and not missing:
         return None
     ordered = [_finding(shown[name]) for name in sorted(shown, key=_order)]
@@ -95,7 +95,7 @@ def _cell(value: object) -> str:
 def _card(case: Mapping[str, Any]) -> Card:
     """A question over its context, around what is marked in it; else the text and, of a pair, the second one."""
     sort = str(case.get("sort"))
-    answers = [("gold", case_gold(case))] if "gold" in case else []
+    answers = [("gold", format_gold(case))] if "gold" in case else []
     answers += [(cut(str(case.get(side)), LONGEST_CELL), told(case.get(f"{side}_said"))) for side in ("a", "b")]
     text, pair = str(case.get("text")), str(case.get("pair") or "")
     question, texts = None, [cut(one, LONGEST_TEXT) for one in (text, pair) if one]
@@ -107,7 +107,7 @@ def _card(case: Mapping[str, Any]) -> Card:
         predicted = place_of(answer, pair, [start for start, _ in golds], known)
         question, texts = cut(text, LONGEST_TEXT), [marked(pair, golds, predicted)]
     return Card(
-        sort=SORTS.get(sort, sort),
+        sort=DISAGREEMENTS.get(sort, sort),
         id=cut(str(case.get("id")), LONGEST_CELL),
         question=question,
         texts=texts,
@@ -116,7 +116,7 @@ def _card(case: Mapping[str, Any]) -> Card:
     )
 
 
-def case_gold(case: Mapping[str, Any]) -> str:
+def format_gold(case: Mapping[str, Any]) -> str:
     """In words; where there is none, what stands for none depends on how the predictors answer."""
     nothing = told([]) if isinstance(case.get("a_said"), list) else told("")
     gold = case.get("gold")
@@ -124,7 +124,7 @@ def case_gold(case: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Unmade:
+class MissingAnalysis:
     """An analysis to be made."""
 
     name: str
@@ -133,13 +133,13 @@ class Unmade:
     command: str
 
 
-def unmade(run: Run) -> list[Unmade]:
+def missing_analyses(run: Run) -> list[MissingAnalysis]:
     """In the order of the catalogue."""
     missing = []
     for name, (needs, about) in ANALYSES.items():
         if name in APPLIES and APPLIES[name](run) and not _made(run, name):
             command = shlex.join(["bertvision", "analyse", str(run.folder), "--what", name])
-            missing.append(Unmade(name, needs, INSTEAD.get(name, about), command))
+            missing.append(MissingAnalysis(name, needs, INSTEAD.get(name, about), command))
     return missing
 
 
@@ -162,7 +162,7 @@ def _with_best(run: Run) -> bool:
 
 
 APPLIES: Mapping[str, Callable[[Run], bool]] = {
-    "second-best": lambda run: _fitted(run) and has_second(run.task),
+    "second-best": lambda run: _fitted(run) and supports_second_best(run.task),
     # Without the seconds of the extraction a head's own are no inference time.
     "cost": lambda run: _fitted(run) and bool(run.manifest.get("seconds")),
     "layers": _fitted,

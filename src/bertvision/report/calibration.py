@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bertvision.core.records import Reliability
-from bertvision.report.charts import reliability_picture
+from bertvision.report.charts import reliability_diagram
 from bertvision.report.render import Section, section
 from bertvision.runs.reader import Line, Run
 
@@ -52,5 +52,5 @@ def _panel(reliability: Reliability, run: Run) -> dict[str, object]:
         before, after = (_points(fitted.get(name)) for name in ("ece_raw", "ece"))
         caption = f"Temperature {fitted['temperature']:.2f}; ECE {before:.1f} before, {after:.1f} after."
     title, what = TITLES[reliability.what]
-    picture = reliability_picture(reliability, what)
+    picture = reliability_diagram(reliability, what)
     return {"name": reliability.name, "title": title, "picture": picture, "caption": caption}

@@ -16,8 +16,8 @@ from bertvision.core.files import atomic_open
 from bertvision.core.records import Reliability
 from bertvision.evaluation.analyses.result import Plot, Point, Span
 from bertvision.report.markup import Html, cut, number, tag
-from bertvision.report.svg import Frame, Scale, drawable, scale_of, short_text, thinned, tick_text
-from bertvision.runs.reader import HeadFacts, Line
+from bertvision.report.svg import Frame, Scale, clipped_text, is_drawable, scale_of, thin_ticks, tick_text
+from bertvision.runs.reader import FitSummary, Line
 
 COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
 SEED_DASHES = ("none", "6 3", "2 3", "8 3 2 3")
@@ -80,7 +80,7 @@ def dots(frame: Frame, marks: Iterable[Dot]) -> list[Html]:
     """Every mark that has a place in the picture."""
     shown = []
     for x, y, title, radius, look in marks:
-        if drawable(x) and drawable(y):
+        if is_drawable(x) and is_drawable(y):
             across, up = frame.at(x, y)
             shown.append(tag("circle", tag("title", title), cx=across, cy=up, r=radius, class_=look))
     return shown
@@ -120,7 +120,7 @@ def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> 
 
     Offsets across are percentages, so that the picture takes any width and its text keeps its size.
     """
-    rules = {name: value for name, value in rules.items() if drawable(value)}
+    rules = {name: value for name, value in rules.items() if is_drawable(value)}
     ends = [end for line in lines for end in line.interval or ()]
     scale = scale_of([*(value for line in lines for value in line.values(metric)), *rules.values(), *ends])
     floor = DOTS_TOP + ROW * len(lines) + 4
@@ -158,21 +158,21 @@ def _strip(line: Line, top: int, metric: str, scale: Scale) -> Html:
     """The interval of the mean, the mean over seeds, and a mark for each seed."""
     y, mean = top + 26, line.mean(metric)
     parts = [tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")]
-    if line.interval is not None and all(map(drawable, line.interval)):
+    if line.interval is not None and all(map(is_drawable, line.interval)):
         low, high = (_across(scale, end) for end in line.interval)
         parts.append(tag("line", x1=low, x2=high, y1=y, y2=y, class_="band"))
-    if len(line.rows) > 1 and drawable(mean):
+    if len(line.rows) > 1 and is_drawable(mean):
         x = _across(scale, mean)
         parts.append(tag("line", x1=x, x2=x, y1=y - 8, y2=y + 8, class_="mean"))
     parts += [_mark(line, row.seed, row.scores.get(metric, math.nan), y, scale) for row in line.rows]
-    parts.append(short_text(line.name, LONGEST_NAME, x="1%", y=top + 12, class_="label"))
+    parts.append(clipped_text(line.name, LONGEST_NAME, x="1%", y=top + 12, class_="label"))
     parts.append(tag("text", number(mean), x="99%", y=top + 12, text_anchor="end", class_="label"))
     return tag("g", *parts, class_="halo")
 
 
 def _mark(line: Line, seed: int | None, value: float, y: int, scale: Scale) -> Html:
     """Heads are dots, the control a ring, the encoder a square, ensembles diamonds."""
-    if not drawable(value):
+    if not is_drawable(value):
         return Html("")
     title = tag("title", f"{line.name}{'' if seed is None else f', seed {seed}'}: {number(value)}")
     x = _across(scale, value)
@@ -181,15 +181,15 @@ def _mark(line: Line, seed: int | None, value: float, y: int, scale: Scale) -> H
     return tag("rect", title, x=x, y=y - 4.5, width=9, height=9, class_=f"mark {line.kind}")
 
 
-def weights_picture(heads: Sequence[HeadFacts]) -> Html:
+def layer_weights_chart(heads: Sequence[FitSummary]) -> Html:
     """Bars: mean weight over the seeds of one spec; dots: each seed; dashed: what equal weights would be."""
     states, count = heads[0].states, len(heads[0].states)
     means = [sum(head.weights[i] for head in heads) / len(heads) for i in range(count)]
-    tallest = max((weight for head in heads for weight in head.weights if drawable(weight)), default=1.0)
+    tallest = max((weight for head in heads for weight in head.weights if is_drawable(weight)), default=1.0)
     frame = Frame(Scale(-0.6, count - 0.4), Scale(0.0, 1.15 * tallest or 1.0), 460, 230)
     bars = []
     for i, mean in enumerate(means):
-        if drawable(mean):
+        if is_drawable(mean):
             (left, top), (right, floor) = frame.at(i - 0.36, mean), frame.at(i + 0.36, 0.0)
             box = {"x": left, "y": top, "width": right - left, "height": max(0.0, floor - top)}
             bars.append(bar(f"state {states[i]}: {mean:.3f}", **box, class_="bar"))
@@ -201,7 +201,7 @@ def weights_picture(heads: Sequence[HeadFacts]) -> Html:
             seeds.append(Dot(i, weight, f"seed {head.seed}, state {head.states[i]}: {weight:.3f}", 3.0, "seed"))
     values = ", ".join(f"{state}: {mean:.3f}" for state, mean in zip(states, means, strict=True))
     alternative = f"Mean layer weights of {heads[0].spec} by state. {values}."
-    axes = frame.axes(thinned(states), "state", "weight")
+    axes = frame.axes(thin_ticks(states), "state", "weight")
     return frame.picture(alternative, axes, *bars, rule, *dots(frame, seeds))
 
 
@@ -220,8 +220,8 @@ def curves_legend(dashes: Mapping[int, str]) -> list[tuple[Html, str]]:
     return [*samples, (tag("svg", ring, width=14, height=14, aria_hidden="true"), "the epoch that was kept")]
 
 
-def curves_picture(
-    heads: Sequence[HeadFacts], others: Sequence[HeadFacts], metric: str, y: Scale, dashes: Mapping[int, str]
+def training_curves_chart(
+    heads: Sequence[FitSummary], others: Sequence[FitSummary], metric: str, y: Scale, dashes: Mapping[int, str]
 ) -> Html:
     """One spec's seeds in front of all other heads, in grey; a ring marks the epoch that was kept."""
     longest = max((len(head.history) for head in [*heads, *others]), default=1)
@@ -238,18 +238,18 @@ def curves_picture(
         parts.append(tag("g", curve, *dots(frame, marks)))
         scores = ", ".join(number(score) for _, score in _curve(head))
         curves.append(f"seed {head.seed}: {scores}, epoch {head.best_epoch} kept")
-    ticks = [(rank + 1, name) for rank, name in thinned([str(epoch) for epoch in range(1, longest + 1)], 10)]
+    ticks = [(rank + 1, name) for rank, name in thin_ticks([str(epoch) for epoch in range(1, longest + 1)], 10)]
     alternative = f"Inner {metric} of {heads[0].spec} by epoch. {'; '.join(curves)}."
     return frame.picture(alternative, frame.axes(ticks, "epoch", f"inner {metric}"), *parts)
 
 
-def _curve(head: HeadFacts) -> list[tuple[float, float]]:
+def _curve(head: FitSummary) -> list[tuple[float, float]]:
     return [(float(point["epoch"]), float(point["inner"])) for point in head.history]
 
 
 def scatter(pairs: Sequence[tuple[float, float, str]]) -> Html:
     """Gold values across, predicted ones up, and the diagonal on which both are equal."""
-    shown = [pair for pair in pairs if drawable(pair[0]) and drawable(pair[1])]
+    shown = [pair for pair in pairs if is_drawable(pair[0]) and is_drawable(pair[1])]
     both = scale_of([value for gold, predicted, _ in shown for value in (gold, predicted)])
     frame = Frame(both, both, 460, 440, left=58)
     marks = [Dot(gold, guess, f"{name}: gold {gold:g}, predicted {guess:g}") for gold, guess, name in shown]
@@ -258,7 +258,7 @@ def scatter(pairs: Sequence[tuple[float, float, str]]) -> Html:
     return frame.picture(alternative, axes, diagonal(frame), *dots(frame, marks))
 
 
-def reliability_picture(reliability: Reliability, what: str) -> Html:
+def reliability_diagram(reliability: Reliability, what: str) -> Html:
     """Stated probability across, how often it came true up; rings before the temperature, dots after it."""
     whole = Scale(0.0, 1.0)
     frame = Frame(whole, whole, 340, 320)
@@ -276,7 +276,7 @@ def reliability_picture(reliability: Reliability, what: str) -> Html:
     return frame.picture(alternative, axes, diagonal(frame), curve, *dots(frame, marks))
 
 
-def line_picture(
+def line_chart(
     series: Mapping[str, Points],
     x_name: str,
     y_name: str,
@@ -286,7 +286,7 @@ def line_picture(
 ) -> Html:
     """One line a series, named in a legend beneath; points tell their values, upright lines how far seeds are apart."""
     spans = spread or {}
-    points = [point for line in series.values() for point in line if drawable(point[1])]
+    points = [point for line in series.values() for point in line if is_drawable(point[1])]
     ends = [end for reach in spans.values() for _, *both in reach for end in both]
     low, high = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=1.0)
     room = 0.03 * (high - low) or 0.5
@@ -314,7 +314,7 @@ def _series(frame: Frame, rank: int, name: str, points: Points, spans: Sequence[
     """A line with its points, and upright from the lowest to the highest value of its seeds."""
     uprights = []
     for x, low, high in spans:
-        if all(map(drawable, (x, low, high))):
+        if all(map(is_drawable, (x, low, high))):
             title = tag("title", f"{number(low)} to {number(high)}")
             ends = frame.at(x, low), frame.at(x, high)
             uprights.append(segment(*ends, title, stroke="currentColor", stroke_width=1.2))
@@ -325,7 +325,7 @@ def _series(frame: Frame, rank: int, name: str, points: Points, spans: Sequence[
 
 def _line_name(frame: Frame, rank: int, name: str, y: float) -> Html:
     sample = segment((frame.left, y), (frame.left + 34, y), **_stroke(rank), class_=colour_class(rank))
-    return tag("g", sample, short_text(name, LONGEST_LINE_NAME, x=frame.left + 42, y=y + 4))
+    return tag("g", sample, clipped_text(name, LONGEST_LINE_NAME, x=frame.left + 42, y=y + 4))
 
 
 def draw(plot: Plot) -> Html:
@@ -339,22 +339,22 @@ def _lines(plot: Plot) -> Html:
     ends = (min(across, default=0.0), max(across, default=1.0))
     series = {name: [(x, y) for x, y, _ in points] for name, points in plot.series.items()}
     series |= {name: [(x, level) for x in ends] for name, level in plot.rules.items()}
-    return line_picture(series, plot.x, plot.y, WIDE, HIGH, plot.spread)
+    return line_chart(series, plot.x, plot.y, WIDE, HIGH, plot.spread)
 
 
 def _bars(plot: Plot) -> Html:
     """Names above their bars, so that any name fits on any width; offsets across are per cent."""
-    heights = {(name, int(x)): y for name, points in plot.series.items() for x, y, _ in points if drawable(y)}
+    heights = {(name, int(x)): y for name, points in plot.series.items() for x, y, _ in points if is_drawable(y)}
     most = max((abs(y) for y in heights.values()), default=0.0) or 1.0
     step, start = GAP + BAR * len(plot.series), BAR * len(plot.series) + 4
     parts, values = [], []
     for rank, series in enumerate(plot.series):  # which bar of a group is which: they stand in this order
         box = {"x": "0", "y": BAR * rank + 2, "width": 14, "height": BAR - 6}
         swatch = tag("rect", **box, fill="currentColor", class_=colour_class(rank))
-        parts.append(tag("g", swatch, short_text(series, LONGEST_NAME, x=22, y=BAR * rank + 12)))
+        parts.append(tag("g", swatch, clipped_text(series, LONGEST_NAME, x=22, y=BAR * rank + 12)))
     for group, name in enumerate(plot.names):
         top = start + group * step
-        parts.append(short_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
+        parts.append(clipped_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
         for rank, series in enumerate(plot.series):
             value, y = heights.get((series, group)), top + 22 + BAR * rank
             share, words = WIDEST * max(value or 0.0, 0.0) / most, number(value, 1)
@@ -373,7 +373,7 @@ def _points(plot: Plot) -> Html:
     shown: list[tuple[str, float, Point]] = []  # series, across, and what the legend tells
     for name, points in plot.series.items():
         for point in points:
-            if drawable(point[0]) and drawable(point[1]) and (not plot.log or point[0] > 0):
+            if is_drawable(point[0]) and is_drawable(point[1]) and (not plot.log or point[0] > 0):
                 shown.append((name, math.log10(point[0]) if plot.log else point[0], point))
     across, up = scale_of([x for _, x, _ in shown], 0.08), scale_of([point[1] for *_, point in shown], 0.08)
     legend = LEGEND_LINE * len(shown)
@@ -428,10 +428,10 @@ def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legen
     parts.append(tag("text", x_name, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
     turned = f"translate(14 {MAP_TOP + edge / 2:.0f}) rotate(-90)"
     parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
-    explained = f"0 to {largest:.1f}: {legend}"
-    parts.append(_shade_legend(largest, explained, floor + 52))
+    variance_explained = f"0 to {largest:.1f}: {legend}"
+    parts.append(_shade_legend(largest, variance_explained, floor + 52))
     values = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
-    width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(explained)) + RIGHT
+    width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(variance_explained)) + RIGHT
     box = f"0 0 {width} {floor + BOTTOM}"
     look = {"style": f"min-width:{LEAST * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
     return tag("svg", *parts, viewBox=box, **look, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {values}.")
@@ -464,7 +464,7 @@ def _shade_legend(largest: float, text: str, y: float) -> Html:
     return tag("g", *steps, tag("text", text, x=LEFT + STEPS + 8, y=y + 9))
 
 
-def write_picture(picture: Html, path: Path) -> Path:
+def write_svg(picture: Html, path: Path) -> Path:
     """An SVG file that any browser or document can show."""
     text = str(picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     text = text.replace(">", f"><style>{ALONE}</style>", 1)

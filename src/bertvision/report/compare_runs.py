@@ -14,12 +14,12 @@ from itertools import combinations
 from bertvision.core.records import SURE, PairedTest
 from bertvision.evaluation.analyses.agreement import COLUMNS, side_by_side
 from bertvision.evaluation.analyses.answers import Answers
-from bertvision.evaluation.analyses.result import number_of
+from bertvision.evaluation.analyses.result import as_float
 from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import chance
 from bertvision.report.markup import NOTHING, Html, number, signed
 from bertvision.report.render import render
-from bertvision.runs.reader import Line, Run, lines_of, predictor_scores, row_answers, row_title
+from bertvision.runs.reader import Line, Run, group_rows, predictor_scores, row_answers, row_title
 
 BEST, ENCODER = "best on inner by its mean over seeds", "encoder"
 Named = tuple[str, Run]
@@ -27,7 +27,7 @@ SHARES = ("both", "only_a", "only_b", "neither", "same")
 
 
 @dataclass(frozen=True, eq=False)
-class Party:
+class ComparedRow:
     """One predictor of one run."""
 
     run: str
@@ -75,7 +75,7 @@ def _group(runs: Sequence[Named]) -> dict[str, object]:
     }
 
 
-def _parties(comparison: Comparison, runs: Sequence[Named]) -> list[Party]:
+def _parties(comparison: Comparison, runs: Sequence[Named]) -> list[ComparedRow]:
     """The best line on inner and the encoder of every run, where their answers are there."""
     # The comparison's examples for all, so that every answer stands at the same index.
     ordered = [(name, replace(run, task=comparison.task)) for name, run in runs]
@@ -88,13 +88,13 @@ def _parties(comparison: Comparison, runs: Sequence[Named]) -> list[Party]:
     for index, (name, run, roles, line) in enumerate(chosen):
         if str(index) in sides:
             answers = row_answers(run, line.rows[0], f"{name}: {row_title(line.rows[0])}")
-            parties.append(Party(name, roles, line, sides[str(index)], answers))
+            parties.append(ComparedRow(name, roles, line, sides[str(index)], answers))
     return parties
 
 
 def _chosen(run: Run) -> list[tuple[tuple[str, ...], Line]]:
     """The best line and the encoder, which may be the same one."""
-    known = [line for line in lines_of(run.board) if all((row.name, row.seed) in run.answers for row in line.rows)]
+    known = [line for line in group_rows(run.board) if all((row.name, row.seed) in run.answers for row in line.rows)]
     encoder = next((line for line in known if line.kind == ENCODER), None)
     if encoder is not None and known[0] is encoder:
         return [((BEST, ENCODER), encoder)]
@@ -102,13 +102,13 @@ def _chosen(run: Run) -> list[tuple[tuple[str, ...], Line]]:
     return chosen if encoder is None else [*chosen, ((ENCODER,), encoder)]
 
 
-def _party_row(comparison: Comparison, party: Party) -> list[str]:
+def _party_row(comparison: Comparison, party: ComparedRow) -> list[str]:
     summary = comparison.summarize(party.side)
     seeds = ", ".join(map(str, summary.seeds)) or NOTHING
     return [party.title, " and ".join(party.roles), seeds, number(summary.mean), _ends(summary.interval)]
 
 
-def _test_row(a: Party, b: Party, test: PairedTest) -> list[str]:
+def _test_row(a: ComparedRow, b: ComparedRow, test: PairedTest) -> list[str]:
     verdict = "ahead" if test.difference > 0 else "behind"
     if test.p_holm >= SURE:
         verdict = "not distinguishable"
@@ -119,7 +119,7 @@ def _test_row(a: Party, b: Party, test: PairedTest) -> list[str]:
 
 def _agreement_row(a: Answers, b: Answers) -> tuple[str, str, list[float | None]]:
     shares = side_by_side(a, b)
-    return a.name, b.name, [number_of(shares[key]) for key in SHARES]
+    return a.name, b.name, [as_float(shares[key]) for key in SHARES]
 
 
 def _ends(interval: tuple[float, float] | None, write: Callable[[float], str] = number) -> str:

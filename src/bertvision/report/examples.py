@@ -83,7 +83,7 @@ def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
     cases = []
     for example in run.task[run.board.split]:
         if example.id in answers:
-            case = JUDGES[run.task.kind](run, example, answers[example.id], encoder.get(example.id))
+            case = CASE_BUILDERS[run.task.kind](run, example, answers[example.id], encoder.get(example.id))
             cases.append(case if spans is None else replace(case, place=spans.get(example.id, (0, 0))))
     overview, counts, groups = _value_parts(run, cases) if run.task.kind == "regress" else _parts(run, cases)
     return section(
@@ -144,7 +144,7 @@ def _error(example: Example, said: object) -> float:
     return abs(float(str(said)) - float(example.label or 0.0))
 
 
-JUDGES = {"span": _span_case, "classify": _label_case, "multilabel": _set_case, "regress": _value_case}
+CASE_BUILDERS = {"span": _span_case, "classify": _label_case, "multilabel": _set_case, "regress": _value_case}
 """For each kind of task how an example is judged."""
 
 

@@ -40,7 +40,7 @@ class Card:
         return "card" if self.right is None else "card right" if self.right else "card wrong"
 
 
-def locate(text: str, context: str, near: Sequence[int]) -> Span | None:
+def nearest_occurrence(text: str, context: str, near: Sequence[int]) -> Span | None:
     """Where an answer stands: its occurrence nearest to one of the given places, else the first."""
     if not text:
         return None
@@ -60,7 +60,7 @@ def place_of(text: str, context: str, near: Sequence[int], known: Sequence[int] 
     A place that does not read as the answer does (the context was cut) is shown nowhere else instead.
     """
     if known is None:
-        return locate(text, context, near)
+        return nearest_occurrence(text, context, near)
     start, end = known
     return (start, end) if text and context[start:end] == text else None
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bertvision.core.records import CONTROL, PairedTest, Row, compared_with
+from bertvision.core.records import CONTROL, PairedTest, Row, paired_test_with
 from bertvision.report.charts import dot_plot
 from bertvision.report.markup import Html, join
 from bertvision.report.render import Section, section
 from bertvision.runs.reader import Line, Run, best_head
 
-MEMBER_SHOWN = 0.005
+MIN_MEMBER_WEIGHT = 0.005
 """An ensemble's members of less weight than this are not listed."""
 
 
-def board_section(run: Run, lines: Sequence[Line]) -> Section:
+def leaderboard_section(run: Run, lines: Sequence[Line]) -> Section:
     """Scores, sizes and seconds of every predictor."""
     metric, examples = run.board.metric, run.task[run.board.split]
     # The metric first; counts of examples are no scores.
@@ -47,7 +47,7 @@ def _breakable(name: str, after: str) -> Html:
 
 def _weights(row: Row) -> str:
     pairs = zip(row.members, row.weights, strict=False)
-    return ", ".join(f"{weight:.2f} {member}" for member, weight in pairs if weight >= MEMBER_SHOWN)
+    return ", ".join(f"{weight:.2f} {member}" for member, weight in pairs if weight >= MIN_MEMBER_WEIGHT)
 
 
 def _meter_width(score: float | None) -> str:
@@ -55,7 +55,7 @@ def _meter_width(score: float | None) -> str:
     return f"{min(max(score, 0.0), 100.0) if score is not None and score == score else 0.0:.1f}"
 
 
-def trust_section(run: Run, lines: Sequence[Line]) -> Section | None:
+def significance_section(run: Run, lines: Sequence[Line]) -> Section | None:
     """Every predictor minus the encoder, the control and the best head; nothing where nothing was compared."""
     board = run.board
     if not board.comparisons:
@@ -71,7 +71,7 @@ def trust_section(run: Run, lines: Sequence[Line]) -> Section | None:
         references=[name for name in references if name in compared],
         several_seeds=any(len(seeds) > 1 for test in board.comparisons for seeds in (test.a_seeds, test.b_seeds)),
         control=CONTROL,
-        test_of=compared_with,
+        test_of=paired_test_with,
         chance=chance,
     )
 

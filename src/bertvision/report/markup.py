@@ -12,9 +12,9 @@ import math
 import re
 from collections.abc import Iterable
 
-from bertvision.core.progress import CONTROLS
+from bertvision.core.progress import CONTROL_CHARS
 
-_UNPRINTABLE = re.compile(f"[{CONTROLS}\ufffe\uffff]")
+_UNPRINTABLE = re.compile(f"[{CONTROL_CHARS}\ufffe\uffff]")
 # Ends of lines other than the one that the page knows; tables from Windows are full of them.
 _ENDS = str.maketrans("\r\x0b\x0c\x85", "    ")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")

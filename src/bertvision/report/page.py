@@ -15,13 +15,13 @@ from bertvision.report.compare_runs import comparison
 from bertvision.report.cost import cost_section, tuning
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section
-from bertvision.report.leaderboard import board_section, trust_section
+from bertvision.report.leaderboard import leaderboard_section, significance_section
 from bertvision.report.markup import NOTHING, Html, printable
 from bertvision.report.render import SCRIPT, STYLE, Section, asset, render
-from bertvision.report.reproducibility import repeat_section
+from bertvision.report.reproducibility import reproducibility_section
 from bertvision.report.training_curves import curves_section, weights_section
-from bertvision.runs.reader import Run, best_head, gather, lines_of
-from bertvision.tasks.class_weights import counts_line
+from bertvision.runs.reader import Run, best_head, gather, group_rows
+from bertvision.tasks.class_weights import format_class_counts
 from bertvision.tasks.task import Task
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -78,10 +78,10 @@ def document(title: str, header: Html, sections: Sequence[Section]) -> str:
 
 
 def _sections(run: Run) -> list[Section]:
-    lines = lines_of(run.board)
+    lines = group_rows(run.board)
     parts = [
-        board_section(run, lines),
-        trust_section(run, lines),
+        leaderboard_section(run, lines),
+        significance_section(run, lines),
         no_answer_section(run, lines),
         calibration_section(run, lines),
         analyses_section(run.findings, run),
@@ -90,7 +90,7 @@ def _sections(run: Run) -> list[Section]:
         curves_section(run),
         explorer_section(run, lines),
         examples_section(run, lines),
-        repeat_section(run),
+        reproducibility_section(run),
     ]
     return [part for part in parts if part is not None]
 
@@ -102,14 +102,14 @@ def _title(run: Run) -> str:
 
 def _header(run: Run, sections: Sequence[Section]) -> Html:
     """What was run on what, and the list of contents."""
-    heads = [line for line in lines_of(run.board) if line.kind in ("head", "control")]
+    heads = [line for line in group_rows(run.board) if line.kind in ("head", "control")]
     counts = sorted({len(line.seeds) for line in heads}) or [0]
     return render(
         "header",
         run=run,
         title=_title(run),
         tuning=tuning(run.encoder.get("record", {})),
-        label_counts=counts_line(run.task) if run.task.labels else "",
+        label_counts=format_class_counts(run.task) if run.task.labels else "",
         heads=len(heads),
         seeds=list(dict.fromkeys([counts[0], counts[-1]])),
         sections=sections,
@@ -118,7 +118,7 @@ def _header(run: Run, sections: Sequence[Section]) -> Html:
 
 def _overview_row(name: str, run: Run) -> dict[str, object]:
     """One run in a line; scores of different data do not compare, so nothing is ranked."""
-    lines, metric = lines_of(run.board), run.board.metric
+    lines, metric = group_rows(run.board), run.board.metric
     best = best_head(lines)
     means = {line.kind: line.mean(metric) for line in lines}
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 from bertvision.core.run_log import COMMAND, versions
 from bertvision.report.render import Section, section
-from bertvision.runs.reader import OF_STORE, OF_TRIALS, Run
+from bertvision.runs.reader import STORE_FINDINGS, TRIAL_FINDINGS, Run
 
 BEGIN = ("run", "demo")
 """Commands that make all of a recipe."""
@@ -18,11 +18,11 @@ SHOWING = ("--json", "--debug")
 Line = Mapping[str, Any]
 
 
-def repeat_section(run: Run) -> Section:
+def reproducibility_section(run: Run) -> Section:
     """The commands as they were typed; of what was not typed here, what else is known of it."""
     typed = _typed(run.log)
-    long = [finding.name for finding in run.findings if finding.name in OF_STORE]
-    searched = any(finding.name.startswith(OF_TRIALS) for finding in run.findings)
+    long = [finding.name for finding in run.findings if finding.name in STORE_FINDINGS]
+    searched = any(finding.name.startswith(TRIAL_FINDINGS) for finding in run.findings)
     return section(
         "repeat",
         "How to repeat it",

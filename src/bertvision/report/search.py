@@ -9,18 +9,18 @@ from bertvision.report.analyses import analyses_section
 from bertvision.report.markup import number
 from bertvision.report.page import document, write_document
 from bertvision.report.render import render
-from bertvision.runs.folder import SEARCHED, store_place
-from bertvision.runs.reader import OF_TRIALS, data_origin, findings_of, store_origin
+from bertvision.runs.folder import SEARCH_RESULT, store_folder
+from bertvision.runs.reader import TRIAL_FINDINGS, data_origin, read_findings, store_origin
 from bertvision.store.store import MANIFEST
 
 
-def write_searched(folder: Path, best: Path) -> Path:
+def write_search_page(folder: Path, best: Path) -> Path:
     """Write ``report.html`` into the folder of a search over tunings, of which ``best`` is the best one's run."""
-    found, manifest = read_json_or_empty(folder / SEARCHED), read_json_or_empty(store_place(best) / MANIFEST)
+    found, manifest = read_json_or_empty(folder / SEARCH_RESULT), read_json_or_empty(store_folder(best) / MANIFEST)
     # How the tunings went, and how the trials on the best one did.
-    tunings = findings_of(folder, lambda _: data_origin(manifest))
-    trials = findings_of(best, lambda _: store_origin(manifest))
-    analyses = analyses_section([*tunings, *(one for one in trials if one.name.startswith(OF_TRIALS))])
+    tunings = read_findings(folder, lambda _: data_origin(manifest))
+    trials = read_findings(best, lambda _: store_origin(manifest))
+    analyses = analyses_section([*tunings, *(one for one in trials if one.name.startswith(TRIAL_FINDINGS))])
     title, winner, metric = f"{found['task']}: tunings", found["winner"], found["metric"]
     settings = ", ".join(f"{key} {value}" for key, value in found["tuning"].items())
     scores = f"inner {metric} {number(winner['inner'])}, dev {metric} {number(winner['dev'])}"

@@ -44,14 +44,14 @@ def tick_text(value: float) -> str:
     return f"{value / 1e3:.6g}k" if size < 1e6 else f"{value / 1e6:.6g}M"
 
 
-def drawable(value: float) -> bool:
+def is_drawable(value: float) -> bool:
     """Whether a value has a place in a picture."""
     return math.isfinite(value) and abs(value) < LARGEST
 
 
 def scale_of(values: Iterable[float], room: float = 0.05) -> Scale:
     """A scale that holds all values with a little room on both sides."""
-    known = [value for value in values if drawable(value)] or [0.0, 1.0]
+    known = [value for value in values if is_drawable(value)] or [0.0, 1.0]
     low, high = min(known), max(known)
     alike = high - low < 1e-9 * max(abs(low), abs(high), 1e-9)
     margin = max(0.5, 0.01 * abs(low)) if alike else room * (high - low)
@@ -78,7 +78,7 @@ class Frame:
 
     def points(self, pairs: Iterable[tuple[float, float]]) -> str:
         """Points as a polyline wants them."""
-        places = (self.at(x, y) for x, y in pairs if drawable(y))
+        places = (self.at(x, y) for x, y in pairs if is_drawable(y))
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
     def axes(self, x_ticks: Sequence[tuple[float, str]], x_name: str, y_name: str) -> Html:
@@ -104,12 +104,12 @@ class Frame:
         return tag("svg", *content, viewBox=box, style=style, role="img", aria_label=alternative)
 
 
-def thinned(names: Sequence[str], most: int = 13) -> list[tuple[float, str]]:
+def thin_ticks(names: Sequence[str], most: int = 13) -> list[tuple[float, str]]:
     """Tick positions 0, 1, ... with their names; so many are left out that the rest can be read."""
     step = max(1, math.ceil(len(names) / most))
     return [(float(place), names[place]) for place in range(0, len(names), step)]
 
 
-def short_text(name: str, limit: int, **place: object) -> Html:
+def clipped_text(name: str, limit: int, **place: object) -> Html:
     """As much of a name as there is room for; all of it when pointed at."""
     return tag("text", tag("title", name), cut(name, limit), **place)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bertvision.report.charts import curves_legend, curves_picture, seed_dashes, weights_picture
+from bertvision.report.charts import curves_legend, layer_weights_chart, seed_dashes, training_curves_chart
 from bertvision.report.render import Section, section
 from bertvision.report.svg import scale_of
-from bertvision.runs.reader import HeadFacts, Run
+from bertvision.runs.reader import FitSummary, Run
 
 
 def weights_section(run: Run) -> Section | None:
     """Nothing if no head has weights over layers."""
-    groups = [heads for heads in by_spec(run.heads) if heads[0].weights]
+    groups = [heads for heads in group_by_spec(run.heads) if heads[0].weights]
     if not groups:
         return None
     panels = [
-        {"spec": heads[0].spec, "picture": weights_picture(heads), "caption": _weights_caption(heads)}
+        {"spec": heads[0].spec, "picture": layer_weights_chart(heads), "caption": _weights_caption(heads)}
         for heads in groups
     ]
     return section("layers", "Learned layer weights", panels=panels)
 
 
-def _weights_caption(heads: Sequence[HeadFacts]) -> str:
+def _weights_caption(heads: Sequence[FitSummary]) -> str:
     states, count = heads[0].states, len(heads[0].weights)
     means = [sum(head.weights[i] for head in heads) / len(heads) for i in range(count)]
     most, least = means.index(max(means)), means.index(min(means))
@@ -35,7 +35,7 @@ def _weights_caption(heads: Sequence[HeadFacts]) -> str:
 
 def curves_section(run: Run) -> Section | None:
     """One panel a head; nothing if no head has a history."""
-    groups = [heads for heads in by_spec(run.heads) if any(head.history for head in heads)]
+    groups = [heads for heads in group_by_spec(run.heads) if any(head.history for head in heads)]
     if not groups:
         return None
     scale = scale_of([point["inner"] for head in run.heads for point in head.history])
@@ -45,15 +45,15 @@ def curves_section(run: Run) -> Section | None:
     for heads in groups:
         spec = heads[0].spec
         others = [head for name, head in best.items() if name != spec]
-        picture = curves_picture(heads, others, run.board.metric, scale, dashes)
+        picture = training_curves_chart(heads, others, run.board.metric, scale, dashes)
         kept = ", ".join(f"epoch {head.best_epoch} (seed {head.seed})" for head in heads)
         panels.append({"spec": spec, "picture": picture, "caption": f"Kept: {kept}."})
     return section("curves", "Learning curves", legend=curves_legend(dashes), panels=panels)
 
 
-def by_spec(heads: Sequence[HeadFacts]) -> list[list[HeadFacts]]:
+def group_by_spec(heads: Sequence[FitSummary]) -> list[list[FitSummary]]:
     """Heads of one spec together, by seed, in the order of the specs."""
-    groups: dict[str, list[HeadFacts]] = {}
+    groups: dict[str, list[FitSummary]] = {}
     for head in heads:
         groups.setdefault(head.spec, []).append(head)
     return [sorted(group, key=lambda head: head.seed) for group in groups.values()]

@@ -6,23 +6,23 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bertvision.core.records import Row
-from bertvision.evaluation.analyses.cost import Price
+from bertvision.evaluation.analyses.cost import PredictorCost
 from bertvision.runs.reader import Line, Run, row_title
 
 ENCODER = "encoder"
-LEARNED_FROM = ("train", "inner")
+TRAINING_SPLITS = ("train", "inner")
 """Splits whose states a head is fitted and chosen on; those of dev are inference."""
 
 
-def prices_of(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> list[Price]:
+def predictor_costs(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> list[PredictorCost]:
     """``seconds``: of every head (spec@seed) over the split, if they were measured."""
     return [_price(run, line, seconds) for line in lines]
 
 
-def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> Price:
+def _price(run: Run, line: Line, seconds: Mapping[str, float]) -> PredictorCost:
     row = line.rows[0]
     score = row.scores[run.board.metric]
-    return Price(row_title(row), score, _trained(run, row), _training(run, row), _inference(run, row, seconds))
+    return PredictorCost(row_title(row), score, _trained(run, row), _training(run, row), _inference(run, row, seconds))
 
 
 def _trained(run: Run, row: Row) -> int | None:
@@ -41,7 +41,7 @@ def _training(run: Run, row: Row) -> float | None:
     """Tuning and, for what has heads, their states and fits; None where the encoder's passes were not timed."""
     if row.kind == ENCODER:
         return row.seconds
-    passes = _passes(run, LEARNED_FROM)
+    passes = _passes(run, TRAINING_SPLITS)
     # What has the encoder as a member holds its tuning already.
     tuned = 0.0 if ENCODER in _members(row) else float(_tuning(run).get("seconds") or 0.0)
     return None if passes is None else row.seconds + passes + tuned

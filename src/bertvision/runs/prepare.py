@@ -13,24 +13,24 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes, hash_json, hashed_fields, hashed_keys, write_json
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.run_log import RunLog
-from bertvision.encoders.loading import RECORD, Encoder, load_encoder
+from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
 from bertvision.heads.base import canonical_spec
 from bertvision.runs.folder import STORE_SOURCE, head_folder
 from bertvision.store.states import States
 from bertvision.store.store import MANIFEST, Store
 from bertvision.store.writer import StoreWriter
-from bertvision.tasks.class_weights import imbalance
+from bertvision.tasks.class_weights import describe_imbalance
 from bertvision.tasks.task import TASKS, Task, load_task
-from bertvision.training.distributed import team_size
-from bertvision.training.estimate import check_room
+from bertvision.training.distributed import num_processes
+from bertvision.training.estimate import check_disk_space
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
-from bertvision.training.head_trainer import SAVED_FIT
+from bertvision.training.head_trainer import FIT_CHECKPOINT
 from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash
-from bertvision.training.live_states import LiveStates, note_live
+from bertvision.training.live_states import LiveStates, record_live
 from bertvision.training.shard_builder import ExtractionPlan
-from bertvision.training.tune import SAVED, check_tuning, tune
+from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
 
 PARTS = ("task", "encoder", "data", "tune", "extract")
 """What of a recipe makes a run; heads may be fitted anew at any time."""
@@ -60,15 +60,15 @@ def prepare_run(
 
     ``opened`` are the recipe's task and encoder, where they are loaded already.
     """
-    if team_size() > 1:
+    if num_processes() > 1:
         raise BadInput("run is for one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
     specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
     check_tuning(base, task, recipe.tune, folder / "encoder")
     windows = TaskWindows(task, base)  # tokenised once for the estimate, tuning and extraction
-    if not (recipe.extract.live or (folder / "encoder" / RECORD).exists()):
-        check_room(ExtractionPlan(base, task, recipe.extract, windows=windows), StoreWriter(folder / "store"))
+    if not (recipe.extract.live or (folder / "encoder" / ENCODER_FILE).exists()):
+        check_disk_space(ExtractionPlan(base, task, recipe.extract, windows=windows), StoreWriter(folder / "store"))
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tuned(recipe, windows, folder, log)
@@ -90,7 +90,7 @@ def load_recipe_task(recipe: Recipe) -> Task:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in task.skipped.items())
         text += f"; {sum(task.skipped.values()):,} bad rows left out: {reasons}"
     log_line(text)
-    uneven = imbalance(task)
+    uneven = describe_imbalance(task)
     if uneven:
         log_line(uneven)
     return task
@@ -110,7 +110,7 @@ def _claim(recipe: Recipe, folder: Path) -> None:
     write_recipe(recipe, path)
 
 
-def run_facts(recipe: Recipe) -> dict[str, Any]:
+def recipe_identity(recipe: Recipe) -> dict[str, Any]:
     """Plain data that is equal where :func:`difference` finds none."""
     keys = hashed_keys(Recipe)
     kept = {keys[part]: _kept(getattr(recipe, part)) for part in PARTS}
@@ -146,13 +146,13 @@ def _tuned(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> E
     made_from = hash_json(
         [encoder_hash(base), data_hash(task), hashed_fields(recipe.tune), task.max_length, task.overlap]
     )
-    if (target / RECORD).exists():
+    if (target / ENCODER_FILE).exists():
         tuned = load_encoder(str(target))
         if tuned.record.get("made_from") == made_from:
             log_line(f"tune: done before ({target})")
             return tuned
     log_line(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
-    tuned = tune(base, task, recipe.tune, folder / SAVED, windows)
+    tuned = tune(base, task, recipe.tune, folder / TUNING_CHECKPOINT, windows)
     tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
     tuned.save_pretrained(target)
     cost = tuned.record["cost"]
@@ -166,7 +166,7 @@ def _extracted(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: P
     if recipe.extract.live:
         log_line("extract: nothing is stored, the encoder runs once an epoch (live)")
         live = LiveStates(encoder, task, recipe.extract, windows)
-        note_live(live, target)
+        record_live(live, target)
         return live
     done_before = (target / MANIFEST).exists()
     store = extract(encoder, task, target, recipe.extract, windows)
@@ -205,7 +205,7 @@ def fit_into(
     if not missing:
         log_line("fit: done before")
     else:
-        timer, saved = Timer(), folder / SAVED_FIT
+        timer, saved = Timer(), folder / FIT_CHECKPOINT
         log_line(f"fit: {len(missing)} heads x {len(seeds)} seeds, {config.epochs} epochs")
         for head in fit(missing, store, seeds, config, task, saved):
             fitted[head.spec, head.seed] = save_fitted(head, head_folder(folder, head.spec, head.seed), made_from)

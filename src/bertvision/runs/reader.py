@@ -21,19 +21,19 @@ from bertvision.evaluation.analyses.answers import MEANS, Answers, grade_answers
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
 from bertvision.evaluation.comparison import PredictorScores
 from bertvision.evaluation.example_scores import score_answers
-from bertvision.runs.folder import ANSWERS, PLACES, read_document, remake_hint, store_place
+from bertvision.runs.folder import ANSWER_SPANS, ANSWERS, read_document, remake_hint, store_folder
 from bertvision.tasks.task import Task
 
 FINDINGS = "analysis"
 """Where a run's findings are."""
 
-OF_STORE = ("layers", "depth", "ablation", "learning-curve")
+STORE_FINDINGS = ("layers", "depth", "ablation", "learning-curve")
 """Findings that belong to a store, or to the encoder that made it."""
 
-OF_TRIALS = ("search-history", "search-importance")
+TRIAL_FINDINGS = ("search-history", "search-importance")
 """How the names of findings begin that belong to a store and a study of heads on it."""
 
-OF_TUNINGS = "search-tunings"
+TUNING_FINDINGS = "search-tunings"
 """The same of a study of tunings: of these each has a store of its own, and all have the data. All other findings
 belong to a leaderboard."""
 
@@ -74,7 +74,7 @@ def row_title(row: Row | Predictions) -> str:
     return row.name if row.seed is None else f"{row.name}@{row.seed}"
 
 
-def lines_of(board: Board) -> list[Line]:
+def group_rows(board: Board) -> list[Line]:
     """Best mean on inner first; what has no inner score comes last."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in board.rows:
@@ -99,7 +99,7 @@ def best_head(lines: Sequence[Line]) -> Line | None:
 
 
 @dataclass(frozen=True)
-class HeadFacts:
+class FitSummary:
     """How one head was fitted with one seed."""
 
     spec: str
@@ -120,7 +120,7 @@ class Run:
     board: Board
     baseline: tuple[str, Mapping[str, float]] | None
     advice: str
-    heads: tuple[HeadFacts, ...]
+    heads: tuple[FitSummary, ...]
     answers: ByRow  # (name, seed) -> example id -> answer
     manifest: Mapping[str, Any]
     encoder: Mapping[str, Any]  # name, record
@@ -140,12 +140,12 @@ def gather(folder: Path, task: Task) -> Run:
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
     board = _board(path, document)
-    manifest = read_document(store_place(folder) / "manifest.json", "delete the store and extract again") or {}
+    manifest = read_document(store_folder(folder) / "manifest.json", "delete the store and extract again") or {}
     heads = [
         read_document(head, "delete its folder and fit that head again")
         for head in sorted(folder.glob("heads/**/head.json"))
     ]
-    answers, places = (_by_row(folder, part, board.rows) for part in (ANSWERS, PLACES))
+    answers, places = (_by_row(folder, part, board.rows) for part in (ANSWERS, ANSWER_SPANS))
     _check_answers(folder, board, task, answers)
     return run_of(folder, task, board, document, manifest, [head for head in heads if head], answers, places)
 
@@ -183,7 +183,7 @@ def run_of(
         sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
         recipe=recipe.read_text(encoding="utf-8") if recipe.exists() else "",
         day=_day(folder, folder / "leaderboard.json"),
-        findings=findings_of(folder, lambda name: finding_origin(name, board, manifest)),
+        findings=read_findings(folder, lambda name: finding_origin(name, board, manifest)),
         log=tuple(RunLog(folder).read()),
     )
 
@@ -199,14 +199,14 @@ def _way_to_board(folder: Path) -> str:
     if any(folder.glob("heads/**/head.json")):
         return f"evaluate {folder}"
     recipe = folder / "recipe.toml"
-    return f"run {recipe} --out {folder}" if recipe.exists() else f"fit {store_place(folder)} --out {folder}"
+    return f"run {recipe} --out {folder}" if recipe.exists() else f"fit {store_folder(folder)} --out {folder}"
 
 
 def finding_origin(name: str, board: Board, manifest: Mapping[str, Any]) -> str:
     """What a finding was made from: the data, the store, or everything that the leaderboard says of its rows."""
-    if name.startswith(OF_TUNINGS):
+    if name.startswith(TUNING_FINDINGS):
         return data_origin(manifest)
-    if name in OF_STORE or name.startswith(OF_TRIALS):
+    if name in STORE_FINDINGS or name.startswith(TRIAL_FINDINGS):
         return store_origin(manifest)
     return f"board {hash_json([[row.name, row.seed, dict(row.scores)] for row in board.rows])}"
 
@@ -219,7 +219,7 @@ def data_origin(manifest: Mapping[str, Any]) -> str:
     return f"data {manifest.get('fingerprint', {}).get('data')}"
 
 
-def findings_of(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
+def read_findings(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
     """The findings of a folder that were made from what those of their name are to be made from."""
     again = f"delete it and run: bertvision analyse {folder}"
     findings = []
@@ -292,7 +292,7 @@ def _row_file(folder: Path, part: str, row: Row) -> Path:
 
 def _heads(
     documents: Iterable[Mapping[str, Any]], rows: tuple[Row, ...], manifest: Mapping[str, Any]
-) -> tuple[HeadFacts, ...]:
+) -> tuple[FitSummary, ...]:
     """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
     by_name = {(facts["spec"], facts["seed"]): facts for facts in documents}
     stored = manifest.get("layers", [])
@@ -303,7 +303,7 @@ def _heads(
             continue
         weights = tuple(facts.get("layer_weights") or ())
         heads.append(
-            HeadFacts(
+            FitSummary(
                 spec=facts["spec"],
                 seed=facts["seed"],
                 best_epoch=facts["best_epoch"],

@@ -141,7 +141,7 @@ def decoded(shard: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     return states
 
 
-def decoded_layer(shard: Mapping[str, Tensor], span: slice, place: int) -> Tensor:
+def decode_layer(shard: Mapping[str, Tensor], span: slice, place: int) -> Tensor:
     """States (tokens, width) of one layer as f32."""
     states = shard["hidden"][span, place].float()
     if "scales" not in shard:

@@ -18,18 +18,18 @@ LOCK = "lock"
 
 
 @dataclass(frozen=True)
-class Purpose:
+class LockPurpose:
     """What a folder is written for, so that whoever is refused reads of that and not of a lock."""
 
     what: str
     elsewhere: str
 
 
-STORE = Purpose("store", "choose another --to")
+STORE = LockPurpose("store", "choose another --to")
 
 
 @contextmanager
-def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: Purpose = STORE) -> Iterator[None]:
+def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: LockPurpose = STORE) -> Iterator[None]:
     """Hold a folder for writing, alone or (``shared``) beside others who write other shards of it."""
     descriptor = _held(folder, name, shared, purpose)
     try:
@@ -41,7 +41,7 @@ def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: Purpo
         os.close(descriptor)
 
 
-def _held(folder: Path, name: str, shared: bool, purpose: Purpose) -> int:
+def _held(folder: Path, name: str, shared: bool, purpose: LockPurpose) -> int:
     """An open, locked file; opened again if its last holder deleted it in between."""
     import fcntl  # not on Windows
 
@@ -65,7 +65,7 @@ def _held(folder: Path, name: str, shared: bool, purpose: Purpose) -> int:
         os.close(descriptor)
 
 
-def is_held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Whether somebody is writing a store just now."""
     try:
         with writing(folder):

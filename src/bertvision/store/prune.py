@@ -12,7 +12,7 @@ from typing import Any
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes
-from bertvision.store.lock import is_held
+from bertvision.store.lock import is_locked
 
 OURS = (
     "*/shard-*.safetensors",
@@ -100,7 +100,7 @@ def choose(
     left = [store for store in stores if store not in chosen]  # newest first
     while max_gb is not None and left and sum(store.bytes for store in left) > max_gb * 1e9:
         chosen.append(left.pop())
-    return [store for store in stores if store in chosen and not is_held(store.folder)]
+    return [store for store in stores if store in chosen and not is_locked(store.folder)]
 
 
 def delete(store: Found) -> None:

@@ -22,7 +22,7 @@ def is_url(place: str | Path) -> bool:
     return "://" in str(place)
 
 
-def cache_place(url: str) -> Path:
+def cache_folder(url: str) -> Path:
     """The local folder that stands for a URL."""
     root = os.environ.get(CACHE_FOLDER) or Path.home() / ".cache" / "bertvision"
     return Path(root) / "stores" / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]

@@ -104,16 +104,16 @@ class ShardedSplit(ABC):
             by_number.update(stored_windows(shard))
         return window_table([by_number[number] for number in range(len(self))])
 
-    def own_logits(self) -> list[np.ndarray] | None:
+    def native_logits(self) -> list[np.ndarray] | None:
         """The encoder's own outputs in window order, if it was tuned with a head."""
         by_number: dict[int, np.ndarray] = {}
         for shard in self.shards():
             if "logits" not in shard:
                 return None
-            by_number.update(self.own_rows(shard))
+            by_number.update(self.native_rows(shard))
         return [by_number[number] for number in range(len(self))]
 
-    def own_rows(self, shard: Shard) -> dict[int, np.ndarray]:
+    def native_rows(self, shard: Shard) -> dict[int, np.ndarray]:
         """The encoder's own outputs of a shard by window: (tokens, 2) or (outputs,); none if it has no head."""
         if "logits" not in shard:
             return {}

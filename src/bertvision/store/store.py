@@ -11,7 +11,7 @@ from typing import Any
 from bertvision.core.errors import BadInput
 from bertvision.core.files import file_sha256, write_json
 from bertvision.store.fingerprint import FORMAT
-from bertvision.store.remote import SOURCE, Remote, cache_place, fetch_shard, is_url
+from bertvision.store.remote import SOURCE, Remote, cache_folder, fetch_shard, is_url
 from bertvision.store.shard_file import Shard, read_shard
 from bertvision.store.states import ShardedSplit, States
 
@@ -46,7 +46,7 @@ def _opened(place: str | Path) -> tuple[Path, Remote | None]:
         if not source.exists():
             return Path(place), None
         place = str(json.loads(source.read_text(encoding="utf-8"))["url"])
-    remote, folder = Remote(str(place)), cache_place(str(place))
+    remote, folder = Remote(str(place)), cache_folder(str(place))
     manifest = remote.document(MANIFEST)
     if manifest is None:
         raise BadInput(f"no finished store at {place} (no {MANIFEST}); run: bertvision extract TASK ... --to {place}")
@@ -119,7 +119,7 @@ def recorded(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield manifest["statistics"]
 
 
-def damages(store: Store) -> list[Damage]:
+def find_damage(store: Store) -> list[Damage]:
     """All damaged files, found by reading everything once."""
     found = ((entry["file"], _reason(store, entry)) for entry in recorded(store.manifest))
     return [Damage(name, reason) for name, reason in found if reason]

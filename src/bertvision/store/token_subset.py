@@ -14,14 +14,14 @@ from bertvision.core.records import NO_OFFSET, Kind, Window
 TOKENS = ("all", "context", "cls", "mean")
 """Every token; CLS and what an answer may come from; CLS alone; one vector, the mean over all tokens."""
 
-ONE_A_TEXT = ("cls", "mean")
+SINGLE_VECTOR = ("cls", "mean")
 
 
 def check_tokens(tokens: str, kind: Kind) -> None:
     """Refuse a choice that a task of this kind can do nothing with."""
     if tokens not in TOKENS:
         raise BadInput(f"extract.tokens is {tokens!r}; expected one of {', '.join(TOKENS)}")
-    if kind == "span" and tokens in ONE_A_TEXT:
+    if kind == "span" and tokens in SINGLE_VECTOR:
         raise BadInput(
             f"--tokens {tokens} keeps one token a text, and an answer may be any of them; take all or context"
         )
@@ -42,7 +42,7 @@ def kept_positions(window: Window, tokens: str) -> NDArray[np.int64]:
     return np.array([window.cls])
 
 
-def reduced(window: Window, tokens: str, kind: Kind) -> Window:
+def reduce_window(window: Window, tokens: str, kind: Kind) -> Window:
     """A window with its stored tokens only; positions (CLS, start and end) count among these."""
     if tokens == "all":
         return window

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.files import file_sha256, write_json
-from bertvision.store.remote import SOURCE, Remote, cache_place, is_url
+from bertvision.store.remote import SOURCE, Remote, cache_folder, is_url
 from bertvision.store.shard_file import Shard, write_shard
 
 ShardRecord = dict[str, Any]
@@ -23,7 +23,7 @@ class StoreWriter:
     def __init__(self, to: str | Path) -> None:
         self.name = str(to)
         self.remote = Remote(str(to)) if is_url(to) else None
-        self.folder = cache_place(str(to)) if is_url(to) else Path(to)
+        self.folder = cache_folder(str(to)) if is_url(to) else Path(to)
 
     def has(self, name: str) -> bool:
         return self.remote.has(name) if self.remote else (self.folder / name).exists()

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bertvision.core.errors import BadInput
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 from bertvision.tasks.squad import load_squad
-from bertvision.tasks.task import TASKS, PathsLike, Task, check_whole
+from bertvision.tasks.task import TASKS, PathsLike, Task, check_integer
 from bertvision.tasks.windows import UNANSWERABLE
 
 LABELS = ("answerable", "unanswerable")
@@ -41,9 +41,9 @@ def load_answerability(
 
     The splits are those that squad2 makes of the same files with the same options.
     """
-    check_whole("overlap", overlap, 1)  # 0 would be one window, and the rest of a long context lost
+    check_integer("overlap", overlap, 1)  # 0 would be one window, and the rest of a long context lost
     if merge not in MERGES:
-        raise BadInput(unknown("merge of windows", merge, MERGES))
+        raise BadInput(unknown_name("merge of windows", merge, MERGES))
     asked = load_squad(
         "squad2",
         train,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 
 if TYPE_CHECKING:
     from bertvision.tasks.task import Task
@@ -20,7 +20,7 @@ LEAST_RATIO = 3
 MOST_NAMED = 8
 
 
-def label_places(example: Example) -> tuple[int, ...]:
+def label_indices(example: Example) -> tuple[int, ...]:
     """An example's labels as numbers: one, several, or none."""
     if example.labels is not None:
         return example.labels
@@ -29,11 +29,11 @@ def label_places(example: Example) -> tuple[int, ...]:
 
 def class_counts(task: Task) -> dict[str, int]:
     """Examples of train by label, in the order of the labels."""
-    counts = Counter(place for example in task["train"] for place in label_places(example))
+    counts = Counter(place for example in task["train"] for place in label_indices(example))
     return {label: counts[place] for place, label in enumerate(task.labels)}
 
 
-def counts_line(task: Task) -> str:
+def format_class_counts(task: Task) -> str:
     """Labels with their examples in train, the commonest first; nothing for a task without labels."""
     ranked = sorted(class_counts(task).items(), key=lambda item: -item[1])
     named = [f"{label} {count:,}" for label, count in ranked[:MOST_NAMED]]
@@ -41,7 +41,7 @@ def counts_line(task: Task) -> str:
     return ", ".join(named) + more
 
 
-def imbalance(task: Task) -> str:
+def describe_imbalance(task: Task) -> str:
     """One line on labels that occur unevenly and on what can be done; nothing where they do not."""
     counts = class_counts(task)
     most, least = max(counts.values(), default=0), min(counts.values(), default=0)
@@ -50,7 +50,7 @@ def imbalance(task: Task) -> str:
     share = f"{100 * most / len(task['train']):.0f} % of train have the commonest"
     times = f"{most / least:.1f} times as many as the rarest" if least else "and none the rarest"
     remedy = "they are weighed" if task.class_weights else "--class-weights balanced weighs them"
-    return f"uneven labels: {counts_line(task)}; {share}, {times}; {remedy}"
+    return f"uneven labels: {format_class_counts(task)}; {share}, {times}; {remedy}"
 
 
 def weighed(task: Task, how: object) -> Task:
@@ -60,7 +60,7 @@ def weighed(task: Task, how: object) -> Task:
     commonest label again.
     """
     if how not in WEIGHTS:
-        raise BadInput(unknown("way to weigh labels (--class-weights)", str(how), list(WEIGHTS)))
+        raise BadInput(unknown_name("way to weigh labels (--class-weights)", str(how), list(WEIGHTS)))
     if how == "none":
         return task
     if not task.labels:

@@ -12,12 +12,12 @@ from bertvision.core.progress import log_line
 from bertvision.core.records import Example
 from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueFile, GlueTask
 from bertvision.tasks.readers.columns import Columns
-from bertvision.tasks.readers.encodings import broken_part, is_unicode
+from bertvision.tasks.readers.encodings import describe_bad_character, is_unicode
 from bertvision.tasks.readers.files import Row, read_headerless, read_table
 from bertvision.tasks.readers.hub import load_hub
-from bertvision.tasks.readers.sources import distinct_name
+from bertvision.tasks.readers.sources import unique_name
 from bertvision.tasks.splits import make_splits
-from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_whole
+from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_integer
 
 SUFFIXES = (".tsv", ".jsonl", ".ndjson")
 
@@ -54,7 +54,7 @@ def _names(file: GlueFile) -> list[str]:
     return [f"{stem}{suffix}" for stem in file.stems for suffix in SUFFIXES[:2]]
 
 
-def looked_for(data: Path, file: GlueFile) -> str:
+def expected_names(data: Path, file: GlueFile) -> str:
     """Which names were tried where, and what there is instead."""
     folder = next((folder for folder in file.folders if (data / folder).is_dir()), "")
     there = ", ".join(sorted(path.name for path in (data / folder).iterdir())) or "nothing"
@@ -63,7 +63,7 @@ def looked_for(data: Path, file: GlueFile) -> str:
     return f"looked for {' or '.join(names)} (or .jsonl) in {data}; {folder or 'it'} holds {listed}"
 
 
-def note_rows(where: str, rows: int, file: GlueFile) -> None:
+def log_rows(where: str, rows: int, file: GlueFile) -> None:
     """A sample is fine and a file cut short is not; only its user can tell."""
     if rows != file.rows:
         log_line(f"note: {where}: {rows:,} rows, officially {file.rows:,}; if this is no sample, the file is not whole")
@@ -150,7 +150,7 @@ def _text(value: object, column: str, blank: bool) -> str:
     if not text and not blank:
         raise BadRow("missing text", f"column {column!r} is blank")
     if not is_unicode(text):
-        raise BadRow("broken character", f"column {column!r}: {broken_part(text)}")
+        raise BadRow("broken character", f"column {column!r}: {describe_bad_character(text)}")
     return text
 
 
@@ -208,7 +208,7 @@ class GlueLoader:
         nyu-mll/glue. ``limit`` takes that many training rows, spread by a hash, and as many for dev.
         """
         length = self.task.max_length if max_length is None else max_length
-        check_whole("max_length", length, 1)
+        check_integer("max_length", length, 1)
         bad = BadRows(skip_bad)
         source = _Source(self.task, None if data is None else Path(data), hub)
         files = source.files("train", train), source.files("dev", dev)
@@ -253,7 +253,7 @@ class _Source:
             return None
         found = find_file(self.data, self.official(split))
         if found is None:
-            looked = looked_for(self.data, self.official(split))
+            looked = expected_names(self.data, self.official(split))
             raise BadInput(f"task {self.task.name} has no {split} file: {looked}; give another, or --{split} FILE")
         return (found,)
 
@@ -264,10 +264,10 @@ class _Source:
         official = self.official(split)
         if files is not None:
             examples = [e for path in files for e in read_examples(self.task, path, bad, names[path])]
-            note_rows(", ".join(map(str, files)), len(examples), official)
+            log_rows(", ".join(map(str, files)), len(examples), official)
         elif self.hub is not None:
             examples = read_hub(self.task, self.hub, official, bad)
-            note_rows(f"{self.hub}, {self.task.hub}, {official.split}", len(examples), official)
+            log_rows(f"{self.hub}, {self.task.hub}, {official.split}", len(examples), official)
         else:
             return None
         return examples
@@ -282,7 +282,7 @@ def _distinct_names(paths: Iterable[Path]) -> dict[Path, str]:
             raise BadInput(f"{path}: given twice; dev must be other rows than train, or left out to be cut off train")
         seen.add(path.resolve())
         taken = set(names.values())
-        names[path] = distinct_name(path.stem, taken)
+        names[path] = unique_name(path.stem, taken)
     return names
 
 

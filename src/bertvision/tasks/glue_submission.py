@@ -13,7 +13,15 @@ from typing import Any
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import atomic_open
 from bertvision.core.progress import log_line
-from bertvision.tasks.glue import check_folder, choose_columns, find_file, looked_for, note_rows, read_rows, read_texts
+from bertvision.tasks.glue import (
+    check_folder,
+    choose_columns,
+    expected_names,
+    find_file,
+    log_rows,
+    read_rows,
+    read_texts,
+)
 from bertvision.tasks.glue_table import GLUE, HIGHEST, LOWEST, GlueTask
 from bertvision.tasks.task import BadRow, BadRows
 
@@ -36,10 +44,10 @@ def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[
     for target, file in task.files.tests.items():
         path = find_file(data, file)
         if path is None:
-            log_line(f"note: no {target} without its test file: {looked_for(data, file)}")
+            log_line(f"note: no {target} without its test file: {expected_names(data, file)}")
             continue
         rows = read_test(task, path)
-        note_rows(str(path), len(rows), file)
+        log_rows(str(path), len(rows), file)
         answers = label(list(rows.values()))
         with atomic_open(out / target) as output:
             output.write("index\tprediction\n")
@@ -47,7 +55,7 @@ def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[
                 output.write(f"{index}\t{format_prediction(task, answer)}\n")
         written[target] = len(rows)
     if not written:
-        looked = looked_for(data, next(iter(task.files.tests.values())))
+        looked = expected_names(data, next(iter(task.files.tests.values())))
         raise BadInput(f"task {name} has no test file: {looked}; give another --data")
     return written
 

@@ -30,7 +30,7 @@ Golds = list[list[tuple[int, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class LegacyAnswer:
+class PaperAnswer:
     """What the winning window says: word pieces (none = no answer), where, and p(start) · p(end)."""
 
     pieces: tuple[int, ...]
@@ -40,14 +40,14 @@ class LegacyAnswer:
     end: int
 
 
-NOTHING = LegacyAnswer((), 0.0, -1, -1, -1)
+NOTHING = PaperAnswer((), 0.0, -1, -1, -1)
 """The answer to a question that no window could be made for."""
 
-UNREACHED = (-1,)
+UNMATCHABLE = (-1,)
 """Pieces that no prediction has."""
 
 
-def legacy_decode(logits: Sequence[NDArray[np.float32]], table: WindowTable, examples: int) -> list[LegacyAnswer]:
+def paper_decode(logits: Sequence[NDArray[np.float32]], table: WindowTable, examples: int) -> list[PaperAnswer]:
     """One answer a question; ``table`` must hold the windows' input ids."""
     assert len(table.input_ids) == len(table), "a table without input ids has no word pieces to answer with"
     best = [NOTHING] * examples
@@ -60,7 +60,7 @@ def legacy_decode(logits: Sequence[NDArray[np.float32]], table: WindowTable, exa
             start, end = (int(token) for token in scores.argmax(0))
             nothing = start == end == int(table.cls[window])
             pieces = () if nothing else tuple(table.input_ids[window][start : end + 1].tolist())  # inverted: () too
-            best[example] = LegacyAnswer(pieces, probability, window, start, end)
+            best[example] = PaperAnswer(pieces, probability, window, start, end)
     return best
 
 
@@ -84,4 +84,4 @@ def golds_by_window(examples: Sequence[Example], table: WindowTable) -> Golds:
             if tokens is not None:
                 first, last = tokens
                 found.setdefault((example, answer), tuple(table.input_ids[window][first : last + 1].tolist()))
-    return [[found.get((i, answer), UNREACHED) for answer in e.answers] for i, e in enumerate(examples)]
+    return [[found.get((i, answer), UNMATCHABLE) for answer in e.answers] for i, e in enumerate(examples)]

@@ -31,7 +31,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedSpans:
     """A question's best candidates (best first) and its null score."""
 
     candidates: tuple[Candidate, ...]
@@ -62,7 +62,7 @@ def decode_window(
 
 def decode(
     logits: Sequence[NDArray[np.float32]], table: WindowTable, examples: int, top_k: int = TOP_K
-) -> list[Decoded]:
+) -> list[DecodedSpans]:
     """Merge the windows of each question: best candidate per span, smallest null score."""
     spans: dict[int, dict[tuple[int, int], float]] = defaultdict(dict)
     null = np.full(examples, np.inf)
@@ -76,12 +76,12 @@ def decode(
     for example in range(examples):
         ranked = sorted(spans[example].items(), key=lambda item: (-item[1], item[0]))[:top_k]
         candidates = tuple(Candidate(start, end, score) for (start, end), score in ranked)
-        decoded.append(Decoded(candidates, float(null[example])))
+        decoded.append(DecodedSpans(candidates, float(null[example])))
     return decoded
 
 
-def answer_places(
-    decoded: Sequence[Decoded], examples: Sequence[Example], threshold: float | None
+def answer_spans(
+    decoded: Sequence[DecodedSpans], examples: Sequence[Example], threshold: float | None
 ) -> dict[str, tuple[int, int]]:
     """Question id -> start and end of its answer in the context; a question without an answer is left out."""
     places = {}
@@ -91,14 +91,16 @@ def answer_places(
     return places
 
 
-def answer_texts(decoded: Sequence[Decoded], examples: Sequence[Example], threshold: float | None) -> dict[str, str]:
+def answer_texts(
+    decoded: Sequence[DecodedSpans], examples: Sequence[Example], threshold: float | None
+) -> dict[str, str]:
     """Question id -> answer text, "" for no answer; without a threshold the best span is always given."""
-    places = answer_places(decoded, examples, threshold)
+    places = answer_spans(decoded, examples, threshold)
     return {example.id: (example.pair or "")[slice(*places.get(example.id, (0, 0)))] for example in examples}
 
 
 def n_best(
-    decoded: Decoded, context: str, threshold: float | None, count: int, temperature: float = 1.0
+    decoded: DecodedSpans, context: str, threshold: float | None, count: int, temperature: float = 1.0
 ) -> list[dict[str, object]]:
     """Candidates with probabilities: softmax over their scores / T and, with a threshold, the null score / T.
 
@@ -116,7 +118,7 @@ def n_best(
     ]
 
 
-def _with_nothing(decoded: Decoded, threshold: float) -> list[Candidate]:
+def _with_nothing(decoded: DecodedSpans, threshold: float) -> list[Candidate]:
     """The candidates and, as an empty one, "no answer", best first; rounding must not overrule the threshold."""
     if not decoded.candidates:
         return [Candidate(0, 0, 0.0)]

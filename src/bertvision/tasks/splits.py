@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import SPLITS, Example
-from bertvision.tasks.task import check_whole
+from bertvision.tasks.task import check_integer
 
 INNER_SHARE = 0.10
 
 ENOUGH_GROUPS = 5
 
 
-def cut_inner(
+def split_off(
     examples: Sequence[Example], stratify: bool, salt: str = "inner"
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Split training examples into (train, inner): 10 % of the groups, by hash, whatever the seed.
@@ -88,14 +88,14 @@ def make_splits(
     and inner together.
     """
     if limit is not None:
-        check_whole("limit", limit, 1)
-    check_whole("split_seed", seed, 0)
+        check_integer("limit", limit, 1)
+    check_integer("split_seed", seed, 0)
     rows = len(train)
     if dev is None:
-        train, dev = cut_inner(train, stratify, salt=f"dev{seed}" if seed else "dev")
+        train, dev = split_off(train, stratify, salt=f"dev{seed}" if seed else "dev")
     elif seed:
         raise BadInput("--split-seed says which rows are cut off train for dev; there is a dev already: leave one out")
-    fit, inner = cut_inner(spread(train, limit), stratify)
+    fit, inner = split_off(spread(train, limit), stratify)
     splits = {"train": fit, "inner": inner, "dev": spread(dev, limit)}
     for split in SPLITS:
         if not splits[split]:

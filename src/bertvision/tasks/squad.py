@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import distinct_keys
+from bertvision.core.files import reject_duplicate_keys
 from bertvision.core.records import Answer, Example
 from bertvision.tasks.readers.encodings import is_unicode, open_file
 from bertvision.tasks.splits import make_splits, spread
-from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_whole
+from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_integer
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _load_articles(path: Path) -> list[object]:
     with open_file(path) as file:
         content = file.read()
     try:
-        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=distinct_keys)
+        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=reject_duplicate_keys)
     except UnicodeDecodeError as error:
         byte = f"byte 0x{content[error.start]:02x} at position {error.start}"
         raise BadInput(f"{path}: not UTF-8: {byte}; --encoding does not apply to JSON: save it as UTF-8") from None
@@ -152,8 +152,8 @@ def load_squad(
     given is not fitted: at 0 a question goes unanswered where no answer scores higher than any span.
     ``no_answer_share`` leaves questions out of train and of dev until so many of each have no answer.
     """
-    check_whole("max_length", max_length, 1)
-    check_whole("overlap", overlap, 0)
+    check_integer("max_length", max_length, 1)
+    check_integer("overlap", overlap, 0)
     bad, seen = BadRows(skip_bad), dict[str, str]()
     no_answer = name == "squad2"
     if threshold is not None and not (no_answer and math.isfinite(threshold)):
@@ -162,10 +162,14 @@ def load_squad(
         raise BadInput(
             f"no_answer_share {no_answer_share:g} of task {name!r}: expected a number between 0 and 1, and squad2"
         )
-    questions = with_share(read_squad(as_paths("train", train), bad, seen, no_answer), no_answer_share, "train")
+    questions = subsample_unanswerable(
+        read_squad(as_paths("train", train), bad, seen, no_answer), no_answer_share, "train"
+    )
     held_out = None
     if dev is not None:
-        held_out = with_share(read_squad(as_paths("dev", dev), bad, seen, no_answer), no_answer_share, "dev")
+        held_out = subsample_unanswerable(
+            read_squad(as_paths("dev", dev), bad, seen, no_answer), no_answer_share, "dev"
+        )
     more = [] if extra is None else read_squad(as_paths("extra", extra), bad, seen, no_answer)
     splits = make_splits(questions, held_out, stratify=False, limit=limit)
     return Task(
@@ -204,7 +208,7 @@ def read_squad(paths: Sequence[Path], bad: BadRows, seen: dict[str, str], no_ans
     return examples
 
 
-def with_share(examples: Sequence[Example], share: float | None, split: str) -> Sequence[Example]:
+def subsample_unanswerable(examples: Sequence[Example], share: float | None, split: str) -> Sequence[Example]:
     """As many as can be kept for ``share`` of them to have no answer, spread over all files, in their order."""
     if share is None:
         return examples

@@ -20,7 +20,7 @@ from typing import Any
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import hashed_as
 from bertvision.core.records import SPLITS, Answer, Example, Kind
-from bertvision.core.registry import Registry, unknown
+from bertvision.core.registry import Registry, unknown_name
 from bertvision.tasks.class_weights import weighed
 
 TASKS: Registry[Callable[..., Task]] = Registry("task", "bertvision.tasks")
@@ -109,7 +109,7 @@ def _check_options(name: str, loader: Callable[..., Task], given: Mapping[str, o
     parameters = inspect.signature(loader).parameters
     stray = [key for key in given if key not in parameters]
     if stray and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        raise BadInput(unknown(f"option of task {name!r}", stray[0], list(parameters)))
+        raise BadInput(unknown_name(f"option of task {name!r}", stray[0], list(parameters)))
     needed = [key for key, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     missing = [f"--{key.replace('_', '-')}" for key in needed if key not in given]
     if missing:
@@ -201,7 +201,7 @@ def as_paths(option: str, value: PathsLike) -> tuple[Path, ...]:
     return tuple(Path(path) for path in several)
 
 
-def check_whole(option: str, value: object, least: int) -> None:
+def check_integer(option: str, value: object, least: int) -> None:
     """Refuse what is not a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise BadInput(f"option {option}: got {shorten(value)}, expected a whole number of at least {least}")

@@ -8,17 +8,17 @@ from itertools import chain, islice
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import Example, Kind
-from bertvision.tasks.readers.columns import Columns, Wanted, cell_text, choose_columns, is_number, read_cell
+from bertvision.tasks.readers.columns import Columns, RequestedColumns, cell_text, choose_columns, is_number, read_cell
 from bertvision.tasks.readers.sources import Table, Tabular, find_tables
 from bertvision.tasks.splits import make_splits
-from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, check_whole
+from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, check_integer
 
 SEPARATORS = ("|", ";", ",")
 """What may stand between the labels of a cell; where several occur, the first of these is the one."""
 
 YES_NO = {"1": True, "0": False, "true": True, "false": False, "1.0": True, "0.0": False}
 
-Written = str | tuple[str, ...]
+RawLabels = str | tuple[str, ...]
 """Labels as a cell has them, still to be split; or as a list or the names of the columns that say 1."""
 
 KINDS: Mapping[str, Kind] = {"classify": "classify", "multilabel": "multilabel", "regress": "regress"}
@@ -32,7 +32,7 @@ PEEKED_ROWS = 100
 """Rows whose keys are taken for the columns of a JSON-lines file; in other tables one row has them all."""
 
 
-def read_labels(row: Mapping[str, object], columns: Columns) -> Written:
+def read_labels(row: Mapping[str, object], columns: Columns) -> RawLabels:
     """The labels of a row as they are written; a blank cell is none."""
     if columns.more:
         marked = []
@@ -51,26 +51,26 @@ def read_labels(row: Mapping[str, object], columns: Columns) -> Written:
     return cell_text(value, columns.label)
 
 
-def find_separator(written: Iterable[Written]) -> str:
+def find_separator(written: Iterable[RawLabels]) -> str:
     """The first of the known separators that stands in any of the cells."""
     cells = [cell for cell in written if isinstance(cell, str)]
     used = (separator for separator in SEPARATORS if any(separator in cell for cell in cells))
     return next(used, SEPARATORS[0])
 
 
-def split_labels(written: Written, separator: str) -> tuple[str, ...]:
+def split_labels(written: RawLabels, separator: str) -> tuple[str, ...]:
     """Labels, each once, in the order they are written."""
     parts = written.split(separator) if isinstance(written, str) else written
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledRow:
     """A row whose label is still as written: what it means depends on all the others."""
 
     where: str
     example: Example
-    label: Written
+    label: RawLabels
 
 
 @TASKS.register("text")
@@ -97,11 +97,11 @@ def load_text(
     for every ``split_seed``. ``limit`` takes that many training rows, spread over all files by a
     hash, and leaves at most as many for dev.
     """
-    check_whole("max_length", max_length, 1)
+    check_integer("max_length", max_length, 1)
     label_columns = (label_column,) if isinstance(label_column, str) else tuple(label_column or ())
     kind = _check_kind(kind, len(label_columns) > 1, label_separator)
     bad = BadRows(skip_bad)
-    wanted = Wanted(text_column, pair_column, label_columns[0] if label_columns else None, label_columns[1:])
+    wanted = RequestedColumns(text_column, pair_column, label_columns[0] if label_columns else None, label_columns[1:])
     rows = _read_tables(find_tables(train, dev, hub, encoding), wanted, bad, kind == "multilabel")
     settled = KINDS[kind or _guess_kind(rows["train"])]
     if settled == "multilabel":
@@ -134,9 +134,11 @@ def _check_kind(kind: str | None, several: bool, separator: str | None) -> str |
     return kind
 
 
-def _read_tables(tables: Sequence[Table], wanted: Wanted, bad: BadRows, sets: bool) -> dict[str, list[Labelled]]:
+def _read_tables(
+    tables: Sequence[Table], wanted: RequestedColumns, bad: BadRows, sets: bool
+) -> dict[str, list[LabelledRow]]:
     """Rows by split; columns that were guessed in one table are the columns of those after it."""
-    rows: dict[str, list[Labelled]] = {}
+    rows: dict[str, list[LabelledRow]] = {}
     for table in tables:
         part = rows.setdefault(table.split, [])
         unread = table.read(bad)
@@ -145,14 +147,14 @@ def _read_tables(tables: Sequence[Table], wanted: Wanted, bad: BadRows, sets: bo
             continue
         names = list(dict.fromkeys(name for _, row in peeked for name in row))
         columns = choose_columns(names, wanted, table.where)
-        wanted = Wanted(columns.text, columns.pair, columns.label, columns.more)
+        wanted = RequestedColumns(columns.text, columns.pair, columns.label, columns.more)
         for number, row in chain(peeked, unread):
             where = table.place(number)
             with bad.row(where):
                 text = read_cell(row, columns.text, "text")
                 pair = read_cell(row, columns.pair, "pair") if columns.pair else None
                 label = read_labels(row, columns) if sets else _read_label(row, columns.label)
-                part.append(Labelled(where, Example(f"{table.name}:{number}", text, pair), label))
+                part.append(LabelledRow(where, Example(f"{table.name}:{number}", text, pair), label))
     return rows
 
 
@@ -163,7 +165,7 @@ def _read_label(row: Mapping[str, object], column: str) -> str:
     return read_cell(row, column, "label")
 
 
-def _guess_kind(rows: Sequence[Labelled]) -> str:
+def _guess_kind(rows: Sequence[LabelledRow]) -> str:
     """Numbers that are not all whole, or take many values, are values to predict; other labels are classes.
 
     A column in which most rows have a value of their own, and not all are numbers, is neither.
@@ -181,7 +183,7 @@ def _guess_kind(rows: Sequence[Labelled]) -> str:
     return "classify"
 
 
-def _label_names(rows: Sequence[Labelled], kind: Kind, columns: tuple[str, ...]) -> tuple[str, ...]:
+def _label_names(rows: Sequence[LabelledRow], kind: Kind, columns: tuple[str, ...]) -> tuple[str, ...]:
     """The labels in order: as the columns were given, else numbers by size, else by name; none for values."""
     if columns or kind == "regress":
         return columns
@@ -197,7 +199,7 @@ def _label_names(rows: Sequence[Labelled], kind: Kind, columns: tuple[str, ...])
     return tuple(sorted(names, key=lambda name: (float(name) if numbers else 0.0, name)))
 
 
-def _number_labels(split: str, rows: Sequence[Labelled], labels: Sequence[str], bad: BadRows) -> list[Example]:
+def _number_labels(split: str, rows: Sequence[LabelledRow], labels: Sequence[str], bad: BadRows) -> list[Example]:
     """The examples with their labels as numbers: indices into ``labels`` or, without those, the value."""
     indices = {label: index for index, label in enumerate(labels)}
     examples = []

@@ -14,7 +14,7 @@ from bertvision.encoders.loading import Encoder
 WINDOWS, ROUNDS = 16, 5
 
 
-def times_in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+def interleaved_seconds(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
     """Seconds of each in every round."""
     seconds: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
@@ -25,7 +25,7 @@ def times_in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[l
     return seconds
 
 
-def seconds_in_turns(encoders: Sequence[Encoder], windows: Sequence[Window]) -> list[float]:
+def median_encoder_seconds(encoders: Sequence[Encoder], windows: Sequence[Window]) -> list[float]:
     """Median seconds of each over the longest few of the windows, on the CPU, up to its last state."""
     import torch
 
@@ -34,4 +34,4 @@ def seconds_in_turns(encoders: Sequence[Encoder], windows: Sequence[Window]) -> 
         batch = collate(longest, encoder.tokenizer.pad_token_id, torch.device("cpu"))
         works.append(partial(hidden_states, encoder.model.cpu().eval(), batch, (encoder.layers - 1,)))
     with torch.inference_mode():
-        return [median(seconds) for seconds in times_in_turns(works, ROUNDS)]
+        return [median(seconds) for seconds in interleaved_seconds(works, ROUNDS)]

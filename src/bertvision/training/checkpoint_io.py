@@ -18,14 +18,14 @@ NOTE = "bertvision"
 """The one key of the file's header: several would be written in any order."""
 
 
-def write_noted(path: Path, tensors: Mapping[str, Tensor], made_from: str, **note: Any) -> None:
+def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], made_from: str, **note: Any) -> None:
     """As data, no pickle; there whole or not at all."""
     text = json.dumps({"made_from": made_from, **note})
     with atomic_path(path) as part:
         save_file({key: value.detach().contiguous() for key, value in tensors.items()}, part, {NOTE: text})
 
 
-def read_noted(path: Path, made_from: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+def read_checkpoint(path: Path, made_from: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """What :func:`write_noted` wrote, if it is there and was made from the same."""
     if not path.exists():
         return None

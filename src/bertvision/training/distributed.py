@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Share(Generic[T]):
+class BatchShare(Generic[T]):
     """What one process works on, and how much of the whole that is."""
 
     items: Sequence[T]
@@ -29,7 +29,7 @@ class Share(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """This process's number, and how many there are."""
 
     number: int = 0
@@ -40,15 +40,15 @@ class Team:
         """One process speaks and writes for all."""
         return self.number == 0
 
-    def share(self, batch: Sequence[T]) -> Share[T]:
+    def share(self, batch: Sequence[T]) -> BatchShare[T]:
         """Every ``size``-th item; a process that would have none works on the first, and it counts nothing.
 
         All processes must have a gradient for the same weights, else their sums would not match.
         """
         mine = batch[self.number :: self.size]
-        return Share(mine, len(mine) / len(batch)) if mine else Share(batch[:1], 0.0)
+        return BatchShare(mine, len(mine) / len(batch)) if mine else BatchShare(batch[:1], 0.0)
 
-    def add_gradients(self, parameters: Sequence[Tensor]) -> None:
+    def all_reduce_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Sum over processes, in one message; losses are shares of the whole, so that the sum is its gradient."""
         if self.size == 1:
             return
@@ -64,7 +64,7 @@ class Team:
         return number
 
 
-def team_size() -> int:
+def num_processes() -> int:
     """How many processes were started together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -86,11 +86,11 @@ def _launch_store() -> Any:
 
 
 @contextmanager
-def joined_team() -> Iterator[Team]:
+def join_process_group() -> Iterator[ProcessGroup]:
     """The team that the environment tells of; the processes are connected while the block runs."""
-    size, number = team_size(), int(os.environ.get("RANK", "0"))
+    size, number = num_processes(), int(os.environ.get("RANK", "0"))
     if size == 1:
-        yield Team()
+        yield ProcessGroup()
         return
     mine = not torch.distributed.is_initialized()
     if mine:
@@ -100,7 +100,7 @@ def joined_team() -> Iterator[Team]:
         backend = "nccl" if torch.cuda.is_available() else "gloo"
         torch.distributed.init_process_group(backend, store=store, rank=number, world_size=size)
     try:
-        yield Team(number, size)
+        yield ProcessGroup(number, size)
     finally:
         if mine:
             torch.distributed.destroy_process_group()

@@ -22,10 +22,10 @@ from bertvision.tasks.task import Task
 from bertvision.training.inputs import task_shape
 from bertvision.training.shard_builder import ExtractionPlan
 
-TOKEN_FACTS = 4 + 1 + 2 * 4
+TOKEN_BYTES = 4 + 1 + 2 * 4
 """Bytes of a token beside its states: id, type, offsets."""
 
-WINDOW_FACTS = 4 + 8 + 8 + 4
+WINDOW_BYTES = 4 + 8 + 8 + 4
 """Bytes of a window: length, its number, its example's, where CLS is."""
 
 MEASURED = 4
@@ -55,8 +55,8 @@ def store_bytes(extraction: ExtractionPlan, dtype: str | None = None, tokens: st
     side_bytes = 4 if dtype == "f32" else 2  # of a number that lies beside the states
     own = encoder.own is not None
     targets = task.outputs if task.kind in ("span", "multilabel") else 1
-    per_token = len(extraction.builder.layers) * state_bytes(dtype, encoder.width) + TOKEN_FACTS + 8 * (own and spans)
-    per_window = WINDOW_FACTS + 4 * targets + side_bytes * encoder.width * encoder.has_pooler
+    per_token = len(extraction.builder.layers) * state_bytes(dtype, encoder.width) + TOKEN_BYTES + 8 * (own and spans)
+    per_window = WINDOW_BYTES + 4 * targets + side_bytes * encoder.width * encoder.has_pooler
     per_window += 4 * task.outputs * (own and not spans)
     stored = sum(sum(kept_lengths(windows, tokens)) for windows in extraction.windows.values())
     return stored * per_token + sum(map(len, extraction.windows.values())) * per_window
@@ -95,28 +95,28 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def announce(extraction: ExtractionPlan, writer: StoreWriter, here: bool = True) -> None:
+def log_estimate(extraction: ExtractionPlan, writer: StoreWriter, here: bool = True) -> None:
     """Log what an extraction will cost; refuse what does not fit, before anything is written.
 
     Minutes and memory only where shards are made ``here``: nothing is known of other machines.
     """
-    needed = check_room(extraction, writer)
+    needed = check_disk_space(extraction, writer)
     config, time = extraction.config, ""
     if here and sum(len(job.batches) for job in extraction.jobs) >= ENOUGH:
         speed = measure(extraction)
         minutes = sum(encoder_tokens(extraction).values()) / speed.tokens_per_second / 60
         memory = speed.memory + 2 * min(needed, config.shard_mb * 1_000_000)
         time = f", about {minutes:.1f} min at {speed.tokens_per_second:,.0f} tokens/s, {memory / 1e9:.1f} GB memory"
-    free = gb(free_bytes(writer.folder))
-    log_line(f"extract: {gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {free} free")
+    free = format_gb(free_bytes(writer.folder))
+    log_line(f"extract: {format_gb(needed)} of {config.dtype}, tokens {config.tokens}{time}; {free} free")
 
 
-def check_room(extraction: ExtractionPlan, writer: StoreWriter) -> int:
+def check_disk_space(extraction: ExtractionPlan, writer: StoreWriter) -> int:
     """Bytes that a store will have; refused where there is no room for them."""
     needed, limit = store_bytes(extraction), extraction.config.max_gb
     way = "take --dtype int8, --layers last4, other --tokens or run --live (bertvision plan TASK ... shows what fits)"
     if limit is not None and needed > limit * 1e9:
-        raise BadInput(f"the store would be {gb(needed)}, more than --max-gb {limit:g}; {way}")
+        raise BadInput(f"the store would be {format_gb(needed)}, more than --max-gb {limit:g}; {way}")
     if writer.remote is None:
         written = sum(path.stat().st_size for path in writer.folder.glob("*/shard-*.safetensors"))
         room = needed - written
@@ -124,11 +124,13 @@ def check_room(extraction: ExtractionPlan, writer: StoreWriter) -> int:
         room = 2 * extraction.config.shard_mb * 1_000_000  # uploaded shards do not pile up here
     free = free_bytes(writer.folder)
     if min(room, needed) > free:
-        raise BadInput(f"the store needs {gb(room)} more at {writer.folder}, where {gb(free)} are free; {way}")
+        raise BadInput(
+            f"the store needs {format_gb(room)} more at {writer.folder}, where {format_gb(free)} are free; {way}"
+        )
     return needed
 
 
-def gb(count: float) -> str:
+def format_gb(count: float) -> str:
     """Bytes for a person."""
     return f"{count / 1e9:.2f} GB" if count >= 1e7 else f"{count / 1e6:.2f} MB"
 
@@ -185,12 +187,12 @@ def choose(rows: Sequence[dict[str, Any]], live: dict[str, Any], limit: float) -
                 continue
             why = f"{row['minutes']:.1f} min once instead of {live['minutes']:.1f} min live"
             if row is usual:
-                why = f"it fits ({gb(row['bytes'])} of {gb(limit)}) and costs {why}"
+                why = f"it fits ({format_gb(row['bytes'])} of {format_gb(limit)}) and costs {why}"
             else:
-                size = gb(usual["bytes"])
-                why = f"f16 of all tokens ({size}) does not fit into {gb(limit)}, this does, serves every head, {why}"
+                size = format_gb(usual["bytes"])
+                why = f"f16 of all tokens ({size}) does not fit into {format_gb(limit)}, this does, serves every head, {why}"
             return {"how": "cached", "dtype": dtype, "tokens": tokens, "why": why}
-    why = f"no store that serves these heads fits into {gb(limit)}; the encoder runs once an epoch instead"
+    why = f"no store that serves these heads fits into {format_gb(limit)}; the encoder runs once an epoch instead"
     return {"how": "live", "why": why}
 
 
@@ -199,17 +201,17 @@ def plan_text(document: dict[str, Any]) -> str:
     choice = document["choice"]
     lines = [
         f"{document['windows']:,} windows, {document['tokens']:,} tokens, "
-        f"{document['tokens_per_second']:,.0f} tokens/s measured; {gb(document['free_bytes'])} free",
+        f"{document['tokens_per_second']:,.0f} tokens/s measured; {format_gb(document['free_bytes'])} free",
         f"{'':8}{'dtype':7}{'tokens':9}{'disk':>12}{'minutes':>10}{'memory':>12}",
     ]
     for row in document["rows"]:
         note = "" if row["fits"] else "  does not fit"
         note += "" if row["serves"] else "  does not serve every head"
         lines.append(
-            f"{'cached':8}{row['dtype']:7}{row['tokens']:9}{gb(row['bytes']):>12}{row['minutes']:>10.1f}"
-            f"{gb(row['memory']):>12}{note}"
+            f"{'cached':8}{row['dtype']:7}{row['tokens']:9}{format_gb(row['bytes']):>12}{row['minutes']:>10.1f}"
+            f"{format_gb(row['memory']):>12}{note}"
         )
     live = document["live"]
-    lines.append(f"{'live':24}{'none':>12}{live['minutes']:>10.1f}{gb(live['memory']):>12}")
+    lines.append(f"{'live':24}{'none':>12}{live['minutes']:>10.1f}{format_gb(live['memory']):>12}")
     flags = f"--dtype {choice['dtype']} --tokens {choice['tokens']}" if choice["how"] == "cached" else "--live"
     return "\n".join([*lines, f"take {flags}: {choice['why']}"])

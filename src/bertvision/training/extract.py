@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bertvision.core.config import ExtractConfig, updated
+from bertvision.core.config import ExtractConfig, with_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import file_sha256, write_json
 from bertvision.core.progress import log_line
@@ -20,11 +20,11 @@ from bertvision.core.records import SPLITS
 from bertvision.encoders.loading import Encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.lock import LOCK, writing
-from bertvision.store.store import MANIFEST, Damage, Store, check_format, damages, recorded
+from bertvision.store.store import MANIFEST, Damage, Store, check_format, find_damage, recorded
 from bertvision.store.writer import ShardRecord, StoreWriter, record_name
 from bertvision.tasks.task import Task, read_task, save_task
-from bertvision.training.estimate import announce
-from bertvision.training.fingerprints import split_facts, store_fingerprint, store_manifest, stored_config
+from bertvision.training.estimate import log_estimate
+from bertvision.training.fingerprints import split_record, store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import TaskWindows
 from bertvision.training.shard_builder import STATISTICS, ExtractionPlan, make_shards
 
@@ -47,10 +47,10 @@ def extract(
 
     ``windows`` are the task's, where they are made already.
     """
-    return extract_by(_make_here, encoder, task, to, updated(config or ExtractConfig(), **settings), windows)
+    return extract_with(_make_here, encoder, task, to, with_settings(config or ExtractConfig(), **settings), windows)
 
 
-def extract_by(
+def extract_with(
     make: MakeShards,
     encoder: Encoder,
     task: Task,
@@ -63,7 +63,7 @@ def extract_by(
     plan = _open_plan(encoder, task, writer, config, windows)
     if plan is None:
         return Store(to)
-    announce(plan, writer, here=make is _make_here)
+    log_estimate(plan, writer, here=make is _make_here)
     with writing(writer.folder):
         _clear_parts(writer.folder)  # of whoever was killed here
         _start(writer, plan)
@@ -88,10 +88,10 @@ def extract_share(
     if not 1 <= part <= parts:
         raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8")
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, updated(config or ExtractConfig(), **settings))
+    plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
     if plan is None:
         return 0
-    announce(plan, writer)
+    log_estimate(plan, writer)
     with writing(writer.folder, shared=True), writing(writer.folder, f"{LOCK}.{part}-of-{parts}"):
         _start(writer, plan)
         return len(make_shards(plan, range(part - 1, len(plan.jobs), parts), writer))
@@ -102,7 +102,7 @@ def finalize(
 ) -> Store:
     """Check that every planned shard is there, and write the manifest."""
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, updated(config or ExtractConfig(), **settings))
+    plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
     if plan is None:
         return Store(to)
     with writing(writer.folder):
@@ -198,7 +198,7 @@ def _finish(writer: StoreWriter, plan: ExtractionPlan, records: Sequence[ShardRe
     manifest = store_manifest(plan.encoder, plan.task, plan.config, plan.fingerprint) | {"splits": {}}
     for split in SPLITS:
         shards = [by_name[job.name] for job in plan.jobs if job.split == split]
-        manifest["splits"][split] = split_facts(shards, plan.tokens(split))
+        manifest["splits"][split] = split_record(shards, plan.tokens(split))
     statistics = writer.fetch(STATISTICS)
     if statistics is not None:
         manifest["statistics"] = {"file": STATISTICS, "sha256": file_sha256(statistics)}
@@ -241,7 +241,7 @@ def repair(folder: str | Path, encoder: Encoder) -> list[Damage]:
         )
     writer = StoreWriter(store.remote.url if store.remote else store.folder)
     with writing(writer.folder):
-        broken = damages(store)
+        broken = find_damage(store)
         plan = ExtractionPlan(encoder, task, config)
         names = [damage.file for damage in broken]
         if STATISTICS in names:

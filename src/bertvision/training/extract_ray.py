@@ -21,17 +21,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertvision.core.config import ExtractConfig, updated
+from bertvision.core.config import ExtractConfig, with_settings
 from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.progress import log_line, progress_bar
-from bertvision.core.runtime import ASLEEP, POLICY
+from bertvision.core.runtime import PASSIVE, POLICY
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.remote import is_url
 from bertvision.store.store import Store
 from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
-from bertvision.training.extract import extract_by
+from bertvision.training.extract import extract_with
 from bertvision.training.shard_builder import STATISTICS, ExtractionPlan, make_shards
 
 GROUPS = 4
@@ -131,10 +131,10 @@ def ray_extract(
 ) -> Store:
     """What :func:`~bertvision.training.extract.extract` makes, made by a Ray cluster or by this machine's own Ray."""
     _import_ray(address)
-    config = updated(config or ExtractConfig(), **settings)
+    config = with_settings(config or ExtractConfig(), **settings)
     make = partial(_make, config=config, address=address, actors=actors)
     # The driver plans, and leaves its GPU, if it has one, to the actors.
-    return extract_by(make, encoder, task, to, updated(config, device="cpu"))
+    return extract_with(make, encoder, task, to, with_settings(config, device="cpu"))
 
 
 class ShardWorker:
@@ -187,7 +187,7 @@ class Driver:
     ) -> None:
         self.ray, self.plan, self.writer, self.device, self.most = ray, plan, writer, config.device, most
         self.place = writer.name if is_url(writer.name) else str(writer.folder.absolute())
-        config = updated(config, device=config.device.partition(":")[0])  # an actor sees one GPU, its own
+        config = with_settings(config, device=config.device.partition(":")[0])  # an actor sees one GPU, its own
         self.parts = [ray.put((pack_encoder(plan.encoder), plan.task, config, plan.fingerprint))]
         self.reason = "a machine was lost"
 
@@ -277,7 +277,7 @@ def _threads() -> int:
 
 def _takes(pool: WorkerPool) -> dict[str, Any]:
     """What an actor reserves, and its environment, which must be set before torch is loaded."""
-    variables = {"OMP_NUM_THREADS": str(pool.threads), POLICY: ASLEEP, "BERTVISION_PROGRESS": "0"}
+    variables = {"OMP_NUM_THREADS": str(pool.threads), POLICY: PASSIVE, "BERTVISION_PROGRESS": "0"}
     return {"num_cpus": pool.cpus, "num_gpus": pool.gpus, "runtime_env": {"env_vars": variables}}
 
 

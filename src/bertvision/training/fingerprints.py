@@ -47,7 +47,7 @@ def stored_config(fingerprint: Mapping[str, Any]) -> ExtractConfig:
     )
 
 
-def split_facts(entries: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
+def split_record(entries: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
     """What a manifest tells of a split; how long a shard took is no part of what it is."""
     shards = [{key: entry[key] for key in ("file", "sha256", "windows", "bytes")} for entry in entries]
     totals = {key: sum(shard[key] for shard in shards) for key in ("windows", "bytes")}

@@ -16,20 +16,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertvision.core.config import FitConfig, updated
+from bertvision.core.config import FitConfig, with_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import Timer, log_line, progress_bar
 from bertvision.core.records import LayerBatch, Shape, WindowTable
 from bertvision.core.runtime import choose_device, trim_memory
 from bertvision.evaluation.scoring import score_inner
-from bertvision.heads.base import build_head, canonical_spec, check_served
+from bertvision.heads.base import build_head, canonical_spec, check_head_tokens
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
-from bertvision.training.fitted_head import FittedHead, place_outputs
+from bertvision.training.fitted_head import FittedHead, scatter_outputs
 from bertvision.training.head_trainer import HeadTrainer, fuse_trainers, restore_trainers, save_trainers
 from bertvision.training.inputs import label_weights
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 
 TRIM_BATCHES = 16
 """After so many, freed memory is given back: batches of all sizes leave gaps, and new pages cost little as seldom."""
@@ -73,17 +73,17 @@ def fit(
     ``saved`` is a file to write the state to after long epochs; if it is there, made from the very same, fitting
     goes on from it and ends as if it had never stopped.
     """
-    config = updated(config or FitConfig(), **settings)
+    config = with_settings(config or FitConfig(), **settings)
     if not heads or not seeds:
         raise BadInput("fit needs at least one head and one seed, e.g. --head learned-pool --seeds 0,1")
     if task is None:
         assert isinstance(store, States), "batches from elsewhere need task="
-        task = states_task(store)
+        task = task_of_states(store)
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
     tokens = str(getattr(store, "tokens", "all"))
     with torch.device("meta"):  # nothing is kept of it
         for spec in specs:
-            check_served(build_head(spec, store.shape), tokens)
+            check_head_tokens(build_head(spec, store.shape), tokens)
     trainers = []
     for spec, seed, lr in product(specs, dict.fromkeys(seeds), dict.fromkeys((config.lr, *config.rates))):
         trainer = make_trainer(spec, seed, store, config, task, lr)
@@ -167,7 +167,7 @@ def _outputs(trainers: Sequence[HeadTrainer], split: Split, batch: int) -> list[
     for stored in split.batches(batch):
         states = stored.to(trainers[0].device) if trainers else stored
         for trainer, rows in zip(trainers, outputs, strict=True):
-            place_outputs(trainer.apply(states), states, split.shape.kind, rows)
+            scatter_outputs(trainer.apply(states), states, split.shape.kind, rows)
     return outputs
 
 

@@ -21,7 +21,7 @@ from bertvision.core.files import write_json
 from bertvision.core.records import LayerBatch, Shape
 from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Head, build_head
-from bertvision.training.checkpoint_io import read_noted, write_noted
+from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 
 SAID = "said-{}.safetensors"
 """What a saved head says of a split; goes when it is fitted anew."""
@@ -48,10 +48,10 @@ class FittedHead:
 
     @property
     def parameters(self) -> int:
-        return self.head.parameters_count
+        return self.head.num_parameters
 
 
-def place_outputs(logits: Tensor, batch: LayerBatch, kind: str, found: list[Any]) -> None:
+def scatter_outputs(logits: Tensor, batch: LayerBatch, kind: str, found: list[Any]) -> None:
     """Put a batch's outputs where their windows belong, padding cut off."""
     rows, sizes = logits.float().cpu().numpy(), batch.mask.sum(1).tolist()
     for row, size, window in zip(rows, sizes, batch.windows.tolist(), strict=True):
@@ -122,44 +122,44 @@ def _loaded(folder: Path) -> tuple[FittedHead, str]:
     return fitted, facts["made_from"]
 
 
-def keep_said(fitted: FittedHead, split: str, states: str, outputs: Sequence[NDArray[np.float32]]) -> None:
+def save_split_outputs(fitted: FittedHead, split: str, states: str, outputs: Sequence[NDArray[np.float32]]) -> None:
     """Outputs on a split of these states, beside a saved head: many steps ask for them, and they cost a read each.
 
     A folder that cannot be written to keeps nothing: whoever only reads there need not be able to write.
     """
     if fitted.place is not None and outputs:  # of an empty split there is nothing to keep
         with suppress(BadInput, SafetensorError):
-            write_noted(fitted.place / SAID.format(split), to_flat(outputs), made_from=states)
+            write_checkpoint(fitted.place / SAID.format(split), pack_ragged(outputs), made_from=states)
 
 
-def said_before(fitted: FittedHead, split: str, states: str) -> list[NDArray[np.float32]] | None:
+def load_split_outputs(fitted: FittedHead, split: str, states: str) -> list[NDArray[np.float32]] | None:
     """What :func:`keep_said` kept; None if nothing, of other states, or damaged: it costs only a read to make again."""
     if fitted.place is None:
         return None
     with suppress(BadInput, KeyError):
-        saved = read_noted(fitted.place / SAID.format(split), states)
-        return None if saved is None else from_flat(saved[0])
+        saved = read_checkpoint(fitted.place / SAID.format(split), states)
+        return None if saved is None else unpack_ragged(saved[0])
     return None
 
 
 def save_outputs(outputs: Sequence[NDArray[np.float32]], path: Path) -> None:
     """Outputs of many windows as a file."""
-    save_file(to_flat(outputs), path)
+    save_file(pack_ragged(outputs), path)
 
 
 def load_outputs(path: Path) -> list[NDArray[np.float32]]:
     """The inverse of :func:`save_outputs`."""
-    return from_flat(load_file(path))
+    return unpack_ragged(load_file(path))
 
 
-def to_flat(outputs: Sequence[NDArray[np.float32]]) -> dict[str, Tensor]:
+def pack_ragged(outputs: Sequence[NDArray[np.float32]]) -> dict[str, Tensor]:
     """Ragged outputs as one flat tensor and the lengths."""
     flat = torch.from_numpy(np.concatenate([np.atleast_2d(row) for row in outputs]))
     lengths = torch.tensor([len(np.atleast_2d(row)) for row in outputs], dtype=torch.int32)
     return {"flat": flat, "lengths": lengths, "ragged": torch.tensor([outputs[0].ndim == 2])}
 
 
-def from_flat(saved: Mapping[str, Tensor]) -> list[NDArray[np.float32]]:
+def unpack_ragged(saved: Mapping[str, Tensor]) -> list[NDArray[np.float32]]:
     """The inverse of :func:`to_flat`."""
     rows = saved["flat"].split(saved["lengths"].tolist())
     return [row.numpy() if bool(saved["ragged"]) else row[0].numpy() for row in rows]

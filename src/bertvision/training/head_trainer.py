@@ -22,12 +22,12 @@ from bertvision.evaluation.calibration import temperatures
 from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
-from bertvision.training.checkpoint_io import read_noted, write_noted
-from bertvision.training.fitted_head import FittedHead, from_flat, to_flat
+from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
+from bertvision.training.fitted_head import FittedHead, pack_ragged, unpack_ragged
 
 ROWS = 16
 
-SAVED_FIT = "fitting.safetensors"
+FIT_CHECKPOINT = "fitting.safetensors"
 """In a run folder, the state of a fit that is not done; it goes when the heads are there."""
 
 FACTS = ("history", "best_epoch", "best_score", "threshold", "temperatures", "seconds", "failed", "stopped")
@@ -224,7 +224,7 @@ def _rows(trainer: HeadTrainer) -> LayerRows:
 def save_trainers(trainers: Sequence[HeadTrainer], epoch: int, path: Path, made_from: str) -> None:
     """All that the epochs up to this one made; there whole or not at all."""
     tensors = {f"{i}.{key}": value for i, trainer in enumerate(trainers) for key, value in _tensors(trainer).items()}
-    write_noted(path, tensors, made_from, epoch=epoch, runners=[_facts(trainer) for trainer in trainers])
+    write_checkpoint(path, tensors, made_from, epoch=epoch, runners=[_facts(trainer) for trainer in trainers])
 
 
 def restore_trainers(trainers: Sequence[HeadTrainer], path: Path, made_from: str) -> int:
@@ -232,7 +232,7 @@ def restore_trainers(trainers: Sequence[HeadTrainer], path: Path, made_from: str
 
     Heads that are computed sum up the texts once more, in another order: theirs may differ by rounding.
     """
-    saved = read_noted(path, made_from)
+    saved = read_checkpoint(path, made_from)
     if saved is None:
         return 0
     tensors, note = saved
@@ -248,7 +248,11 @@ def _tensors(trainer: HeadTrainer) -> dict[str, Tensor]:
         **{f"now.{key}": value for key, value in trainer.head.state_dict().items()},
         **{f"best.{key}": value for key, value in trainer.best.items()},
         **{f"moments.{i}.{key}": value for i, state in moments.items() for key, value in state.items()},
-        **({f"outputs.{key}": value for key, value in to_flat(trainer.best_outputs).items()} if trainer.best else {}),
+        **(
+            {f"outputs.{key}": value for key, value in pack_ragged(trainer.best_outputs).items()}
+            if trainer.best
+            else {}
+        ),
     }
 
 
@@ -261,7 +265,7 @@ def _put_back(trainer: HeadTrainer, tensors: dict[str, Tensor], facts: dict[str,
         setattr(trainer, name, facts[name])
     trainer.head.load_state_dict(_below("now", tensors))
     trainer.best = _below("best", tensors)
-    trainer.best_outputs = from_flat(_below("outputs", tensors)) if trainer.best else []
+    trainer.best_outputs = unpack_ragged(_below("outputs", tensors)) if trainer.best else []
     trainer.schedule.load_state_dict(facts["schedule"])
     groups = trainer.optimizer.state_dict()["param_groups"]
     for group, rate in zip(groups, trainer.schedule.get_last_lr(), strict=True):

@@ -16,12 +16,12 @@ from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fi
 from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS, Shape, Window
 from bertvision.core.registry import choose_layers
-from bertvision.encoders.delta_weights import used_settings
+from bertvision.encoders.delta_weights import functional_settings
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import injected
-from bertvision.heads.base import Head, build_head, check_served
-from bertvision.heads.summary import fitting_heads
+from bertvision.heads.base import Head, build_head, check_head_tokens
+from bertvision.heads.summary import compatible_heads
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 
@@ -90,7 +90,7 @@ def windows_of(task: Task, encoder: Encoder, windows: TaskWindows | None) -> Tas
     return windows if windows is not None and windows.fit(task, encoder) else TaskWindows(task, encoder)
 
 
-def plain_head(task: Task, encoder: Encoder) -> str:
+def default_head(task: Task, encoder: Encoder) -> str:
     """What an encoder is tuned with by default: one linear layer on the last layer.
 
     For labels on the pooled CLS where the checkpoint really has a pooler, else on the CLS token.
@@ -106,18 +106,18 @@ def check_heads(
     ``all`` are those that can.
     """
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
-    fitting = partial(fitting_heads, shape, encoder.has_pooler, tokens)
+    fitting = partial(compatible_heads, shape, encoder.has_pooler, tokens)
     asked = [one for spec in specs for one in (fitting() if spec == "all" else [spec])]
     with torch.device("meta"):  # some are large, and none is needed yet
         heads = [build_head(spec, shape) for spec in dict.fromkeys(asked)]
     for head in heads:
-        check_served(head, tokens)
+        check_head_tokens(head, tokens)
         if head.needs_pooled and not encoder.has_pooler:
             raise BadInput(f"head {head.spec} needs the pooled CLS, which encoder {encoder.name} does not have")
     return list(dict.fromkeys(head.spec for head in heads))
 
 
-def own_head(encoder: Encoder) -> Head | None:
+def native_head(encoder: Encoder) -> Head | None:
     """The module of the head that an encoder was tuned with."""
     if encoder.own is None:
         return None
@@ -135,7 +135,9 @@ def encoder_hash(encoder: Encoder) -> str:
     own = encoder.own.state if encoder.own else {}
     weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
     injection = [what] if (what := injected(encoder.model)) else []  # LoRA's scale is in no tensor
-    return hash_json([weights, used_settings(encoder.model), encoder.own.spec if encoder.own else None, *injection])
+    return hash_json(
+        [weights, functional_settings(encoder.model), encoder.own.spec if encoder.own else None, *injection]
+    )
 
 
 def data_hash(task: Task) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bertvision.core.config import ExtractConfig, updated
+from bertvision.core.config import ExtractConfig, with_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.core.records import Window, WindowTable
@@ -23,7 +23,7 @@ from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
 from bertvision.store.states import ShardedSplit, States, Subset, window_table
 from bertvision.store.store import MANIFEST, Store, read_manifest
-from bertvision.store.token_subset import kept_lengths, reduced
+from bertvision.store.token_subset import kept_lengths, reduce_window
 from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.fingerprints import store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import TaskWindows, windows_of
@@ -41,7 +41,7 @@ class LiveStates(States):
         windows: TaskWindows | None = None,
         **settings: Any,
     ) -> None:
-        self.config = updated(config or ExtractConfig(), **settings)
+        self.config = with_settings(config or ExtractConfig(), **settings)
         self.task = task
         fingerprint = store_fingerprint(encoder, task, self.config)
         # The lists alone are kept: with them there would be the encoder that they were made for.
@@ -62,7 +62,7 @@ class LiveStates(States):
         return self._splits[split]
 
 
-def note_live(states: LiveStates, folder: Path) -> None:
+def record_live(states: LiveStates, folder: Path) -> None:
     """Leave in a run, where its store would be, what the states were made from."""
     save_task(states.task, folder / "task")
     write_json(folder / MANIFEST, states.manifest)
@@ -72,7 +72,7 @@ def is_live(folder: Path) -> bool:
     return bool(read_manifest(folder).get("live"))
 
 
-def reopened(folder: Path, encoder: Path) -> LiveStates:
+def reopen_live(folder: Path, encoder: Path) -> LiveStates:
     """The states of an earlier live run: the same encoder over the same task, or a refusal."""
     fingerprint = read_manifest(folder)["fingerprint"]
     config = replace(stored_config(fingerprint), live=True)
@@ -94,10 +94,10 @@ class LiveSplit(ShardedSplit):
 
     def shard(self, number: int) -> Shard:
         shard = self.builder.shard(self.windows, self.plan[number], lambda _: None)
-        self._own.update(self.own_rows(shard))
+        self._own.update(self.native_rows(shard))
         return shard
 
-    def own_logits(self) -> list[np.ndarray] | None:
+    def native_logits(self) -> list[np.ndarray] | None:
         if self.store.manifest["own"] is None:
             return None
         if len(self._own) < len(self):
@@ -107,14 +107,14 @@ class LiveSplit(ShardedSplit):
 
     def read_table(self) -> WindowTable:
         """Windows are known without the encoder."""
-        windows = [reduced(window, self.store.tokens, self.shape.kind) for window in self.windows]
+        windows = [reduce_window(window, self.store.tokens, self.shape.kind) for window in self.windows]
         return window_table(windows)
 
 
-def states_task(states: States) -> Task:
+def task_of_states(states: States) -> Task:
     """The task that states belong to: beside a store, or at hand."""
     if isinstance(states, Subset):
-        return states_task(states.states)
+        return task_of_states(states.states)
     if isinstance(states, LiveStates):
         return states.task
     assert isinstance(states, Store), "states are stored or live"

@@ -13,7 +13,7 @@ from bertvision.core.progress import progress
 from bertvision.core.records import Predictions
 from bertvision.heads.base import build_head
 from bertvision.store.states import ShardedSplit
-from bertvision.training.fitted_head import FittedHead, keep_said, place_outputs, said_before
+from bertvision.training.fitted_head import FittedHead, load_split_outputs, save_split_outputs, scatter_outputs
 
 BATCH = 32
 
@@ -21,7 +21,7 @@ BATCH = 32
 def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> list[Predictions]:
     """Outputs of every head on a split, from one read of it; what saved heads said before is not computed again."""
     heads = [heads] if isinstance(heads, FittedHead) else list(heads)
-    outputs = [said_before(fitted, split.name, split.store.id) for fitted in heads]
+    outputs = [load_split_outputs(fitted, split.name, split.store.id) for fitted in heads]
     missing = [index for index, rows in enumerate(outputs) if rows is None]
     if missing:
         for index, rows in zip(missing, _computed([heads[index] for index in missing], split), strict=True):
@@ -34,9 +34,9 @@ def _computed(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any
     outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
     for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
         for fitted, found in zip(heads, outputs, strict=True):
-            place_outputs(fitted.head.forward_batch(batch), batch, split.shape.kind, found)
+            scatter_outputs(fitted.head.forward_batch(batch), batch, split.shape.kind, found)
     for fitted, found in zip(heads, outputs, strict=True):
-        keep_said(fitted, split.name, split.store.id, found)
+        save_split_outputs(fitted, split.name, split.store.id, found)
     return outputs
 
 
@@ -59,7 +59,7 @@ def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) ->
 def predict_own(split: ShardedSplit) -> Predictions:
     """The tuned encoder's own predictions, which were stored beside its states."""
     manifest = split.store.manifest
-    logits, inner_logits = split.own_logits(), split.store["inner"].own_logits()
+    logits, inner_logits = split.native_logits(), split.store["inner"].native_logits()
     if logits is None or inner_logits is None:
         raise BadInput("this encoder was not tuned with a head, so it has no predictions of its own")
     encoder = manifest["encoder"]
@@ -72,7 +72,7 @@ def predict_own(split: ShardedSplit) -> Predictions:
         split="inner",
         logits=inner_logits,
         table=split.store["inner"].table(),
-        parameters=build_head(manifest["own"], shape).parameters_count + int(encoder["parameters"]),
+        parameters=build_head(manifest["own"], shape).num_parameters + int(encoder["parameters"]),
         encoder_parameters=int(encoder["parameters"]),
         seconds=float(encoder["record"].get("cost", {}).get("seconds", 0.0)),
     )

@@ -27,11 +27,11 @@ from bertvision.heads.base import Head
 from bertvision.store.batching import Batch, plan_batches, plan_shards
 from bertvision.store.codec import Codec, Plain, channel_statistics, check_finite, make_codec, state_bytes
 from bertvision.store.shard_file import Shard, read_shard, window_tensors, write_shard
-from bertvision.store.token_subset import kept_lengths, kept_positions, reduced
+from bertvision.store.token_subset import kept_lengths, kept_positions, reduce_window
 from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.inputs import TaskWindows, own_head, windows_of
+from bertvision.training.inputs import TaskWindows, native_head, windows_of
 
 SAMPLE_TOKENS = 16_384
 """Of the training split, over which int8's statistics are taken; its plan is shuffled, so they are a fair sample."""
@@ -50,7 +50,7 @@ class ShardBuilder:
         self.device = choose_device(config.device)
         self.model = encoder.model.eval().to(self.device)
         self.pad_id = encoder.tokenizer.pad_token_id
-        head = own_head(encoder)
+        head = native_head(encoder)
         self.own: Head | None = None if head is None else head.to(self.device)
         # The own head may need layers that are not stored.
         self.needed = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.needed_layers}))
@@ -87,7 +87,7 @@ class ShardBuilder:
     def shard(self, windows: Sequence[Window], batches: Sequence[Batch], advance: Callable[[int], object]) -> Shard:
         """Run the batches; states go layer by layer into one flat buffer of the store's type."""
         numbers = [int(number) for batch in batches for number in batch]
-        stored = [reduced(windows[number], self.tokens, self.kind) for number in numbers]
+        stored = [reduce_window(windows[number], self.tokens, self.kind) for number in numbers]
         total, on_gpu = sum(len(window) for window in stored), self.device.type == "cuda"
         buffers = self.codec.buffers(total, len(self.layers), self.width, pin_memory=on_gpu)
         extras: dict[str, list[Tensor]] = {"pooled": [], "logits": []}

@@ -15,33 +15,33 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertvision.core.config import TuneConfig, updated
+from bertvision.core.config import TuneConfig, with_settings
 from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import Timer, progress
 from bertvision.core.records import Window
 from bertvision.core.runtime import choose_device, graceful_interrupt, peak_bytes, seeded
-from bertvision.encoders.delta_weights import BaseRef, DeltaWeights, check_place, model_hash, without_weights
+from bertvision.encoders.delta_weights import BaseRef, DeltaWeights, check_base_location, clone_to_meta, model_hash
 from bertvision.encoders.hidden_states import tokenizer_hash
-from bertvision.encoders.loading import Encoder, OwnHead
-from bertvision.encoders.methods import added_names, head_of, prepare, read_method, saves_delta
+from bertvision.encoders.loading import Encoder, NativeHead
+from bertvision.encoders.methods import head_of, injected_names, parse_method, prepare, saves_delta
 from bertvision.heads.base import Head, build_head
 from bertvision.store.batching import read_batches
 from bertvision.tasks.recipe_defaults import method_defaults
 from bertvision.tasks.task import Task
-from bertvision.training.distributed import Team, joined_team
+from bertvision.training.distributed import ProcessGroup, join_process_group
 from bertvision.training.inputs import (
     TaskWindows,
     data_hash,
+    default_head,
     encoder_hash,
     label_weights,
-    plain_head,
     task_shape,
     window_settings,
     windows_of,
 )
 from bertvision.training.tuner import LOSS_WINDOW, Checkpoint, Tuner
 
-SAVED = "tuning.safetensors"
+TUNING_CHECKPOINT = "tuning.safetensors"
 """In a run folder, the state of a tuning that is not done; removed when it is."""
 
 BERT_WIDTH = 768
@@ -68,9 +68,9 @@ def tune(
     device = choose_device(config.device)
     train = windows_of(task, encoder, windows)["train"]
     checkpoint = Checkpoint(saved, tune_hash(encoder, task, config))
-    with seeded(config.seed), joined_team() as team:
-        tuner = start(encoder, task, config, steps_of(len(train), config), device, checkpoint, team)
-        run(tuner, batches_from(train, config, tuner.steps_done, tuner.steps), tuner.steps, checkpoint)
+    with seeded(config.seed), join_process_group() as team:
+        tuner = start(encoder, task, config, num_steps(len(train), config), device, checkpoint, team)
+        run(tuner, tuning_batches(train, config, tuner.steps_done, tuner.steps), tuner.steps, checkpoint)
     if team.leads:
         checkpoint.remove()
     return export_encoder(tuner, task, "whole run")
@@ -79,26 +79,26 @@ def tune(
 def resolve_config(config: TuneConfig | None, encoder: Encoder, task: Task, **settings: Any) -> TuneConfig:
     """The settings with the learning rate decided; without a config they start from the method's defaults."""
     if config is None:
-        config = updated(TuneConfig(), **method_defaults(task.name, settings.get("method") or "full"))
-    config = updated(config, **settings)
+        config = with_settings(TuneConfig(), **method_defaults(task.name, settings.get("method") or "full"))
+    config = with_settings(config, **settings)
     method_lr = method_defaults(task.name, config.method).get("lr")
-    return updated(config, lr=config.lr or method_lr or rate_of(config, encoder.width))
+    return with_settings(config, lr=config.lr or method_lr or choose_lr(config, encoder.width))
 
 
-def rate_of(config: TuneConfig, width: int) -> float:
+def choose_lr(config: TuneConfig, width: int) -> float:
     """The user's learning rate; else the method's, where little is trained; else the task's, found with BERT.
 
     Narrower encoders take the common default.
     """
     if config.lr:
         return config.lr
-    times = SMALL_TIMES.get(read_method(config.method).name)
+    times = SMALL_TIMES.get(parse_method(config.method).name)
     if times:
-        return float(f"{times * default_rate(width):.2g}")
-    return config.bert_lr if config.bert_lr and width >= BERT_WIDTH else default_rate(width)
+        return float(f"{times * default_lr(width):.2g}")
+    return config.bert_lr if config.bert_lr and width >= BERT_WIDTH else default_lr(width)
 
 
-def default_rate(width: int) -> float:
+def default_lr(width: int) -> float:
     """1.5e-4 at width 384 and below, where it was best of those tried, falling to the customary 5e-5 at 768."""
     return float(f"{1.5e-4 * min(1.0, (384 / width) ** 1.6):.1e}")
 
@@ -114,24 +114,24 @@ def check_tuning(encoder: Encoder, task: Task, config: TuneConfig, target: Path)
     config = resolve_config(config, encoder, task)
     delta = _delta(encoder, config.method)
     if delta is not None:
-        check_place(delta.base, target)
+        check_base_location(delta.base, target)
     with seeded(config.seed):
-        head = new_head(encoder, task, config)
-        prepare(without_weights(encoder.model), config.method, head.needs_pooled)
+        head = make_tuning_head(encoder, task, config)
+        prepare(clone_to_meta(encoder.model), config.method, head.needs_pooled)
 
 
-def steps_of(windows: int, config: TuneConfig, epochs: float | None = None) -> int:
+def num_steps(windows: int, config: TuneConfig, epochs: float | None = None) -> int:
     """Optimiser steps of so many epochs, or of all."""
     return round((config.epochs if epochs is None else epochs) * math.ceil(windows / config.batch))
 
 
-def new_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
+def make_tuning_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
     """What the encoder is tuned with: the head asked for, or the task's plain one.
 
     An encoder that was tuned for the same outputs with the same head continues with its weights, so that
     zero epochs leave its answers as they were.
     """
-    spec = head_of(config.method, config.head, plain_head(task, encoder))
+    spec = head_of(config.method, config.head, default_head(task, encoder))
     head = build_head(spec, task_shape(task, encoder.layers, encoder.width))
     own, before = encoder.own, encoder.record.get("tune", {})
     if own and own.spec == head.spec and own.shape == head.shape and before.get("labels", []) == list(task.labels):
@@ -154,10 +154,10 @@ def start(
     steps: int,
     device: torch.device,
     checkpoint: Checkpoint | None = None,
-    team: Team | None = None,
+    team: ProcessGroup | None = None,
 ) -> Tuner:
     """A copy of the encoder with a fresh head, at step 0 or where the checkpoint left off; seed torch first."""
-    team, head = team or Team(), new_head(encoder, task, config)
+    team, head = team or ProcessGroup(), make_tuning_head(encoder, task, config)
     copy = replace(encoder.copy(), delta=_delta(encoder, config.method))
     tuner = Tuner(copy, head, config, steps, device, label_weights(task, device), team)
     if team.size > 1:
@@ -167,7 +167,7 @@ def start(
     return tuner
 
 
-def batches_from(windows: Sequence[Window], config: TuneConfig, first: int, steps: int) -> Iterator[list[Window]]:
+def tuning_batches(windows: Sequence[Window], config: TuneConfig, first: int, steps: int) -> Iterator[list[Window]]:
     """The batches of steps ``first`` to ``steps``: epoch after epoch, shuffled, of near-equal length."""
     lengths = np.array([len(window) for window in windows])
     per_epoch = math.ceil(len(windows) / config.batch)
@@ -209,7 +209,7 @@ def _step(tuner: Tuner, batch: Sequence[Any]) -> None:
 def export_encoder(tuner: Tuner, task: Task, schedule: str, copy: bool = False) -> Encoder:
     """The encoder as it is now, with its head and how it came to be; a copy, if tuning is to go on."""
     head, config = tuner.head, tuner.config
-    own = OwnHead(head.spec, head.shape, {key: value.cpu().clone() for key, value in head.state_dict().items()})
+    own = NativeHead(head.spec, head.shape, {key: value.cpu().clone() for key, value in head.state_dict().items()})
     delta = tuner.encoder.delta
     if delta is not None:
         delta = replace(delta, names=_changed_names(tuner, delta))
@@ -234,6 +234,6 @@ def _changed_names(tuner: Tuner, delta: DeltaWeights) -> tuple[str, ...]:
     """Names of the weights that are not the base's any more."""
     model = tuner.encoder.model
     trained = {id(parameter) for parameter in tuner.named.values()} if tuner.steps_done else set()
-    known = {*delta.names, *added_names(model)}
+    known = {*delta.names, *injected_names(model)}
     names = [name for name, parameter in model.named_parameters() if name in known or id(parameter) in trained]
     return tuple(sorted(names))

@@ -20,7 +20,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import num_frozen_states
 from bertvision.encoders.partial import StateInjector, upper_layers
 from bertvision.store.batching import read_batches
-from bertvision.store.codec import decoded_layer
+from bertvision.store.codec import decode_layer
 from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
 from bertvision.store.states import ShardedSplit
@@ -30,7 +30,7 @@ from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.fingerprints import store_fingerprint
 from bertvision.training.inputs import TaskWindows
-from bertvision.training.tune import export_encoder, new_head, resolve_config, run, tune_hash
+from bertvision.training.tune import export_encoder, make_tuning_head, resolve_config, run, tune_hash
 from bertvision.training.tuner import Checkpoint, Tuner
 
 NOT_COMPARED = ("dtype", "layers", "plan")
@@ -105,7 +105,7 @@ def _shard_batches(
     for chosen in read_batches(lengths[by_number], batch, random)[batches]:
         members = []
         for row in by_number[chosen]:
-            state = decoded_layer(shard, slice(int(starts[row]), int(starts[row + 1])), index)  # (tokens, width)
+            state = decode_layer(shard, slice(int(starts[row]), int(starts[row + 1])), index)  # (tokens, width)
             members.append(PrefixWindow(windows[numbers[row]], state))
         yield members
 
@@ -133,7 +133,7 @@ def tune_from_store(
     checkpoint = Checkpoint(saved, f"{tune_hash(encoder, task, config)}:{store.id}")
     steps = round(config.epochs * split.batch_count(config.batch))
     with seeded(config.seed):
-        head, copy = new_head(encoder, task, config), encoder.copy()
+        head, copy = make_tuning_head(encoder, task, config), encoder.copy()
         with upper_layers(copy.model, k) as feed:
             tuner = PrefixTuner(copy, head, config, steps, choose_device(config.device), below=k, feed=feed)
             tuner.resume(checkpoint)

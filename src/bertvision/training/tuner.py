@@ -16,13 +16,13 @@ from bertvision.core.config import TuneConfig
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import ROW_KINDS, Window
 from bertvision.core.runtime import lr_factor
-from bertvision.encoders.fast_dropout import quick_dropout
+from bertvision.encoders.fast_dropout import fast_dropout
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import eval_frozen_layers, prepare
 from bertvision.heads.base import Head, head_loss, saved_name
-from bertvision.training.checkpoint_io import read_noted, write_noted
-from bertvision.training.distributed import Team
+from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
+from bertvision.training.distributed import ProcessGroup
 
 RISEN = 2.0
 """A warning is logged when the mean loss is this many times what it was at the start."""
@@ -56,7 +56,7 @@ class Tuner:
     steps: int
     device: torch.device
     weights: Tensor | None = None  # of the classes
-    team: Team = field(default_factory=Team)
+    team: ProcessGroup = field(default_factory=ProcessGroup)
     steps_done: int = 0
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0  # of the steps alone: what a curve scores, or a run loads, between them is no tuning
@@ -112,12 +112,12 @@ class Tuner:
         total = torch.zeros((), device=self.device)
         for first in range(0, len(share.items), size):
             piece = share.items[first : first + size]
-            with quick_dropout(self.device, self.config.checkpointing):
+            with fast_dropout(self.device, self.config.checkpointing):
                 loss = self._loss(piece) * (share.weight * len(piece) / len(share.items))
             loss.backward()
             total += loss.detach()
         parameters = list(self.named.values())
-        self.team.add_gradients(parameters)
+        self.team.all_reduce_gradients(parameters)
         nn.utils.clip_grad_norm_(parameters, self.config.clip)
         self.optimizer.step()
         self.head.module.after_step(self.optimizer.param_groups[0]["lr"])
@@ -158,7 +158,7 @@ class Tuner:
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        write_noted(path, tensors, made_from, step=self.steps_done, losses=self.losses, seconds=self.seconds)
+        write_checkpoint(path, tensors, made_from, step=self.steps_done, losses=self.losses, seconds=self.seconds)
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint, if it is there and was made from the same."""
@@ -167,7 +167,7 @@ class Tuner:
 
     def restore(self, path: Path, made_from: str) -> bool:
         """Load what :meth:`save` wrote, if it was made from the same; False if there is nothing of the kind."""
-        saved = read_noted(path, made_from)
+        saved = read_checkpoint(path, made_from)
         if saved is None:
             return False
         tensors, note = saved

@@ -9,14 +9,14 @@ from pathlib import Path
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import Predictions
-from bertvision.core.registry import unknown
-from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, has_second
+from bertvision.core.registry import unknown_name
+from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, supports_second_best
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import second_best
 from bertvision.evaluation.scoring import example_outputs, score_predictions
-from bertvision.report.analyses import unmade
-from bertvision.runs.folder import best_tuning, run_heads, run_place
-from bertvision.runs.reader import lines_of, row_title
+from bertvision.report.analyses import missing_analyses
+from bertvision.runs.folder import best_tuning, run_heads, states_folder
+from bertvision.runs.reader import group_rows, row_title
 from bertvision.store.states import States
 from bertvision.tasks.span_decoding import decode, n_best
 from bertvision.tasks.task import Task
@@ -28,36 +28,36 @@ from bertvision.workflows.file_analyses import (
     cost_finding,
     file_findings,
     keep,
-    no_answers,
+    missing_answers_text,
     pair_agreement,
 )
 from bertvision.workflows.refit_analyses import (
     DOCUMENTED,
     NO_ADAPTERS,
-    Study,
-    curve_over_shares,
+    AnalysisRequest,
     document_and_finding,
     layers,
-    run_beside,
+    learning_curve_finding,
+    load_matching_run,
 )
 
 KEPT = 20
 """Candidates of spans among which the second is looked for."""
 
 
-def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
+def study(work: AnalysisRequest, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
     """Make and keep findings; also why those that were asked for, but do not apply, are missing.
 
     Without names: all that neither fit heads nor run the encoder.
     """
-    wanted = wanted_names(names)
+    wanted = selected_analyses(names)
     for name in wanted:
         if name not in ANALYSES:
-            raise BadInput(unknown("analysis", name, [*ANALYSES, "all"]))
+            raise BadInput(unknown_name("analysis", name, [*ANALYSES, "all"]))
     _check_beside(work, wanted)
     mute = [row for row in work.run.board.rows if (row.name, row.seed) not in work.run.answers]
     if mute:
-        log_line(f"analyse: {no_answers(work.run, mute)}")
+        log_line(f"analyse: {missing_answers_text(work.run, mute)}")
     made, missing = [], {}
     for name in dict.fromkeys(wanted):
         if name == "agreement" and work.pair is not None:
@@ -74,7 +74,7 @@ def study(work: Study, names: Sequence[str] | None = None) -> tuple[list[Finding
     return made, missing
 
 
-def _check_beside(work: Study, wanted: Sequence[str]) -> None:
+def _check_beside(work: AnalysisRequest, wanted: Sequence[str]) -> None:
     """Other runs are limited ones for a learning curve, or the one that the second row of a pair is of."""
     curve, count = "learning-curve" in wanted, len(work.beside)
     if not count or (curve and work.pair is None):
@@ -94,13 +94,13 @@ def _check_beside(work: Study, wanted: Sequence[str]) -> None:
         raise BadInput(f"--beside {work.beside[0]} is RUN itself; leave it out to compare two of its rows")
 
 
-def wanted_names(names: Iterable[str] | None) -> list[str]:
+def selected_analyses(names: Iterable[str] | None) -> list[str]:
     """What is to be made where these were asked for."""
     wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)])
     return list(ANALYSES) if "all" in wanted else wanted
 
 
-def _reason(work: Study, name: str) -> str:
+def _reason(work: AnalysisRequest, name: str) -> str:
     """Why there is nothing to find, and what to do where something can be done."""
     why = ANALYSES[name][1]
     if name == "ablation":
@@ -110,18 +110,18 @@ def _reason(work: Study, name: str) -> str:
     return f"does not apply to {work.run.task.name}: {why}"
 
 
-def _pair_agreement(work: Study, pair: Sequence[str]) -> Finding:
+def _pair_agreement(work: AnalysisRequest, pair: Sequence[str]) -> Finding:
     if not work.beside:
         return pair_agreement(work.run, pair)
-    return pair_agreement(work.run, pair, work.beside[0], run_beside(work.beside[0], work.run.task))
+    return pair_agreement(work.run, pair, work.beside[0], load_matching_run(work.beside[0], work.run.task))
 
 
-def _second_best(work: Study) -> Finding | None:
+def _second_best(work: AnalysisRequest) -> Finding | None:
     """The encoder and every head's best seed, their answers ranked anew."""
     task = work.run.task
-    if not has_second(task):
+    if not supports_second_best(task):
         return None
-    wanted = {row_title(line.rows[0]) for line in lines_of(work.run.board)}
+    wanted = {row_title(line.rows[0]) for line in group_rows(work.run.board)}
     predictions = predict(_heads_of(work, wanted), work.states["dev"])
     if work.states.manifest["own"] is not None:
         predictions.append(predict_own(work.states["dev"]))
@@ -131,7 +131,7 @@ def _second_best(work: Study) -> Finding | None:
     return second_best(task, "dev", ranked)
 
 
-def _heads_of(work: Study, titles: Container[str]) -> list[FittedHead]:
+def _heads_of(work: AnalysisRequest, titles: Container[str]) -> list[FittedHead]:
     """The run's heads of these names (spec@seed)."""
     return [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in titles]
 
@@ -151,9 +151,9 @@ def ranked_answers(task: Task, predictions: Predictions, threshold: float | None
     ]
 
 
-def _cost(work: Study) -> Finding | None:
+def _cost(work: AnalysisRequest) -> Finding | None:
     """As from the files, and what each head takes over dev, measured."""
-    lines = lines_of(work.run.board)
+    lines = group_rows(work.run.board)
     rows = [line.rows[0] for line in lines]
     heads = _heads_of(work, {name for row in rows for name in (row_title(row), *row.members)})
     return cost_finding(work.run, lines, head_seconds(heads, work.states))
@@ -173,15 +173,15 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
     return seconds
 
 
-def _documented(work: Study, name: str) -> Finding | None:
+def _documented(work: AnalysisRequest, name: str) -> Finding | None:
     return document_and_finding(work, name)[1]
 
 
-MAKERS: Mapping[str, Callable[[Study], Finding | None]] = {
+MAKERS: Mapping[str, Callable[[AnalysisRequest], Finding | None]] = {
     "second-best": _second_best,
     "cost": _cost,
     "layers": layers,
-    "learning-curve": curve_over_shares,
+    "learning-curve": learning_curve_finding,
     **{name: partial(_documented, name=name) for name in DOCUMENTED},
 }
 
@@ -197,13 +197,13 @@ def complete(folder: Path) -> None:
     """
     if best_tuning(folder) is not None:  # a search over tunings, which has no leaderboard to complete
         return
-    work = Study(folder)
-    names = [analysis.name for analysis in unmade(work.run) if analysis.needs == STATES]
+    work = AnalysisRequest(folder)
+    names = [analysis.name for analysis in missing_analyses(work.run) if analysis.needs == STATES]
     if not names:
         return
     listed = ", ".join(names)
     try:
-        if not is_live(run_place(folder)):
+        if not is_live(states_folder(folder)):
             log_line(f"report: making {listed} from the stored states")
             study(work, names)
     except (BadInput, OSError) as error:

@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Board, aligned
-from bertvision.core.registry import unknown
+from bertvision.core.records import Board, align_columns
+from bertvision.core.registry import unknown_name
 from bertvision.encoders.hidden_states import tokenizer_hash
-from bertvision.encoders.loading import RECORD, load_encoder
+from bertvision.encoders.loading import ENCODER_FILE, load_encoder
 from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.evaluation.ensemble import How, ensemble
-from bertvision.evaluation.leaderboard import board_of
-from bertvision.evaluation.metrics.paper import legacy_scores
+from bertvision.evaluation.leaderboard import build_leaderboard
+from bertvision.evaluation.metrics.paper import paper_scores
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
-from bertvision.runs.folder import run_encoder, run_heads, run_place, run_states
+from bertvision.runs.folder import run_encoder, run_heads, run_states, states_folder
 from bertvision.runs.reader import Run, gather, predictor_scores, row_title
 from bertvision.store.states import States
-from bertvision.tasks.paper_decoding import Golds, golds_by_text, golds_by_window, legacy_decode
+from bertvision.tasks.paper_decoding import Golds, golds_by_text, golds_by_window, paper_decode
 from bertvision.tasks.task import Task, read_task
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 from bertvision.training.predict import predict, predict_own
-from bertvision.workflows.conclude import save_row, score_all
+from bertvision.workflows.conclude import save_row_model, score_all
 
 ENCODER = "encoder"
 
@@ -33,7 +33,7 @@ def compare_rows(folder: Path, a: str, b: str) -> tuple[dict[str, Any], str]:
 
     A row is named as on the leaderboard; ``name@seed`` is one seed of a head and ``name`` all of them.
     """
-    run = gather(folder, read_task(run_place(folder) / "task"))
+    run = gather(folder, read_task(states_folder(folder) / "task"))
     metric, split = run.board.metric, run.board.split
     comparison = Comparison(run.task, split)
     test = comparison.compare(_side(run, folder, comparison, a), _side(run, folder, comparison, b))
@@ -53,7 +53,7 @@ def _side(run: Run, folder: Path, comparison: Comparison, name: str) -> SeedGrou
     rows = [row for row in run.board.rows if name in (row.name, row_title(row))]
     if not rows:
         known = dict.fromkeys(title for row in run.board.rows for title in (row.name, row_title(row)))
-        raise BadInput(f"{folder}: {unknown('row', name, list(known))}")
+        raise BadInput(f"{folder}: {unknown_name('row', name, list(known))}")
     for row in rows:
         if (row.name, row.seed) not in run.answers:
             raise BadInput(
@@ -65,10 +65,10 @@ def _side(run: Run, folder: Path, comparison: Comparison, name: str) -> SeedGrou
     return sides[0]
 
 
-def legacy_board(folder: Path) -> tuple[dict[str, Any], str]:
+def paper_board(folder: Path) -> tuple[dict[str, Any], str]:
     """Every row of a run of spans with the paper's word-piece scores beside the official ones."""
     states = run_states(folder)
-    task = states_task(states)
+    task = task_of_states(states)
     if task.kind != "span":
         raise BadInput(f"--decode legacy is the paper's way with spans; the task of {folder} is {task.kind}")
     golds = _golds(folder, states, task)
@@ -76,10 +76,10 @@ def legacy_board(folder: Path) -> tuple[dict[str, Any], str]:
     rows: list[dict[str, Any]] = []
     for row in sorted(judged, key=lambda row: row.rank(task.metric)):
         predictions = row.predictions
-        pieces = [answer.pieces for answer in legacy_decode(predictions.logits, predictions.table, len(golds))]
+        pieces = [answer.pieces for answer in paper_decode(predictions.logits, predictions.table, len(golds))]
         scores = {name: row.result.scores[name] for name in ("exact", "f1")}
         facts = {"name": predictions.name, "seed": predictions.seed, "scores": scores}
-        rows.append({**facts, "legacy": legacy_scores(golds, pieces)})
+        rows.append({**facts, "legacy": paper_scores(golds, pieces)})
     names = ["exact", "f1", *rows[0]["legacy"]]
     cells = [["predictor", "seed", *names]]
     for document in rows:
@@ -87,13 +87,15 @@ def legacy_board(folder: Path) -> tuple[dict[str, Any], str]:
         scores = {**document["scores"], **document["legacy"]}
         cells.append([document["name"], seed, *(f"{scores[name]:.2f}" for name in names)])
     note = "legacy_: the paper's decoding and word pieces; compare them with its tables and nothing else"
-    return {"task": task.name, "split": "dev", "decode": "legacy", "rows": rows}, "\n".join([*aligned(cells), note])
+    return {"task": task.name, "split": "dev", "decode": "legacy", "rows": rows}, "\n".join(
+        [*align_columns(cells), note]
+    )
 
 
 def _golds(folder: Path, states: States, task: Task) -> Golds:
     """Gold texts tokenized as the windows were; if that tokenizer is missing, the word pieces of the windows."""
     path = folder / "encoder"
-    if (path / RECORD).exists():
+    if (path / ENCODER_FILE).exists():
         encoder = load_encoder(str(path))
         if tokenizer_hash(encoder.tokenizer) == states.manifest["fingerprint"]["tokenizer"]:
             return golds_by_text(task["dev"], encoder.tokenizer)
@@ -107,7 +109,7 @@ def mix(folder: Path, names: Sequence[str], how: How, save: Path | None = None) 
     names: the encoder and the best head.
     """
     states = run_states(folder)
-    task, heads = states_task(states), run_heads(folder, states)
+    task, heads = task_of_states(states), run_heads(folder, states)
     judged = [score_predictions(task, predictions) for predictions in predict(heads, states["dev"])]
     judged.sort(key=lambda row: row.rank(task.metric))
     known: dict[str, ScoredPredictions] = {}
@@ -119,13 +121,13 @@ def mix(folder: Path, names: Sequence[str], how: How, save: Path | None = None) 
     names = names or [name for name in (ENCODER, judged[0].predictions.name) if name in known]
     for name in names:
         if name not in known:
-            raise BadInput(unknown("row", name, list(known)))
+            raise BadInput(unknown_name("row", name, list(known)))
     members = [known[name] for name in dict.fromkeys(names)]
     mixed = ensemble([member.predictions for member in members], how)
-    board = board_of([*members, score_predictions(task, mixed)], task)
+    board = build_leaderboard([*members, score_predictions(task, mixed)], task)
     if save is not None:
         encoder = run_encoder(folder, states)
         if encoder is None:
             raise BadInput(f"the encoder of {folder} is not there, so that no model can be saved; leave --save out")
-        save_row(next(row for row in board.rows if row.kind == "ensemble"), encoder, heads, task, save)
+        save_row_model(next(row for row in board.rows if row.kind == "ensemble"), encoder, heads, task, save)
     return board

@@ -10,30 +10,30 @@ from typing import Any, cast
 from bertvision.core.files import write_json
 from bertvision.core.progress import log_line
 from bertvision.core.records import Board, Row, board_document
-from bertvision.core.run_log import note_command
+from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import How, ensemble
-from bertvision.evaluation.leaderboard import advise, board_of
+from bertvision.evaluation.leaderboard import advise, build_leaderboard
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.model import Model
 from bertvision.report.page import write_page
-from bertvision.report.search import write_searched
+from bertvision.report.search import write_search_page
 from bertvision.runs.folder import (
+    ANSWER_SPANS,
     ANSWERS,
-    PLACES,
     best_tuning,
     run_encoder,
     run_heads,
-    run_place,
     run_states,
+    states_folder,
 )
 from bertvision.runs.reader import Run, gather, row_title, run_of, with_findings
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead, head_document
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 from bertvision.training.predict import predict, predict_own
 from bertvision.workflows.file_analyses import file_findings, keep
 
@@ -67,16 +67,16 @@ def conclude(
     What is not given is read from the folder.
     """
     states = run_states(folder) if states is None else states
-    task = states_task(states) if task is None else task
+    task = task_of_states(states) if task is None else task
     heads = run_heads(folder, states) if fitted is None else fitted
     judged = score_all(heads, states, task)
-    board = board_of(judged, task)
+    board = build_leaderboard(judged, task)
     document = _write_results(judged, board, task, folder)
     encoder = run_encoder(folder, states)
     if encoder is not None:
-        save_row(board.rows[0], encoder, heads, task, folder / "model")
+        save_row_model(board.rows[0], encoder, heads, task, folder / "model")
         log_line(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
-    note_command(folder)
+    log_command(folder)
     answers, places = {}, {}
     for row in judged:
         key = row.predictions.name, row.predictions.seed
@@ -101,19 +101,19 @@ def _file_findings(run: Run) -> list[Finding]:
     return [finding for finding in file_findings(run) if not (finding.name == "cost" and has_cost)]
 
 
-def renew_report(folder: Path) -> Path:
+def update_report(folder: Path) -> Path:
     """``RUN/report.html`` of a finished run, with what its files tell; of a search over tunings, how that went."""
     best = best_tuning(folder)
     if best is not None:
-        return write_searched(folder, best)
-    task = read_task(run_place(folder) / "task")
-    note_command(folder)
+        return write_search_page(folder, best)
+    task = read_task(states_folder(folder) / "task")
+    log_command(folder)
     return _publish(gather(folder, task))
 
 
-def renew_reports(folders: Sequence[Path], path: Path) -> Path:
+def write_joint_report(folders: Sequence[Path], path: Path) -> Path:
     """Finished runs as one page, each with what its files tell now; the runs themselves are only read."""
-    runs = [gather(folder, read_task(run_place(folder) / "task")) for folder in folders]
+    runs = [gather(folder, read_task(states_folder(folder) / "task")) for folder in folders]
     return write_page([with_findings(run, _file_findings(run)) for run in runs], path)
 
 
@@ -141,14 +141,14 @@ def _write_results(judged: Sequence[ScoredPredictions], board: Board, task: Task
         name = f"{row_title(row.predictions)}.json"
         write_json(folder / ANSWERS / name, row.result.answers)
         if task.kind == "span":
-            write_json(folder / PLACES / name, row.result.places)
+            write_json(folder / ANSWER_SPANS / name, row.result.places)
     name, scores = baseline(task, board.split)
     document = {**board_document(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
     write_json(folder / "leaderboard.json", document)
     return document
 
 
-def save_row(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, place: Path) -> None:
+def save_row_model(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, place: Path) -> None:
     """A row of a board as a model."""
     named: dict[str, FittedHead | str] = {f"{head.spec}@{head.seed}": head for head in fitted}
     named["encoder"] = "encoder"

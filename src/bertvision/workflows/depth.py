@@ -17,20 +17,20 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.core.progress import log_line
 from bertvision.core.registry import Spec, parse_spec
-from bertvision.encoders.loading import RECORD, load_encoder
-from bertvision.encoders.partial import cut_encoder
+from bertvision.encoders.loading import ENCODER_FILE, load_encoder
+from bertvision.encoders.partial import truncate_encoder
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.model import Model
-from bertvision.report.charts import line_picture, write_picture
+from bertvision.report.charts import line_chart, write_svg
 from bertvision.runs.folder import run_states
 from bertvision.runs.prepare import fit_into
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
-from bertvision.training.benchmark import seconds_in_turns
+from bertvision.training.benchmark import median_encoder_seconds
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.inputs import encoder_hash, split_windows
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 from bertvision.training.predict import predict
 
 
@@ -54,7 +54,7 @@ def depth_frontier(
     if within is not None and not 0 <= within < math.inf:
         raise BadInput(f"--within: got {within:g}, expected points of the score, 0 or more")
     states = run_states(folder)
-    task, spec, out = states_task(states), canonical_spec(head), folder / "depth"
+    task, spec, out = task_of_states(states), canonical_spec(head), folder / "depth"
     frontier = _fitted_depths(out, states, task, spec, seeds, config)
     chosen = None if within is None else choose_depth([d.mean(task.metric, True) for d in frontier], within)
     document: dict[str, Any] = {
@@ -69,7 +69,7 @@ def depth_frontier(
     if chosen is not None:
         document["cut"] = _save_cut(folder, states, task, frontier[chosen])
     write_json(out / "depth.json", document)
-    write_picture(depth_picture(document), out / "depth.svg")
+    write_svg(depth_picture(document), out / "depth.svg")
     return document
 
 
@@ -83,7 +83,7 @@ def depth_picture(document: dict[str, Any]) -> Any:
         "dev": [(row["depth"], row["dev"]) for row in document["rows"]],
         "inner": [(row["depth"], row["inner"]) for row in document["rows"]],
     }
-    return line_picture(series, "encoder layers used", document["metric"])
+    return line_chart(series, "encoder layers used", document["metric"])
 
 
 def _fitted_depths(
@@ -121,16 +121,16 @@ def _row(one: Depth, metric: str) -> dict[str, Any]:
 def _save_cut(folder: Path, states: States, task: Task, one: Depth) -> dict[str, Any]:
     """A model whose encoder ends at the chosen depth, in ``RUN/depth/model``, and how much faster that is."""
     place = folder / "encoder"
-    if not (place / RECORD).exists():
+    if not (place / ENCODER_FILE).exists():
         raise BadInput(f"there is no encoder in {place}, so there is nothing to cut; leave --within out")
     encoder = load_encoder(str(place))
     if encoder_hash(encoder) != states.manifest["fingerprint"]["encoder"]:
         raise BadInput(f"{place} is not the encoder that the states came from; extract again")
-    short = cut_encoder(encoder, max(1, one.depth))
-    best = max(zip(one.fitted, one.judged, strict=True), key=lambda pair: pair[1].choice_score(task.metric))[0]
+    short = truncate_encoder(encoder, max(1, one.depth))
+    best = max(zip(one.fitted, one.judged, strict=True), key=lambda pair: pair[1].selection_score(task.metric))[0]
     target = folder / "depth" / "model"
     Model(short, _recut(best, one.depth), task).save_pretrained(target)
-    whole_seconds, seconds = seconds_in_turns([encoder, short], split_windows(task, "dev", encoder))
+    whole_seconds, seconds = median_encoder_seconds([encoder, short], split_windows(task, "dev", encoder))
     log_line(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds / whole_seconds:.2f} of the time")
     return {
         "model": str(target),

@@ -14,20 +14,20 @@ from pathlib import Path
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.core.records import Example, Row
-from bertvision.core.registry import unknown
-from bertvision.evaluation.analyses.agreement import agreement, of_pair
-from bertvision.evaluation.analyses.answers import Answers, context_words
+from bertvision.core.registry import unknown_name
+from bertvision.evaluation.analyses.agreement import agreement, with_pair_name
+from bertvision.evaluation.analyses.answers import Answers, context_word_counts
 from bertvision.evaluation.analyses.breakdowns import answer_length, answer_types, context_length, question_word
 from bertvision.evaluation.analyses.calibration import calibration_table
 from bertvision.evaluation.analyses.cost import Floor, cost_against_score
 from bertvision.evaluation.analyses.layer_weights import LayerWeights, layer_weights
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.baseline import baseline
-from bertvision.report.charts import draw, write_picture
-from bertvision.report.training_curves import by_spec
-from bertvision.runs.costs import prices_of
+from bertvision.report.charts import draw, write_svg
+from bertvision.report.training_curves import group_by_spec
+from bertvision.runs.costs import predictor_costs
 from bertvision.runs.folder import ANSWERS
-from bertvision.runs.reader import FINDINGS, Line, Run, best_head, finding_origin, lines_of, row_answers, row_title
+from bertvision.runs.reader import FINDINGS, Line, Run, best_head, finding_origin, group_rows, row_answers, row_title
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ AnalysisFn = Callable[[RunView], Finding | None]
 
 def view_run(run: Run) -> RunView:
     """Grade every predictor of a run; none where answers are numbers or were not kept."""
-    lines = lines_of(run.board)
+    lines = group_rows(run.board)
     graded: dict[str, Answers] = {}
     for line in lines:
         answers = row_answers(run, line.rows[0], row_title(line.rows[0]))
@@ -71,7 +71,7 @@ def _answer_types(view: RunView) -> Finding | None:
 
 
 def _context_length(view: RunView) -> Finding | None:
-    return context_length(context_words(view.examples), view.main) if view.main else None
+    return context_length(context_word_counts(view.examples), view.main) if view.main else None
 
 
 def _answer_length(view: RunView) -> Finding | None:
@@ -88,7 +88,7 @@ def _agreement(view: RunView) -> Finding | None:
 
 
 def _layer_weights(view: RunView) -> Finding | None:
-    groups = [heads for heads in by_spec(view.run.heads) if heads[0].weights]
+    groups = [heads for heads in group_by_spec(view.run.heads) if heads[0].weights]
     weights = [LayerWeights(heads[0].spec, heads[0].states, tuple(head.weights for head in heads)) for heads in groups]
     return layer_weights(weights) if weights else None
 
@@ -104,7 +104,7 @@ def _cost(view: RunView) -> Finding | None:
 
 def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> Finding | None:
     """``seconds``: of every head (spec@seed) over the split, if they were measured."""
-    prices = prices_of(run, lines, seconds)
+    prices = predictor_costs(run, lines, seconds)
     if not prices:
         return None
     name, scores = run.baseline or baseline(run.task, run.board.split)  # an old leaderboard lacks it
@@ -140,14 +140,14 @@ def pair_agreement(run: Run, names: Sequence[str], beside: Path | None = None, o
         b = _named_answers(run, names[1], "row")
         if a.name == b.name:
             raise BadInput(f"--pair names {a.name} twice; expected two different rows of the leaderboard")
-        return of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
+        return with_pair_name(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
     # The other run's examples in this run's order, so that answers pair by their index.
     by_id = {example.id: example for example in other.task[other.board.split]}
     ordered = tuple(by_id[example.id] for example in run.task[run.board.split])
     task = replace(other.task, splits={**other.task.splits, other.board.split: ordered})
     b = _named_answers(replace(other, task=task), names[1], f"row of {beside}")
     b = replace(b, name=f"{b.name} of {beside.resolve().name}")
-    finding = of_pair(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name, str(beside))
+    finding = with_pair_name(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name, str(beside))
     return replace(finding, about=f"{finding.about} The second is a row of {beside}, as it was when this was made.")
 
 
@@ -155,16 +155,16 @@ def _named_answers(run: Run, name: str, what: str) -> Answers:
     """``what`` the name should have been, for who misspelt it."""
     rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
     if name not in rows:
-        raise BadInput(unknown(what, name, list(rows)))
+        raise BadInput(unknown_name(what, name, list(rows)))
     if (rows[name].name, rows[name].seed) not in run.answers:
-        raise BadInput(no_answers(run, [rows[name]]))
+        raise BadInput(missing_answers_text(run, [rows[name]]))
     answers = row_answers(run, rows[name], row_title(rows[name]))
     if answers is None:
         raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
     return answers
 
 
-def no_answers(run: Run, rows: Sequence[Row]) -> str:
+def missing_answers_text(run: Run, rows: Sequence[Row]) -> str:
     """What to say, and to do, of rows whose answers are gone."""
     titles = ", ".join(map(row_title, rows))
     return f"{run.folder / ANSWERS} has no answers of {titles}; make them again: bertvision evaluate {run.folder}"
@@ -181,5 +181,5 @@ def write_finding(folder: Path, finding: Finding, origin: str) -> Path:
     write_json(path, {**finding.document(), "made_from": origin})
     for index, plot in enumerate(finding.plots):
         more = "" if index == 0 else f"-{index + 1}"
-        write_picture(draw(plot), path.with_name(f"{finding.name}{more}.svg"))
+        write_svg(draw(plot), path.with_name(f"{finding.name}{more}.svg"))
     return path

@@ -18,25 +18,25 @@ from bertvision.core.files import atomic_open, write_json
 from bertvision.core.progress import log_line, progress
 from bertvision.core.records import Example
 from bertvision.core.registry import Spec, parse_spec
-from bertvision.encoders.adapters import adapters_of, switched_off
-from bertvision.encoders.loading import RECORD, Encoder, load_encoder
+from bertvision.encoders.adapters import adapters_of, disabled_adapters
+from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
 from bertvision.encoders.methods import injected
-from bertvision.evaluation.analyses.adapter_ablation import by_span, percent_lost
+from bertvision.evaluation.analyses.adapter_ablation import ablation_finding, percent_lost
 from bertvision.evaluation.analyses.answers import gold_text
 from bertvision.evaluation.analyses.learning_curves import ENCODER_LIMITED, Step, by_depth, by_layer, learning_curve
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.scoring import SplitScores, score_inner, score_predictions, score_split
 from bertvision.heads.base import canonical_spec
-from bertvision.model import own_model
-from bertvision.report.charts import draw, write_picture
-from bertvision.runs.folder import run_place, run_states
+from bertvision.model import native_model
+from bertvision.report.charts import draw, write_svg
+from bertvision.runs.folder import run_states, states_folder
 from bertvision.runs.prepare import fit_into
-from bertvision.runs.reader import FINDINGS, Run, gather, lines_of
+from bertvision.runs.reader import FINDINGS, Run, gather, group_rows
 from bertvision.store.states import States, Subset
 from bertvision.tasks.splits import stable_hash
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 from bertvision.training.predict import predict
 from bertvision.workflows.depth import depth_frontier
 
@@ -50,7 +50,7 @@ NO_ADAPTERS = "there is no encoder with adapters in {}; make one: bertvision run
 
 
 @dataclass
-class Study:
+class AnalysisRequest:
     """A run under study, and how its heads are to be fitted where they have to be."""
 
     folder: Path
@@ -64,7 +64,7 @@ class Study:
 
     @cached_property
     def run(self) -> Run:
-        return gather(self.folder, read_task(run_place(self.folder) / "task"))
+        return gather(self.folder, read_task(states_folder(self.folder) / "task"))
 
     @cached_property
     def states(self) -> States:
@@ -85,7 +85,7 @@ class Study:
         return {row.name: row.scores[metric] for row in self.run.board.rows if row.kind == "encoder"}
 
 
-def layers(work: Study) -> Finding:
+def layers(work: AnalysisRequest) -> Finding:
     """A linear probe on each state alone, all from one read an epoch."""
     specs = [canonical_spec(f"probe:layers={index}") for index in range(len(work.states.layers))]
     fitted = fit_into(work.folder / FINDINGS / "heads", work.states, specs, work.seeds, work.config)
@@ -96,7 +96,7 @@ def layers(work: Study) -> Finding:
     return by_layer(steps, work.run.board.metric, work.rules)
 
 
-def document_and_finding(work: Study, name: str) -> tuple[dict[str, Any] | None, Finding | None]:
+def document_and_finding(work: AnalysisRequest, name: str) -> tuple[dict[str, Any] | None, Finding | None]:
     """What depth or ablation writes into a folder of its own, and the finding, for a run with a leaderboard."""
     make, to_finding = DOCUMENTED[name]
     document = make(work)
@@ -105,7 +105,7 @@ def document_and_finding(work: Study, name: str) -> tuple[dict[str, Any] | None,
     return document, to_finding(work, document)
 
 
-def _depth(work: Study) -> dict[str, Any]:
+def _depth(work: AnalysisRequest) -> dict[str, Any]:
     # A head that is asked for is not quietly made another.
     head = _all_layers(work.chosen) if work.head is None else work.head
     return depth_frontier(work.folder, head, work.seeds, work.config, work.within)
@@ -117,7 +117,7 @@ def _all_layers(spec: str) -> str:
     return str(Spec(parsed.name, {key: value for key, value in parsed.options.items() if key != "layers"}))
 
 
-def _depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
+def _depth_finding(work: AnalysisRequest, document: Mapping[str, Any]) -> Finding:
     """A frontier as a finding, the encoder's own score beside it."""
     steps = [
         Step(document["head"], row["depth"], tuple(row["dev_by_seed"]), (row["inner"],)) for row in document["rows"]
@@ -125,9 +125,9 @@ def _depth_finding(work: Study, document: Mapping[str, Any]) -> Finding:
     return by_depth(steps, document["head"], document["metric"], work.rules)
 
 
-def curve_over_shares(work: Study) -> Finding:
+def learning_curve_finding(work: AnalysisRequest) -> Finding:
     """The head on nested shares of the training examples, and the runs beside, whose encoders were limited too."""
-    task = states_task(work.states)
+    task = task_of_states(work.states)
     # Where nothing is limited both lines end: the run itself. Before all fits, so that one that cannot be is refused.
     beside = dict.fromkeys([*work.beside, work.folder]) if work.beside else ()
     steps = [_limited_run(folder, task) for folder in beside]
@@ -163,9 +163,9 @@ def draw_subset(task: Task, count: int, seed: int) -> set[int]:
     return set(ranked[:count])
 
 
-def run_beside(folder: Path, whole: Task) -> Run:
+def load_matching_run(folder: Path, whole: Task) -> Run:
     """A run that is judged on the very same: the same kind of answers, and the same examples in dev with their gold."""
-    run = gather(folder, read_task(run_place(folder) / "task"))
+    run = gather(folder, read_task(states_folder(folder) / "task"))
     if run.task.kind != whole.kind:
         raise BadInput(
             f"--beside {folder}: its task is of kind {run.task.kind}, that of this run {whole.kind}; expected the same "
@@ -187,8 +187,8 @@ def _judged_by(task: Task, example: Example) -> tuple[str, ...]:
 
 def _limited_run(folder: Path, whole: Task) -> Step:
     """The best head on inner of a run whose encoder was tuned on fewer examples, and which has the same dev."""
-    run = run_beside(folder, whole)
-    line = next((line for line in lines_of(run.board) if line.kind in ("head", "control")), None)
+    run = load_matching_run(folder, whole)
+    line = next((line for line in group_rows(run.board) if line.kind in ("head", "control")), None)
     if line is None:
         raise BadInput(f"{folder} has no heads on its leaderboard; run: bertvision evaluate {folder}")
     count, dev = len(run.task["train"]), tuple(line.values(run.board.metric))
@@ -201,21 +201,23 @@ def _limited_run(folder: Path, whole: Task) -> Step:
     return Step(ENCODER_LIMITED, 100 * count / len(whole["train"]), dev, inner=None, examples=count)
 
 
-def _step(series: str, at: float, work: Study, heads: Sequence[FittedHead], examples: int | None = None) -> Step:
-    task = states_task(work.states)
+def _step(
+    series: str, at: float, work: AnalysisRequest, heads: Sequence[FittedHead], examples: int | None = None
+) -> Step:
+    task = task_of_states(work.states)
     judged = [score_predictions(task, one) for one in predict(heads, work.states["dev"])]
     dev = tuple(one.result.scores[task.metric] for one in judged)
-    return Step(series, at, dev, tuple(one.choice_score(task.metric) for one in judged), examples)
+    return Step(series, at, dev, tuple(one.selection_score(task.metric) for one in judged), examples)
 
 
-def _ablation(work: Study) -> dict[str, Any] | None:
+def _ablation(work: AnalysisRequest) -> dict[str, Any] | None:
     """Score of a run's encoder without the adapters of each span, in ``RUN/ablation``; None where it has none."""
     folder = work.folder
-    task, path = read_task(run_place(folder) / "task"), folder / "encoder"
-    encoder = load_encoder(str(path)) if (path / RECORD).exists() else None
+    task, path = read_task(states_folder(folder) / "task"), folder / "encoder"
+    encoder = load_encoder(str(path)) if (path / ENCODER_FILE).exists() else None
     if encoder is None or adapters_of(encoder.model) is None:
         return None
-    verdicts = without_spans(encoder, task)
+    verdicts = scores_without_adapters(encoder, task)
     whole = verdicts.pop(NONE).scores[task.metric]
     if whole <= 0:
         what = f"the encoder of {folder} has {task.metric} {whole:g} on {SPLIT}, so that nothing can be lost"
@@ -239,25 +241,25 @@ def _ablation(work: Study) -> dict[str, Any] | None:
         table = csv.DictWriter(file, ["first", "last", "score", "decrease"])
         table.writeheader()
         table.writerows(rows)
-    write_picture(draw(by_span(document).plots[0]), out / "ablation.svg")
+    write_svg(draw(ablation_finding(document).plots[0]), out / "ablation.svg")
     return document
 
 
 DOCUMENTED: Mapping[str, tuple[Callable[..., dict[str, Any] | None], Callable[..., Finding]]] = {
     "depth": (_depth, _depth_finding),
-    "ablation": (_ablation, lambda _, document: by_span(document)),
+    "ablation": (_ablation, lambda _, document: ablation_finding(document)),
 }
 """Analyses with a document of their own, and how a finding is made of it."""
 
 
-def without_spans(encoder: Encoder, task: Task) -> dict[tuple[int, int], SplitScores]:
+def scores_without_adapters(encoder: Encoder, task: Task) -> dict[tuple[int, int], SplitScores]:
     """The encoder's own head on dev without the adapters from one layer to another; NONE is with all of them."""
-    model, threshold, layers = own_model(encoder, task), 0.0, encoder.layers - 1
+    model, threshold, layers = native_model(encoder, task), 0.0, encoder.layers - 1
     if model.threshold is not None:  # the one that inner gives with all adapters at work
         threshold = float(score_inner(task, *model.outputs(task["inner"])).threshold or 0.0)
     verdicts = {NONE: score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)}
     for first, last in progress(spans(layers), "ablate", total=layers * (layers + 1) // 2, unit="span"):
-        with switched_off(encoder.model, first, last):
+        with disabled_adapters(encoder.model, first, last):
             verdicts[first, last] = score_split(task, SPLIT, *model.outputs(task[SPLIT]), threshold)
     return verdicts
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes
-from bertvision.core.records import aligned
+from bertvision.core.records import align_columns
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
-from bertvision.training.benchmark import WINDOWS, seconds_in_turns
+from bertvision.training.benchmark import WINDOWS, median_encoder_seconds
 from bertvision.training.inputs import TaskWindows
 from bertvision.training.live_states import LiveStates
 from bertvision.training.predict import predict_own
@@ -36,7 +36,7 @@ def cost_table(folders: Sequence[Path], task: Task) -> dict[str, Any]:
             raise BadInput(f"{folder} {what}")
         encoders.append(encoder)
     windows = TaskWindows(task, encoders[0])
-    seconds = seconds_in_turns(encoders, windows["dev"])
+    seconds = median_encoder_seconds(encoders, windows["dev"])
     name, scores = baseline(task, "dev")
     floor = scores[task.metric]
     rows = []
@@ -68,7 +68,7 @@ def _row(folder: Path, encoder: Encoder, windows: TaskWindows, inference: float,
     }
 
 
-def cost_lines(document: dict[str, Any]) -> str:
+def cost_table_text(document: dict[str, Any]) -> str:
     """The table for a terminal."""
     head = (
         "method",
@@ -83,7 +83,7 @@ def cost_lines(document: dict[str, Any]) -> str:
     )
     base = document["baseline"]
     note = f"effic.: points above {base['name']} ({base['score']:.2f}) for each tenfold of trained parameters"
-    return "\n".join([*aligned([head, *(_cells(row) for row in document["rows"])]), note])
+    return "\n".join([*align_columns([head, *(_cells(row) for row in document["rows"])]), note])
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

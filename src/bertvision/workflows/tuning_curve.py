@@ -15,20 +15,20 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import read_json_or_empty, write_json
 from bertvision.core.progress import log_line
 from bertvision.core.runtime import choose_device, seeded
-from bertvision.encoders.loading import RECORD, Encoder, load_encoder
-from bertvision.report.charts import line_picture, write_picture
+from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
+from bertvision.report.charts import line_chart, write_svg
 from bertvision.report.markup import Html
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import TaskWindows
 from bertvision.training.tune import (
-    SAVED,
-    batches_from,
+    TUNING_CHECKPOINT,
     export_encoder,
+    num_steps,
     resolve_config,
     run,
     start,
-    steps_of,
     tune_hash,
+    tuning_batches,
 )
 from bertvision.training.tuner import Checkpoint
 from bertvision.workflows.tuning_costs import score_encoder
@@ -48,12 +48,12 @@ def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[fl
             rows.append(row)
     missing = [point for point in points if point not in {row["epochs"] for row in rows}]
     if missing:
-        checkpoint = Checkpoint(folder / SAVED, made_from)
+        checkpoint = Checkpoint(folder / TUNING_CHECKPOINT, made_from)
         rows += _tune_through(TaskWindows(task, encoder), config, missing, folder, checkpoint)
     facts = {"task": task.name, "metric": task.metric, "schedule": "curve", "made_from": made_from}
     document: dict[str, Any] = {**facts, "rows": sorted(rows, key=lambda row: row["epochs"])}
     write_json(folder / "curve.json", document)
-    write_picture(_picture(document), folder / "curve.svg")
+    write_svg(_picture(document), folder / "curve.svg")
     return document
 
 
@@ -63,7 +63,7 @@ def place_of(folder: Path, epochs: float) -> Path:
 
 
 def _is_saved(folder: Path, epochs: float) -> bool:
-    return (place_of(folder, epochs) / RECORD).exists()
+    return (place_of(folder, epochs) / ENCODER_FILE).exists()
 
 
 def _tune_through(
@@ -73,14 +73,14 @@ def _tune_through(
     task, train = windows.task, windows["train"]
     rows = []
     with seeded(config.seed):
-        steps, device = steps_of(len(train), config), choose_device(config.device)
+        steps, device = num_steps(len(train), config), choose_device(config.device)
         tuner = start(windows.encoder, task, config, steps, device, checkpoint)
         for point in points:
-            until = steps_of(len(train), config, point)
+            until = num_steps(len(train), config, point)
             if not _is_saved(folder, point) or tuner.steps_done <= until:
-                run(tuner, batches_from(train, config, tuner.steps_done, until), until, checkpoint)
+                run(tuner, tuning_batches(train, config, tuner.steps_done, until), until, checkpoint)
                 export_encoder(tuner, task, "curve", copy=True).save_pretrained(place_of(folder, point))
-                tuner.save(folder / SAVED, checkpoint.made_from)
+                tuner.save(folder / TUNING_CHECKPOINT, checkpoint.made_from)
             rows.append(_scored(place_of(folder, point), windows, point))
     checkpoint.remove()
     return rows
@@ -108,4 +108,4 @@ def _picture(document: dict[str, Any]) -> Html:
     series = {name: [(row["epochs"], row[key][metric]) for row in rows] for name, key in splits.items()}
     last = rows[-1]
     pace = f", {last['seconds'] / last['epochs']:.0f} s each" if last["epochs"] else ""
-    return line_picture(series, f"epochs of tuning{pace}", metric)
+    return line_chart(series, f"epochs of tuning{pace}", metric)

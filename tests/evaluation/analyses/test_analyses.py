@@ -12,23 +12,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.records import Answer, Example, Reliability, Row
-from bertvision.evaluation.analyses.agreement import agreement, kappa, of_pair
-from bertvision.evaluation.analyses.answers import Answers, context_words, grade_answers
+from bertvision.evaluation.analyses.agreement import agreement, kappa, with_pair_name
+from bertvision.evaluation.analyses.answers import Answers, context_word_counts, grade_answers
 from bertvision.evaluation.analyses.breakdowns import (
     answer_length,
     answer_types,
     context_length,
+    first_question_word,
     question_word,
-    word_of,
 )
 from bertvision.evaluation.analyses.calibration import calibration_table
-from bertvision.evaluation.analyses.cost import PAPER_FLOOR, Floor, Price, cost_against_score, efficiency, pareto
+from bertvision.evaluation.analyses.cost import (
+    PAPER_FLOOR,
+    Floor,
+    PredictorCost,
+    cost_against_score,
+    efficiency,
+    pareto,
+)
 from bertvision.evaluation.analyses.layer_weights import LayerWeights, layer_weights
 from bertvision.evaluation.analyses.learning_curves import Step, by_layer, learning_curve
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.analyses.search_history import Tried, explained, search_history, search_importance
+from bertvision.evaluation.analyses.search_history import (
+    SearchTrial,
+    search_history,
+    search_importance,
+    variance_explained,
+)
 from bertvision.evaluation.analyses.second_best import second_best
-from bertvision.report.analyses import case_gold
+from bertvision.report.analyses import format_gold
 from bertvision.report.charts import draw
 from bertvision.tasks.task import Task
 
@@ -68,8 +80,8 @@ def test_answers_are_judged_one_by_one() -> None:
     one = said(HEAD)
     assert one.right.tolist() == [True, False, True, False]  # articles do not count
     assert one.score.tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert context_words(EXAMPLES) == [7, 2, 7, 7]
-    assert context_words([Example("t", "two words", "one", label=1.0)]) == [3]
+    assert context_word_counts(EXAMPLES) == [7, 2, 7, 7]
+    assert context_word_counts([Example("t", "two words", "one", label=1.0)]) == [3]
 
 
 def test_misses_by_silence() -> None:
@@ -129,7 +141,7 @@ def test_the_length_of_answers() -> None:
 
 def test_question_words() -> None:
     asked = {"Who?": "who", "In what year": "what", "How many?": "how many", "HOW": "how", "Is it somewhat?": "other"}
-    assert [word_of(question) for question in asked] == list(asked.values())
+    assert [first_question_word(question) for question in asked] == list(asked.values())
     rows = whole(question_word(EXAMPLES, [said(HEAD)]))
     assert rows["who"] == {"word": "who", "questions": 1, "no_answer": 0.0, "right_0": 100.0}
     assert rows["what"]["no_answer"] == 100.0
@@ -169,13 +181,15 @@ def test_disagreement_on_labels_names_the_gold(kind: Any, marks: Any, right: Any
     (case,) = agreement(task, "dev", [sides]).examples
     assert (case["gold"], case["pair"], case["sort"]) == (golds, "another", "only_a")
     assert "spans" not in case
-    assert case_gold(case) == (golds or "no label")
+    assert format_gold(case) == (golds or "no label")
 
 
 def test_two_pairs_never_share_a_name() -> None:
     found = agreement(TASK, "dev", [(said(HEAD), said(OTHER, "other"))])
-    names = [of_pair(found, a, b).name for a, b in (("a:x=1", "b"), ("a:x-1", "b"), ("b", "a:x=1"), ("a" * 300, "b"))]
-    names.append(of_pair(found, "a:x=1", "b", "another/run").name)
+    names = [
+        with_pair_name(found, a, b).name for a, b in (("a:x=1", "b"), ("a:x-1", "b"), ("b", "a:x=1"), ("a" * 300, "b"))
+    ]
+    names.append(with_pair_name(found, "a:x=1", "b", "another/run").name)
     assert len(set(names)) == 5
     assert all(re.fullmatch("agreement-[A-Za-z0-9-]{1,80}", name) for name in names)
 
@@ -249,7 +263,11 @@ def test_nobody_on_the_front_is_beaten_and_everybody_else_is(points: list[tuple[
 
 
 def test_cost_marks_the_front_and_leaves_out_what_was_not_measured() -> None:
-    prices = [Price("big", 80.0, 1e6, 100.0), Price("small", 79.0, 1e3, 10.0), Price("bad", 70.0, 1e5, 50.0)]
+    prices = [
+        PredictorCost("big", 80.0, 1e6, 100.0),
+        PredictorCost("small", 79.0, 1e3, 10.0),
+        PredictorCost("bad", 70.0, 1e5, 50.0),
+    ]
     found = cost_against_score(prices, "f1", Floor("always no", 70.0))
     rows = whole(found)
     assert (rows["small"]["efficiency"], rows["bad"]["efficiency"]) == (pytest.approx(3.0), 0.0)
@@ -273,7 +291,7 @@ def test_calibration_rows_are_in_points() -> None:
 def test_a_search_is_told_trial_by_trial() -> None:
     scores = [50.0, None, 70.0, 60.0]
     settings = [{"head": "a", "fit.lr": 0.1}, {"head": "b"}, {"head": "a", "fit.lr": 0.2}, {"head": "b"}]
-    told = [Tried(i, s, score, "complete") for i, (s, score) in enumerate(zip(settings, scores, strict=True))]
+    told = [SearchTrial(i, s, score, "complete") for i, (s, score) in enumerate(zip(settings, scores, strict=True))]
     history = search_history(told, "f1")
     whole(history)
     assert [row["best"] for row in history.rows] == [50.0, 50.0, 70.0, 70.0]
@@ -284,6 +302,8 @@ def test_a_search_is_told_trial_by_trial() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100)), max_size=30))
 def test_shares_of_variance_are_shares(pairs: list[tuple[int, float]]) -> None:
-    share = explained(np.array([score for _, score in pairs]), np.array([group for group, _ in pairs], np.int64))
+    share = variance_explained(
+        np.array([score for _, score in pairs]), np.array([group for group, _ in pairs], np.int64)
+    )
     assert share is None or -1e-9 <= share <= 100 + 1e-9
-    assert explained(np.array([1.0, 1.0, 5.0, 5.0]), np.array([0, 0, 1, 1])) == pytest.approx(100)
+    assert variance_explained(np.array([1.0, 1.0, 5.0, 5.0]), np.array([0, 0, 1, 1])) == pytest.approx(100)

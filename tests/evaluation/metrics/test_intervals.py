@@ -93,7 +93,7 @@ def test_uneven_clusters_are_weighed_by_their_size() -> None:
 
 def test_draws_in_portions_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_interval(VALUES, draws=300)
-    monkeypatch.setattr("bertvision.evaluation.metrics.bootstrap.AT_ONCE", 7 * len(VALUES))
+    monkeypatch.setattr("bertvision.evaluation.metrics.bootstrap.NUMBERS_AT_ONCE", 7 * len(VALUES))
     assert bootstrap_interval(VALUES, draws=300) == whole
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.paper import exact, f1, legacy_scores
+from bertvision.evaluation.metrics.paper import exact, f1, paper_scores
 from bertvision.evaluation.metrics.squad import squad_scores
 
 PIECES = st.lists(st.integers(1, 4), max_size=6)
@@ -49,7 +49,7 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall(gold: list[int], pred: 
 
 def test_scores_are_percentages_overall_and_by_sort_of_question() -> None:
     golds: list[list[tuple[int, ...]]] = [[(CAT, SAT)], [(CAT,), (SAT,)], [], []]
-    scores = legacy_scores(golds, [(CAT,), (SAT,), (), (CAT,)])
+    scores = paper_scores(golds, [(CAT,), (SAT,), (), (CAT,)])
     assert scores == pytest.approx(
         {
             "legacy_exact": 50,
@@ -63,28 +63,28 @@ def test_scores_are_percentages_overall_and_by_sort_of_question() -> None:
 
 
 def test_exact_and_f1_each_take_their_best_gold() -> None:
-    scores = legacy_scores([[(CAT,), (THE, CAT, SAT, SAT)]], [(THE, CAT, SAT)])
+    scores = paper_scores([[(CAT,), (THE, CAT, SAT, SAT)]], [(THE, CAT, SAT)])
     assert scores == pytest.approx(scores | {"legacy_exact": 0, "legacy_f1": 100 * 6 / 7})
 
 
 def test_a_sort_of_question_that_does_not_occur_has_no_score() -> None:
-    assert list(legacy_scores([[(CAT,)]], [()])) == [
+    assert list(paper_scores([[(CAT,)]], [()])) == [
         "legacy_exact",
         "legacy_f1",
         "HasAns_legacy_exact",
         "HasAns_legacy_f1",
     ]
-    assert legacy_scores([[]], [()])["NoAns_legacy_exact"] == 100
+    assert paper_scores([[]], [()])["NoAns_legacy_exact"] == 100
 
 
 def test_nothing_is_normalised() -> None:
     """The official script forgives the article; word pieces do not."""
     assert squad_scores({"q": ["cat"]}, {"q": "the cat"})["exact"] == 100
-    assert legacy_scores([[(CAT,)]], [(THE, CAT)])["legacy_exact"] == 0
+    assert paper_scores([[(CAT,)]], [(THE, CAT)])["legacy_exact"] == 0
 
 
 def test_as_many_predictions_as_questions() -> None:
     with pytest.raises(BadInput, match="got 1 predictions for 2 gold rows"):
-        legacy_scores([[], []], [()])
+        paper_scores([[], []], [()])
     with pytest.raises(BadInput, match="no rows"):
-        legacy_scores([], [])
+        paper_scores([], [])

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.evaluation.metrics.squad import (
-    best_by_sweep,
     f1,
     no_answer_scores,
+    official_best_threshold,
     read_na_probs,
     score_examples,
     squad_scores,
@@ -177,4 +177,4 @@ def test_files_of_probabilities_that_cannot_be_used(tmp_path: Path, content: str
 
 
 def test_the_sweep_skips_what_was_not_asked() -> None:
-    assert best_by_sweep({"a": ["x"]}, {"a": "x"}, {"a": 1.0}, {"z": 0.0, "a": 0.7}) == (100, 0.7)
+    assert official_best_threshold({"a": ["x"]}, {"a": "x"}, {"a": 1.0}, {"z": 0.0, "a": 0.7}) == (100, 0.7)

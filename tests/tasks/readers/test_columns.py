@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from bertvision.core.errors import BadInput
-from bertvision.tasks.readers.columns import Columns, Wanted, choose_columns
+from bertvision.tasks.readers.columns import Columns, RequestedColumns, choose_columns
 
 FILE = Path("my.csv")
 
 
-def refusal(there: list[str], wanted: Wanted) -> str:
+def refusal(there: list[str], wanted: RequestedColumns) -> str:
     with pytest.raises(BadInput) as error:
         choose_columns(there, wanted, FILE)
     return str(error.value)
@@ -30,7 +30,7 @@ def refusal(there: list[str], wanted: Wanted) -> str:
     ],
 )
 def test_columns_are_guessed(there: list[str], columns: Columns) -> None:
-    assert choose_columns(there, Wanted(), FILE) == columns
+    assert choose_columns(there, RequestedColumns(), FILE) == columns
 
 
 @pytest.mark.parametrize(
@@ -46,27 +46,27 @@ def test_columns_are_guessed(there: list[str], columns: Columns) -> None:
     ],
 )
 def test_what_cannot_be_guessed_is_asked_for(there: list[str], parts: list[str]) -> None:
-    message = refusal(there, Wanted())
+    message = refusal(there, RequestedColumns())
     assert all(part in message for part in ["my.csv: ", *parts]), message
 
 
 @pytest.mark.parametrize(
     ("wanted", "columns"),
     [
-        (Wanted(text="text"), Columns("text", None, "label")),
-        (Wanted(text="#2", pair="text"), Columns("#2", "text", "label")),
-        (Wanted(pair="#2"), Columns("text", "#2", "label")),
-        (Wanted(label="#2"), Columns("text", "text_pair", "#2")),
-        (Wanted(text="label", label="text"), Columns("label", None, "text")),
+        (RequestedColumns(text="text"), Columns("text", None, "label")),
+        (RequestedColumns(text="#2", pair="text"), Columns("#2", "text", "label")),
+        (RequestedColumns(pair="#2"), Columns("text", "#2", "label")),
+        (RequestedColumns(label="#2"), Columns("text", "text_pair", "#2")),
+        (RequestedColumns(text="label", label="text"), Columns("label", None, "text")),
     ],
 )
-def test_columns_can_be_given(wanted: Wanted, columns: Columns) -> None:
+def test_columns_can_be_given(wanted: RequestedColumns, columns: Columns) -> None:
     assert choose_columns(["text", "text_pair", "label", "#2"], wanted, FILE) == columns
 
 
 def test_a_column_that_is_not_there_or_named_twice() -> None:
     there = ["a", "b", "c"]
     expected = "my.csv: no column 'stars'; the file has: a, b, c; give --label-column"
-    assert refusal(there, Wanted(text="a", label="stars")) == expected
-    assert "no column 'A'; the file has: a, b, c; give --pair-column" in refusal(there, Wanted(pair="A"))
-    assert "column 'a' is named twice" in refusal(there, Wanted(text="a", label="a"))
+    assert refusal(there, RequestedColumns(text="a", label="stars")) == expected
+    assert "no column 'A'; the file has: a, b, c; give --pair-column" in refusal(there, RequestedColumns(pair="A"))
+    assert "column 'a' is named twice" in refusal(there, RequestedColumns(text="a", label="a"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.tasks.readers import encodings
-from bertvision.tasks.readers.encodings import broken_part, detect_encoding, is_unicode, read_lines
+from bertvision.tasks.readers.encodings import describe_bad_character, detect_encoding, is_unicode, read_lines
 
 WESTERN = "Der Bär aß «déjà vu» — “naïve”…\nGarçon, un œuf à 3 €!\n"
 RUSSIAN = "текст,оценка\nочень хорошо,да\n"
@@ -83,8 +83,10 @@ def test_a_few_bytes_that_are_not_utf_8_spoil_their_rows_only(tmp_path: Path, st
     good, bad = lines(write(tmp_path, start + b"caf\xe9,2\n"))
     assert good == start.decode("utf-8-sig")
     assert not is_unicode(bad)
-    assert broken_part(bad) == "byte 0xe9 is not utf-8, as the rest of the file is; mend it, or give --encoding"
-    assert broken_part("\ud83d") == "got half a surrogate pair, expected Unicode text"
+    assert (
+        describe_bad_character(bad) == "byte 0xe9 is not utf-8, as the rest of the file is; mend it, or give --encoding"
+    )
+    assert describe_bad_character("\ud83d") == "got half a surrogate pair, expected Unicode text"
 
 
 def test_a_mark_that_the_rest_does_not_keep(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bertvision.workflows.reproduce.claims import (
     OPEN,
     Measured,
     bonferroni_interval,
-    mean_of,
+    mean_difference,
     together,
     verdict,
 )
@@ -87,13 +87,13 @@ def test_a_claim_is_as_strong_as_its_weakest_test(some: list[str]) -> None:
 
 @given(st.lists(found(), min_size=1, max_size=6))
 def test_a_mean_lies_within_and_is_no_wider_than_its_parts(some: list[Measured]) -> None:
-    got = mean_of(some)
+    got = mean_difference(some)
     assert got.low is not None and got.high is not None and got.difference is not None  # noqa: PT018
     assert got.low <= got.difference + 1e-9
     assert got.difference <= got.high + 1e-9
     widest = max((one.high or 0) - (one.low or 0) for one in some)
     assert got.high - got.low <= widest + 1e-9
-    assert not mean_of([*some, Measured(why="lost")]).decided
+    assert not mean_difference([*some, Measured(why="lost")]).decided
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
 from bertvision.tasks.task import Task
-from bertvision.workflows.reproduce.analysis_rows import early_rise, rising_from
+from bertvision.workflows.reproduce.analysis_rows import early_rise, rise_start
 from bertvision.workflows.reproduce.claims import FAILS, HOLDS, NOTHING, OPEN, verdict, weigh
 from bertvision.workflows.reproduce.documents import (
     NO_DATA,
@@ -253,7 +253,7 @@ def test_files_missing_from_a_folder_are_no_data(experiments: Experiments, tmp_p
     ("weights", "place"), [([0.1, 0.3, 0.2], None), ([0.3, 0.1, 0.2, 0.4], 1), ([0.1, 0.2], 0), ([0.2, 0.1], None)]
 )
 def test_weights_rise_to_the_end_or_not_at_all(weights: list[float], place: int | None) -> None:
-    assert rising_from(weights) == place
+    assert rise_start(weights) == place
 
 
 def test_the_list_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bertvision.evaluation.comparison import Comparison
 from bertvision.tasks.task import Task
-from bertvision.workflows.reproduce.resampling import floor_of, has_learned
+from bertvision.workflows.reproduce.resampling import constant_answer_score, has_learned
 
 COUNT, POSITIVE = 200, 140
 
@@ -25,7 +25,7 @@ def uneven(label_task: Task) -> Task:
 
 def test_one_answer_to_everything_is_nothing_learned(uneven: Task) -> None:
     comparison = Comparison(uneven, "dev")
-    assert floor_of(comparison)[0] == pytest.approx(100 * 2 * POSITIVE / (POSITIVE + COUNT))
+    assert constant_answer_score(comparison)[0] == pytest.approx(100 * 2 * POSITIVE / (POSITIVE + COUNT))
     assert not has_learned([{f"d{i}": "yes" for i in range(COUNT)}], uneven)
 
 

@@ -11,10 +11,10 @@ import pytest
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import parse_spec
-from bertvision.encoders.methods import METHODS, read_method
+from bertvision.encoders.methods import METHODS, parse_method
 from bertvision.evaluation.analyses.catalogue import ANALYSES
 from bertvision.heads.base import canonical_spec
-from bertvision.heads.summary import count_head, fits
+from bertvision.heads.summary import fits, head_info
 from bertvision.tasks.task import TASKS
 from bertvision.workflows.reproduce.estimate import data_of, plan
 from bertvision.workflows.reproduce.published import Check, claims, published, published_of
@@ -58,7 +58,7 @@ def test_every_row_names_what_exists(item: Item) -> None:
         assert row.only in (None, *SCALES), row
         match row:
             case TunedRow():
-                read_method(row.method)
+                parse_method(row.method)
                 assert row.head is None or canonical_spec(row.head)
                 assert not isinstance(row, AblationRow) or row.without in ("all", "each"), row
             case AnalysisRow():
@@ -164,7 +164,7 @@ def test_published_shares_of_parameters_are_those_of_our_heads() -> None:
         spec = head_of(row.predictor) if isinstance(row, BoardRow) else None
         if row is not None and spec is not None:
             kind: Kind = "classify" if row.shape == "classify" else "span"
-            told = count_head(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kind))
+            told = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kind))
             assert float(str(told["percent"])) == pytest.approx(one.value, rel=0.04, abs=0.0006), one
 
 

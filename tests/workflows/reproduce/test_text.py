@@ -12,7 +12,7 @@ from bertvision.workflows.reproduce.claims import Measured, verdict
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current, read_documents, reproduce
 from bertvision.workflows.reproduce.experiments import Experiments
 from bertvision.workflows.reproduce.figures import write_pictures
-from bertvision.workflows.reproduce.published import claims_of, notes_on, published_of
+from bertvision.workflows.reproduce.published import claims_of, published_notes, published_of
 from bertvision.workflows.reproduce.specs import all_items, find_items, shared_at
 from bertvision.workflows.reproduce.text import TIMED, item_cells, markdown_table, number, page, signed, tally
 
@@ -75,7 +75,7 @@ def test_what_is_kept_stands_beside_the_published_numbers_as_they_are(name: str)
     document = read_documents(KEPT)[name]
     rows = {row["row"]: row["published"] for row in document["rows"]}
     assert {row: told for row, told in rows.items() if told} == published_of(name)
-    assert (document["note"], document["notes_on_published"]) == (all_items()[name].note, notes_on(name))
+    assert (document["note"], document["notes_on_published"]) == (all_items()[name].note, published_notes(name))
 
 
 @pytest.mark.parametrize("name", [name for name, one in read_documents(KEPT).items() if is_current(one)])

@@ -15,7 +15,7 @@ def percent_lost(whole: float, score: float) -> float:
     return 100 * (whole - score) / whole
 
 
-def by_span(document: Mapping[str, Any]) -> Finding:
+def ablation_finding(document: Mapping[str, Any]) -> Finding:
     """Out of what :func:`bertvision.workflows.refit_analyses.ablate` gives: rows of first, last, score, decrease."""
     metric, whole, rows = document["metric"], document["score"], document["rows"]
     names = tuple(str(layer + 1) for layer in range(document["layers"]))

@@ -12,7 +12,7 @@ import numpy as np
 from bertvision.core.files import hash_json
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.answers import Answers, gold_text
-from bertvision.evaluation.analyses.result import Cell, Finding, bars, number_of, share
+from bertvision.evaluation.analyses.result import Cell, Finding, as_float, bars, share
 from bertvision.tasks.splits import stable_hash
 from bertvision.tasks.task import Task
 
@@ -47,7 +47,7 @@ def agreement(task: Task, split: str, pairs: Iterable[tuple[Answers, Answers]]) 
     shown = tuple(case for a, b in pairs for case in _cases(task, task[split], a, b))
     names = [f"{_short(a.name)} / {_short(b.name)}" for a, b in pairs]
     kinds = {"only the first right": "only_a", "only the second right": "only_b", "neither": "neither"}
-    series = {title: [number_of(row[key]) for row in rows] for title, key in kinds.items()}
+    series = {title: [as_float(row[key]) for row in rows] for title, key in kinds.items()}
     picture = bars(names, series, "examples, %")
     return Finding("agreement", "Agreement and disagreement", ABOUT, COLUMNS, rows, (picture,), shown)
 
@@ -79,7 +79,7 @@ def kappa(a: np.ndarray, b: np.ndarray) -> float | None:
     return None if expected == 1.0 else (float((a == b).mean()) - expected) / (1 - expected)
 
 
-def of_pair(found: Finding, a: str, b: str, *places: str) -> Finding:
+def with_pair_name(found: Finding, a: str, b: str, *places: str) -> Finding:
     """A finding on two rows that were asked for, under a name of its own: it stands beside the usual one.
 
     ``places`` tell apart rows of other runs, whose names may be alike.

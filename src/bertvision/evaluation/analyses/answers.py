@@ -44,7 +44,7 @@ def grade_answers(
     return Answers(name, kind, told, means[right] == 1.0, means[score], places)
 
 
-def context_words(examples: Sequence[Example]) -> list[int]:
+def context_word_counts(examples: Sequence[Example]) -> list[int]:
     """Words of the context that an answer is looked for in; of all texts where there is no question."""
     return [len(_read(example).split()) for example in examples]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.answers import Answers
-from bertvision.evaluation.analyses.result import Cell, Finding, Plot, bars, mean, number_of, share
+from bertvision.evaluation.analyses.result import Cell, Finding, Plot, as_float, bars, mean, share
 
 ABOUT_TYPES = (
     "Exactly right among the questions that have an answer and among those that have none. The last column is the "
@@ -71,7 +71,7 @@ def answer_types(examples: Sequence[Example], predictors: Sequence[Answers]) -> 
     rows = tuple(_type_row(predictor, gold) for predictor in predictors)
     names = [predictor.name for predictor in predictors]
     kinds = {"has an answer": "has_answer_right", "has none": "no_answer_right"}
-    picture = bars(names, {title: [number_of(row[key]) for row in rows] for title, key in kinds.items()}, "right, %")
+    picture = bars(names, {title: [as_float(row[key]) for row in rows] for title, key in kinds.items()}, "right, %")
     return Finding("answer-types", "With and without an answer", ABOUT_TYPES, TYPE_COLUMNS, rows, (picture,))
 
 
@@ -158,7 +158,7 @@ def _by_fifth(sizes: NDArray[np.float64], right: NDArray[np.bool_]) -> list[tupl
 
 def question_word(examples: Sequence[Example], predictors: Sequence[Answers]) -> Finding:
     """A row per question word, a column per predictor."""
-    asked = np.array([word_of(example.text) for example in examples])
+    asked = np.array([first_question_word(example.text) for example in examples])
     silent = np.array([not example.answers for example in examples])
     columns = {"word": "question word", "questions": "questions", "no_answer": "without answer, %"}
     series: dict[str, list[float | None]] = {}
@@ -178,7 +178,7 @@ def question_word(examples: Sequence[Example], predictors: Sequence[Answers]) ->
     return Finding("question-word", "Question word", ABOUT_WORD, columns, tuple(rows), (picture,))
 
 
-def word_of(question: str) -> str:
+def first_question_word(question: str) -> str:
     """The first question word, in lower case."""
     match = _QUESTION_WORD.search(question)
     return match[1].lower() if match else "other"

@@ -28,6 +28,6 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
 """By name what an analysis needs, and what it looks at."""
 
 
-def has_second(task: Task) -> bool:
+def supports_second_best(task: Task) -> bool:
     """Whether a second answer tells anything: of two labels it is always the other one."""
     return task.kind == "span" or (task.kind == "classify" and len(task.labels) > 2)

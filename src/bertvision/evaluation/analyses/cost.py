@@ -44,7 +44,7 @@ Score = TypeVar("Score", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
-class Price:
+class PredictorCost:
     """One predictor with what it costs; what was not measured is None."""
 
     name: str
@@ -62,7 +62,7 @@ class Floor:
     score: float
 
 
-def cost_against_score(prices: Sequence[Price], metric: str, floor: Floor) -> Finding:
+def cost_against_score(prices: Sequence[PredictorCost], metric: str, floor: Floor) -> Finding:
     """A row a predictor and a picture a price, the Pareto front marked."""
     # Whose price is the only one known beats nobody.
     known = [axis for axis in AXES if sum(getattr(one, axis) is not None for one in prices) > 1]
@@ -91,15 +91,15 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def efficiency(score: float, parameters: float | None, floor: float) -> float | None:
     """Points by tenfold; not known for fewer than two parameters, nor where their number is not."""
-    return None if parameters is None or parameters <= 1 else points_by_tenfold(score, parameters, floor)
+    return None if parameters is None or parameters <= 1 else points_per_decade(score, parameters, floor)
 
 
-def points_by_tenfold(score: Score, parameters: float, floor: Score) -> Score:
+def points_per_decade(score: Score, parameters: float, floor: Score) -> Score:
     """(score - floor) / log10(trained parameters), of one score or of many draws of it."""
     return (score - floor) / math.log10(parameters)
 
 
-def _row(one: Price, fronts: Sequence[str], floor: float) -> dict[str, Cell]:
+def _row(one: PredictorCost, fronts: Sequence[str], floor: float) -> dict[str, Cell]:
     return {
         "name": one.name,
         "score": one.score,
@@ -111,7 +111,7 @@ def _row(one: Price, fronts: Sequence[str], floor: float) -> dict[str, Cell]:
     }
 
 
-def _plot(prices: Sequence[Price], axis: str, front: set[int], metric: str) -> Plot:
+def _plot(prices: Sequence[PredictorCost], axis: str, front: set[int], metric: str) -> Plot:
     series: dict[str, list[tuple[float, float, str]]] = {FRONT: [], BEHIND: []}
     for place, one in enumerate(prices):
         price = getattr(one, axis)

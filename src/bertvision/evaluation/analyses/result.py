@@ -77,6 +77,6 @@ def bars(names: Sequence[str], series: Mapping[str, Sequence[float | None]], y: 
     return Plot("bars", "", y, points, tuple(names))
 
 
-def number_of(cell: Cell) -> float | None:
+def as_float(cell: Cell) -> float | None:
     """A cell as a height in a picture; what is no measured number has none."""
     return cell if isinstance(cell, float) else None

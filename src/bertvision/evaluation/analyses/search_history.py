@@ -24,7 +24,7 @@ VARIANCE = "share of the variance, %"
 
 
 @dataclass(frozen=True)
-class Tried:
+class SearchTrial:
     """One trial: its settings by name, its best score on inner, and whether it was stopped early or diverged."""
 
     number: int
@@ -35,7 +35,7 @@ class Tried:
     facts: Mapping[str, Cell] = field(default_factory=dict)
 
 
-def search_history(trials: Sequence[Tried], metric: str) -> Finding:
+def search_history(trials: Sequence[SearchTrial], metric: str) -> Finding:
     """A row a trial, the best so far as a line."""
     rows: list[dict[str, Cell]] = []
     best: float | None = None
@@ -58,7 +58,7 @@ def search_history(trials: Sequence[Tried], metric: str) -> Finding:
     return Finding("search-history", "Search: history", HISTORY, columns, tuple(rows), (plot,))
 
 
-def search_importance(trials: Sequence[Tried]) -> Finding:
+def search_importance(trials: Sequence[SearchTrial]) -> Finding:
     """Settings by how much they mattered, most first."""
     names = list(dict.fromkeys(name for one in trials for name in one.settings))
     found = [(name, *_importance(name, trials)) for name in names]
@@ -71,24 +71,24 @@ def search_importance(trials: Sequence[Tried]) -> Finding:
     return Finding("search-importance", "Search: what mattered", IMPORTANCE, columns, rows, (plot,))
 
 
-def of_study(found: Finding, tag: str) -> Finding:
+def with_study_name(found: Finding, tag: str) -> Finding:
     """A finding under the name of its study: one that another study left in the same run stays beside it."""
     return replace(found, name=f"{found.name}-{tag}", title=f"{found.title}, study {tag}")
 
 
-def _importance(name: str, trials: Sequence[Tried]) -> tuple[int, float | None, str | None]:
+def _importance(name: str, trials: Sequence[SearchTrial]) -> tuple[int, float | None, str | None]:
     """Trials that have a setting, the share of the variance that goes with it, and its best value."""
     having = [(one.settings[name], one.score) for one in trials if name in one.settings and one.score is not None]
     scores = np.array([score for _, score in having], np.float64)
     best = max(having, key=lambda pair: pair[1])[0] if having else None
     return (
         len(having),
-        explained(scores, _groups([value for value, _ in having])),
+        variance_explained(scores, _groups([value for value, _ in having])),
         None if best is None else _told(best),
     )
 
 
-def explained(scores: NDArray[np.float64], groups: NDArray[np.int64]) -> float | None:
+def variance_explained(scores: NDArray[np.float64], groups: NDArray[np.int64]) -> float | None:
     """Adjusted share of the variance between groups, in per cent: 1 - (within / (n - k)) / (total / (n - 1)).
 
     Not known where there is one group only, no spread, or no group with a second member.

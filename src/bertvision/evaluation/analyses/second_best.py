@@ -33,20 +33,23 @@ def second_best(task: Task, split: str, ranked: Mapping[str, Ranked]) -> Finding
     """``ranked``: by predictor, for every example of the split in order, its likeliest answers."""
     examples = task[split]
     spans = task.kind == "span"
-    rows = tuple(rescue_row(task, name, examples, rescues(task, examples, said)) for name, said in ranked.items())
+    rows = tuple(
+        second_best_row(task, name, examples, second_answers_correct(task, examples, said))
+        for name, said in ranked.items()
+    )
     shares = [row["share"] if isinstance(row["share"], float) else None for row in rows]
     picture = bars(list(ranked), {"second right": shares}, "of the wrong, %")
     columns = COLUMNS if spans else LABEL_COLUMNS
     return Finding("second-best", "The second most likely answer", ABOUT, columns, rows, (picture,))
 
 
-def rescues(task: Task, examples: Sequence[Example], ranked: Ranked) -> list[bool | None]:
+def second_answers_correct(task: Task, examples: Sequence[Example], ranked: Ranked) -> list[bool | None]:
     """For every example whether its second answer is right; None where the first is."""
     pairs = zip(examples, ranked, strict=True)
     return [None if _right(task, e, some[:1]) else _right(task, e, _second(task, some)) for e, some in pairs]
 
 
-def rescue_row(
+def second_best_row(
     task: Task, name: str, examples: Sequence[Example], rescued_by_second: Sequence[bool | None]
 ) -> dict[str, Cell]:
     """A predictor's row of the table, from its :func:`rescues`."""

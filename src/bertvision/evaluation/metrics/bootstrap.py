@@ -20,48 +20,48 @@ from bertvision.core.errors import BadInput
 
 Floats = NDArray[np.float64]
 Clusters = Sequence[Hashable] | None
-Members = NDArray[np.int64]  # (examples,) the number of each example's cluster
+ClusterIds = NDArray[np.int64]  # (examples,) the number of each example's cluster
 
 DRAWS = 2000
-AT_ONCE = 1 << 21  # random numbers held in memory at a time
+NUMBERS_AT_ONCE = 1 << 21  # random numbers held in memory at a time
 ROUNDING = 1e-9  # differences this close, relative to the largest possible, are ties
 
 
 class Score(Protocol):
     """One predictor's score, ready to be asked for any sample of its examples."""
 
-    def of(self, counts: Floats, members: Members) -> Floats:
+    def of(self, counts: Floats, members: ClusterIds) -> Floats:
         """Scores (draws,) of samples with every cluster so many times (draws, clusters)."""
 
-    def sums(self) -> Summed:
+    def sums(self) -> SumScore:
         """The same score as a function of sums, for swapping examples between two predictors."""
 
 
 @dataclass(frozen=True)
-class Summed:
+class SumScore:
     """``finish`` of the sums over examples of ``columns``."""
 
     columns: Floats  # (examples, columns)
     finish: Callable[[Floats], Floats]  # (draws, columns) -> (draws,)
 
-    def of(self, counts: Floats, members: Members) -> Floats:
+    def of(self, counts: Floats, members: ClusterIds) -> Floats:
         return self.finish(counts @ self.by_cluster(members))
 
-    def by_cluster(self, members: Members) -> Floats:
+    def by_cluster(self, members: ClusterIds) -> Floats:
         """Sums (clusters, columns)."""
         return np.stack([cluster_sums(members, column) for column in self.columns.T], 1)
 
-    def sums(self) -> Summed:
+    def sums(self) -> SumScore:
         return self
 
 
-def mean_score(values: NDArray[Any]) -> Summed:
+def mean_score(values: NDArray[Any]) -> SumScore:
     """The mean of per-example values."""
     numbers = np.asarray(values, np.float64)
-    return Summed(np.stack([numbers, np.ones(len(numbers))], 1), lambda sums: sums[:, 0] / sums[:, 1])
+    return SumScore(np.stack([numbers, np.ones(len(numbers))], 1), lambda sums: sums[:, 0] / sums[:, 1])
 
 
-def number_clusters(clusters: Clusters, examples: int) -> Members:
+def cluster_ids_of(clusters: Clusters, examples: int) -> ClusterIds:
     """Clusters as 0, 1, ... by first appearance (examples,)."""
     if clusters is None:
         return np.arange(examples)
@@ -71,41 +71,41 @@ def number_clusters(clusters: Clusters, examples: int) -> Members:
     return np.array([numbers.setdefault(name, len(numbers)) for name in clusters])
 
 
-def cluster_sums(members: Members, numbers: Floats) -> Floats:
+def cluster_sums(members: ClusterIds, numbers: Floats) -> Floats:
     """Sum over each cluster (clusters,)."""
     return np.bincount(members, weights=numbers).astype(np.float64)
 
 
-def draw_units(units: int, draws: int, seed: int) -> Iterator[NDArray[np.int32]]:
+def draw_clusters(units: int, draws: int, seed: int) -> Iterator[NDArray[np.int32]]:
     """Portions (draws, units) of units drawn with replacement."""
     random = np.random.default_rng(seed)
-    for count in portions(draws, units):
+    for count in draw_chunks(draws, units):
         yield random.integers(0, units, size=(count, units), dtype=np.int32)
 
 
-def portions(draws: int, units: int) -> Iterator[int]:
+def draw_chunks(draws: int, units: int) -> Iterator[int]:
     """Numbers of draws that add up to all and fit into memory together with their units."""
     if draws < 1:
         raise BadInput(f"draws: got {draws}, expected at least 1")
-    step = max(1, AT_ONCE // max(1, units))
+    step = max(1, NUMBERS_AT_ONCE // max(1, units))
     return (min(step, draws - done) for done in range(0, draws, step))
 
 
-def draw_rows(members: Members, draws: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def draw_clustered_rows(members: ClusterIds, draws: int, seed: int) -> Iterator[NDArray[np.int64]]:
     """Rows of each draw: those of every cluster drawn, as often as it is drawn."""
     order = np.argsort(members, kind="stable")  # rows, cluster by cluster
     rows = np.split(order, np.cumsum(np.bincount(members))[:-1])
-    for portion in draw_units(len(rows), draws, seed):
+    for portion in draw_clusters(len(rows), draws, seed):
         for chosen in portion:
             yield order[chosen] if len(rows) == len(order) else np.concatenate([rows[i] for i in chosen])
 
 
 def resampled(scores: Sequence[Score], clusters: Clusters, examples: int, draws: int = DRAWS, seed: int = 0) -> Floats:
     """Every score on the same resamples (scores, draws)."""
-    members = number_clusters(clusters, examples)
+    members = cluster_ids_of(clusters, examples)
     units = int(members.max()) + 1
     portions_of_scores = []
-    for chosen in draw_units(units, draws, seed):  # (draws, clusters)
+    for chosen in draw_clusters(units, draws, seed):  # (draws, clusters)
         flat = chosen + units * np.arange(len(chosen))[:, None]
         counts = np.bincount(flat.ravel(), minlength=flat.size).reshape(flat.shape).astype(np.float64)
         portions_of_scores.append(np.stack([score.of(counts, members) for score in scores]))
@@ -128,7 +128,7 @@ def percentile_interval(drawn: Floats, units: int, level: float = 0.95) -> tuple
     return float(low), float(high)
 
 
-def alike_share(units: int, level: float = 0.95) -> float:
+def clopper_pearson_lower(units: int, level: float = 0.95) -> float:
     """How low a share may be of which ``units`` of ``units`` were seen: the p with p^k = (1 - level) / 2.
 
     What never varied has no spread to draw from, but is not sure for that (Clopper and Pearson's lower end).
@@ -151,7 +151,7 @@ def sign_flip_p(sums: Floats, draws: int = 10_000, seed: int = 0) -> float:
         return float(np.mean(np.abs((2 * bits - 1) @ moving) >= needed))
     random = np.random.default_rng(seed)
     reached = 1
-    for count in portions(draws, len(moving)):
+    for count in draw_chunks(draws, len(moving)):
         signs = random.integers(0, 2, size=(count, len(moving)), dtype=np.int8) * 2 - 1  # (draws, clusters)
         reached += int(np.sum(np.abs(signs @ moving) >= needed))
     return reached / (draws + 1)
@@ -163,13 +163,13 @@ def swap_p(a: Score, b: Score, clusters: Clusters, draws: int = DRAWS, seed: int
     With s in {0, 1} for every cluster, the sums of a become Σ a + s · (b - a) and those of b the rest.
     """
     first, second = a.sums(), b.sums()
-    members = number_clusters(clusters, len(first.columns))
+    members = cluster_ids_of(clusters, len(first.columns))
     gaps = second.by_cluster(members) - first.by_cluster(members)  # (clusters, columns)
     first_sums, second_sums = first.columns.sum(0), second.columns.sum(0)  # (columns,)
     actual = abs(float(first.finish(first_sums[None])[0] - second.finish(second_sums[None])[0]))
     random = np.random.default_rng(seed)
     reached = 1
-    for count in portions(draws, len(gaps)):
+    for count in draw_chunks(draws, len(gaps)):
         moved = (random.random((count, len(gaps))) < 0.5).astype(np.float64) @ gaps  # (draws, columns)
         differences = first.finish(first_sums + moved) - second.finish(second_sums - moved)
         reached += int(np.sum(np.abs(differences) >= actual - ROUNDING))

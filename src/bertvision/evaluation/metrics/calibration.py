@@ -22,7 +22,7 @@ BOUNDS = (0.05, 20.0)
 GRID = 25
 LEAST = 1e-12  # of a probability in a logarithm
 
-GRADED = 1e6
+LARGEST_NO_ANSWER_SCORE = 1e6
 """A no-answer score beyond this is a stand-in for "nothing to answer with", and says nothing of T."""
 
 
@@ -87,7 +87,7 @@ def fit_confidence_temperature(choices: ArrayLike, right: ArrayLike) -> float:
 def fit_no_answer_temperature(scores: ArrayLike, unanswerable: ArrayLike, threshold: float = 0.0) -> float:
     """The T of :func:`no_answer_probability`: the choice between answering (logit 0) and not (score - threshold)."""
     margins = np.asarray(scores, dtype=np.float64) - threshold
-    graded = np.abs(margins) <= GRADED
+    graded = np.abs(margins) <= LARGEST_NO_ANSWER_SCORE
     if not graded.any():
         return 1.0
     choices = np.stack([np.zeros(int(graded.sum())), margins[graded]], axis=1)  # (questions, 2)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.evaluation.metrics import check_rows
-from bertvision.evaluation.metrics.bootstrap import Summed
+from bertvision.evaluation.metrics.bootstrap import SumScore
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]  # (examples, labels)
@@ -72,12 +72,12 @@ LABEL_SCORES: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
 }
 
 
-def label_score(metric: str, gold: NDArray[Any], predicted: NDArray[Any], labels: int) -> Summed:
+def label_score(metric: str, gold: NDArray[Any], predicted: NDArray[Any], labels: int) -> SumScore:
     """A score that can be resampled; gold and predicted are one label a row, or marks (examples, labels)."""
     if gold.ndim == 1:
         gold, predicted = (values[:, None] == np.arange(labels) for values in (gold, predicted))
     columns = np.concatenate([gold & predicted, gold, predicted], axis=1).astype(np.float64)  # (examples, 3 labels)
-    return Summed(columns, lambda sums: LABEL_SCORES[metric](*np.split(sums, 3, axis=1)))
+    return SumScore(columns, lambda sums: LABEL_SCORES[metric](*np.split(sums, 3, axis=1)))
 
 
 def classification_scores(gold: Sequence[int], predicted: Sequence[int], labels: int) -> dict[str, float]:

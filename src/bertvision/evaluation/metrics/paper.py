@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from bertvision.evaluation.metrics import check_rows
-from bertvision.evaluation.metrics.squad import by_answerability
+from bertvision.evaluation.metrics.squad import split_by_answerability
 
 Pieces = Sequence[int]
 """Word-piece ids of an answer, in order; none of them is "no answer"."""
@@ -30,7 +30,7 @@ def f1(gold: Pieces, pred: Pieces) -> float:
     return 2 * shared / (len(gold) + len(pred))
 
 
-def legacy_scores(golds: Sequence[Sequence[Pieces]], predicted: Sequence[Pieces]) -> dict[str, float]:
+def paper_scores(golds: Sequence[Sequence[Pieces]], predicted: Sequence[Pieces]) -> dict[str, float]:
     """legacy_exact and legacy_f1 in percent, by position: each question's gold answers, and what was said.
 
     ``HasAns_`` and ``NoAns_`` in front: the same over the questions with and without gold answers,
@@ -40,7 +40,7 @@ def legacy_scores(golds: Sequence[Sequence[Pieces]], predicted: Sequence[Pieces]
     rows = list(zip(golds, predicted, strict=True))
     metrics: dict[str, Callable[[Pieces, Pieces], float]] = {"legacy_exact": exact, "legacy_f1": f1}
     scores = {}
-    for prefix, part in by_answerability([bool(texts) for texts in golds], rows).items():
+    for prefix, part in split_by_answerability([bool(texts) for texts in golds], rows).items():
         for name, score in metrics.items():
             best = [max(score(gold, answer) for gold in texts or [()]) for texts, answer in part]
             scores[prefix + name] = 100 * sum(best) / len(part)

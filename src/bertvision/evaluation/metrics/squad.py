@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import distinct_keys
+from bertvision.core.files import reject_duplicate_keys
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def read_json(path: Path, expected: str, unique: bool = False) -> object:
     """
     content = read_bytes(path, expected)
     try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=distinct_keys if unique else None)
+        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=reject_duplicate_keys if unique else None)
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
     except RecursionError as error:
@@ -130,14 +130,14 @@ def summarise(golds: Mapping[str, Sequence[str]], scores: Mapping[str, tuple[flo
     As in the official script a question counts as HasAns if it lists any gold answer at all.
     """
     result: dict[str, float] = {}
-    for prefix, pairs in by_answerability([bool(golds[qid]) for qid in scores], list(scores.values())).items():
+    for prefix, pairs in split_by_answerability([bool(golds[qid]) for qid in scores], list(scores.values())).items():
         result[f"{prefix}exact"] = 100 * sum(pair[0] for pair in pairs) / len(pairs)
         result[f"{prefix}f1"] = 100 * sum(pair[1] for pair in pairs) / len(pairs)
         result[f"{prefix}total"] = len(pairs)
     return result
 
 
-def by_answerability(answerable: Sequence[bool], rows: Sequence[T]) -> dict[str, list[T]]:
+def split_by_answerability(answerable: Sequence[bool], rows: Sequence[T]) -> dict[str, list[T]]:
     """Rows by what their scores' names begin with: all, then those with and without answer where there are such."""
     parts: dict[str, list[T]] = {"": list(rows), "HasAns_": [], "NoAns_": []}
     for answered, row in zip(answerable, rows, strict=True):
@@ -241,20 +241,22 @@ def no_answer_scores(
     """Scores at ``threshold`` under the official names, then both oracles, each with its threshold."""
     scores = score_examples(golds, predictions)
     require_all(golds, na_probs, "no-answer probability", "one for every question")
-    result = summarise(golds, overruled(golds, scores, na_probs, threshold))
+    result = summarise(golds, apply_no_answer_threshold(golds, scores, na_probs, threshold))
     for name, part in (("exact", 0), ("f1", 1)):
         single = {qid: pair[part] for qid, pair in scores.items()}
-        result[f"best_{name}"], result[f"best_{name}_thresh"] = best_by_sweep(golds, predictions, single, na_probs)
+        result[f"best_{name}"], result[f"best_{name}_thresh"] = official_best_threshold(
+            golds, predictions, single, na_probs
+        )
     return result
 
 
-def overruled(golds: Golds, scores: Pairs, na_probs: Mapping[str, float], threshold: float) -> Pairs:
+def apply_no_answer_threshold(golds: Golds, scores: Pairs, na_probs: Mapping[str, float], threshold: float) -> Pairs:
     """(exact, f1) by question; above the threshold 1 where no gold answer is listed, else 0."""
     silent = {True: (0.0, 0.0), False: (1.0, 1.0)}  # by: is there an answer?
     return {qid: silent[bool(golds[qid])] if na_probs[qid] > threshold else pair for qid, pair in scores.items()}
 
 
-def best_by_sweep(
+def official_best_threshold(
     golds: Golds, predictions: Mapping[str, str], scores: Mapping[str, float], na_probs: Mapping[str, float]
 ) -> tuple[float, float]:
     """(best score in percent, threshold): start with everything unanswered, answer one question after the other.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.evaluation.metrics.calibration import GRADED
+from bertvision.evaluation.metrics.calibration import LARGEST_NO_ANSWER_SCORE
 from bertvision.evaluation.metrics.squad import best_threshold
 
 Floats = NDArray[np.float64]
@@ -17,20 +17,20 @@ Floats = NDArray[np.float64]
 STEPS, LONGEST, RIDGE, STILL = 100, 2.0, 1e-3, 1e-9
 
 
-def no_answer_threshold(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
+def fit_no_answer_threshold(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
     """Of questions with these no-answer scores, F1 if answered and answers: the steady threshold, else the luckiest."""
-    steady = steady_threshold(no_answer, answered - ~has)
-    return luckiest_threshold(no_answer, answered, has) if steady is None else steady
+    steady = logistic_threshold(no_answer, answered - ~has)
+    return oracle_threshold(no_answer, answered, has) if steady is None else steady
 
 
-def luckiest_threshold(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
+def oracle_threshold(no_answer: Floats, answered: Floats, has: NDArray[np.bool_]) -> float:
     """The one that is best on these very questions."""
     names = [str(number) for number in range(len(has))]
     by_name = [dict(zip(names, values.tolist(), strict=True)) for values in (no_answer, answered, has)]
     return best_threshold(*by_name)[0]
 
 
-def steady_threshold(no_answer: Floats, gains: Floats) -> float | None:
+def logistic_threshold(no_answer: Floats, gains: Floats) -> float | None:
     """t = -b / a, with a, b minimising sum_i |g_i| log(1 + exp(-sign(g_i) (a s_i + b))).
 
     s_i is a question's no-answer score, g_i what answering it gains over saying nothing (F1 - 1 where
@@ -38,7 +38,7 @@ def steady_threshold(no_answer: Floats, gains: Floats) -> float | None:
     to be had: all gains have one sign, s is the same throughout or gains grow with it, or to answer all or
     none is better.
     """
-    graded = np.abs(no_answer) <= GRADED
+    graded = np.abs(no_answer) <= LARGEST_NO_ANSWER_SCORE
     s, g = no_answer[graded], gains[graded]
     if not (g > STILL).any() or not (g < -STILL).any():
         return None

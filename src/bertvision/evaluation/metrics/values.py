@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.evaluation.metrics import check_rows
-from bertvision.evaluation.metrics.bootstrap import Floats, Members, Summed
+from bertvision.evaluation.metrics.bootstrap import ClusterIds, Floats, SumScore
 
 FLAT = 1e-9  # a sum of squares of values of spread 1 below this is rounding
 
@@ -64,13 +64,13 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
     return np.asarray(ranks[:, positions])
 
 
-def pearson_score(gold: NDArray[Any], predicted: NDArray[Any]) -> Summed:
+def pearson_score(gold: NDArray[Any], predicted: NDArray[Any]) -> SumScore:
     """Out of the sums of both, their squares and their product.
 
     Both at mean 0 and spread 1: no square is lost, and predictors of another scale swap like with like.
     """
     x, y = _scaled(gold), _scaled(predicted)
-    return Summed(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], 1), _pearson)
+    return SumScore(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], 1), _pearson)
 
 
 def _pearson(sums: Floats) -> Floats:
@@ -94,14 +94,14 @@ class Ranked:
     gold: Floats  # (examples,)
     predicted: Floats  # (examples,)
 
-    def of(self, counts: Floats, members: Members) -> Floats:
+    def of(self, counts: Floats, members: ClusterIds) -> Floats:
         weights = counts[:, members]  # (draws, examples)
         x, y = (_ranks(values, weights) for values in (self.gold, self.predicted))  # (draws, examples)
         total = weights.sum(1, keepdims=True)
         x, y = (ranks - (weights * ranks).sum(1, keepdims=True) / total for ranks in (x, y))
         return _cosine((weights * x * y).sum(1), (weights * x * x).sum(1), (weights * y * y).sum(1))
 
-    def sums(self) -> Summed:
+    def sums(self) -> SumScore:
         """Pearson's of the ranks in the whole, which a swap leaves as they are."""
         once = np.ones((1, len(self.gold)))
         return pearson_score(*(_ranks(values, once)[0] for values in (self.gold, self.predicted)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.tasks.readers.encodings import broken_part, is_unicode
+from bertvision.tasks.readers.encodings import describe_bad_character, is_unicode
 from bertvision.tasks.task import BadRow
 
 TEXTS = ("text", "sentence", "review", "content", "question", "tweet", "comment", "message", "body", "document")
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedColumns:
     """The columns as the user named them; None is for guessing."""
 
     text: str | None = None
@@ -52,7 +52,7 @@ class Columns:
     more: tuple[str, ...] = ()
 
 
-def choose_columns(columns: Sequence[str], wanted: Wanted, path: str | Path) -> Columns:
+def choose_columns(columns: Sequence[str], wanted: RequestedColumns, path: str | Path) -> Columns:
     """The columns that were named, and for the others the only one that is called like what is looked for.
 
     A pair is guessed only together with its text: who names the text alone wants it alone.
@@ -125,5 +125,5 @@ def cell_text(value: object, column: str) -> str:
         value = int(value)  # a missing value turns a column's 2 into 2.0
     text = str(value).strip()
     if not is_unicode(text):
-        raise BadRow("broken character", f"column {column!r}: {broken_part(text)}")
+        raise BadRow("broken character", f"column {column!r}: {describe_bad_character(text)}")
     return text

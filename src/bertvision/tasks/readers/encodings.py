@@ -104,7 +104,7 @@ def is_unicode(text: str) -> bool:
     return _SURROGATE.search(text) is None
 
 
-def broken_part(text: str) -> str:
+def describe_bad_character(text: str) -> str:
     """What is wrong with text that is no Unicode: a byte that was no UTF-8, or half a surrogate pair."""
     first = _SURROGATE.findall(text)[0]
     if _ESCAPED.match(first):

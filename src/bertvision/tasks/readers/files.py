@@ -17,9 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from bertvision.core.errors import BadInput, missing_extra, shorten
-from bertvision.core.files import distinct_keys
+from bertvision.core.files import reject_duplicate_keys
 from bertvision.tasks.readers.encodings import open_file, read_lines
-from bertvision.tasks.readers.hub import class_names, with_names
+from bertvision.tasks.readers.hub import label_names_by_column, replace_label_ids
 from bertvision.tasks.task import BadRow, BadRows
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -100,7 +100,7 @@ def column_names(path: Path, cells: Sequence[str]) -> list[str]:
     return names
 
 
-def named_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, object]:
+def row_from_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, object]:
     """A row by column; columns without a name (an index, stray separators) are left out."""
     return {name: cell for name, cell in zip(names, cells, strict=True) if name}
 
@@ -116,7 +116,7 @@ def _under_header(path: Path, records: Records, bad: BadRows, advice: str) -> It
             if len(cells) != len(names):
                 detail = f"got {len(cells)}, expected {len(names)} as in the header; {advice}"
                 raise BadRow("wrong number of cells", detail)
-            yield number, named_cells(names, cells)
+            yield number, row_from_cells(names, cells)
     if number == 1 and bad.counts.total() == skipped:
         raise BadInput(f"{path}: a header and no rows; expected at least one row")
 
@@ -132,7 +132,7 @@ def _json_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
 def json_object(line: str) -> dict[str, object]:
     """The row that a line of JSON lines is."""
     try:
-        row = json.loads(line, object_pairs_hook=distinct_keys)
+        row = json.loads(line, object_pairs_hook=reject_duplicate_keys)
     except json.JSONDecodeError as error:
         raise BadRow("not JSON", f"{error.msg} at column {error.colno}; expected one object per line") from None
     except (ValueError, RecursionError) as error:
@@ -155,7 +155,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
             names = _label_names(path, file.schema_arrow)
             rows = chain.from_iterable(batch.to_pylist() for batch in file.iter_batches())
             for number, row in enumerate(rows):
-                yield number, with_names(row, names)
+                yield number, replace_label_ids(row, names)
     except BadInput:
         raise
     except (arrow.ArrowException, OSError, ValueError) as error:
@@ -171,7 +171,7 @@ def _label_names(path: Path, schema: Any) -> Mapping[str, Sequence[str]]:
             raise BadInput(f"{path}: two columns are named {shorten(name)}; rename one")
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        return class_names({column: _feature(told) for column, told in features.items()})
+        return label_names_by_column({column: _feature(told) for column, told in features.items()})
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 

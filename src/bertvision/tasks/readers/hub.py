@@ -24,7 +24,7 @@ def load_hub(hub: str, config: str | None, split: str | None = None) -> Any:
         raise BadInput(f"--hub {hub}: cannot load {what}: {type(error).__name__} {reason}") from error
 
 
-def class_names(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+def label_names_by_column(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """The names of the labels that a column, or the lists in a column, hold as numbers."""
     found: dict[str, Sequence[str]] = {}
     for column, feature in features.items():
@@ -34,7 +34,7 @@ def class_names(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     return found
 
 
-def with_names(row: Mapping[str, object], names: Mapping[str, Sequence[str]]) -> dict[str, object]:
+def replace_label_ids(row: Mapping[str, object], names: Mapping[str, Sequence[str]]) -> dict[str, object]:
     """A row with its labels by name; a number that is none of them (-1 marks a hidden label) is a blank."""
     named = {column: _named(row[column], names[column]) for column in names if column in row}
     return {**row, **named}

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeGuard
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.progress import log_line
 from bertvision.tasks.readers.files import PARQUET, Row, read_table
-from bertvision.tasks.readers.hub import class_names, load_hub, with_names
+from bertvision.tasks.readers.hub import label_names_by_column, load_hub, replace_label_ids
 from bertvision.tasks.task import BadRows, PathsLike, as_paths
 
 HELD_OUT = ("validation", "valid", "dev", "test")
@@ -60,12 +60,12 @@ def find_tables(train: Tabular | None, dev: Tabular | None, hub: str | None, enc
             raise BadInput(
                 f"{table.where}: given twice; dev must be other rows than train, or left out to be cut off train"
             )
-        tables[number] = replace(table, name=distinct_name(table.name, names))
+        tables[number] = replace(table, name=unique_name(table.name, names))
         names.add(tables[number].name)
     return tables
 
 
-def distinct_name(name: str, taken: Collection[str]) -> str:
+def unique_name(name: str, taken: Collection[str]) -> str:
     """The name, numbered where another has it already."""
     numbered = (f"{name}-{number}" for number in count(2))
     return next(new for new in chain([name], numbered) if new not in taken)
@@ -129,5 +129,5 @@ def _hub_tables(hub: str, with_dev: bool) -> list[Table]:
 
 
 def _hub_rows(rows: Any, bad: BadRows) -> Iterator[Row]:
-    names = class_names(rows.features)
-    return ((number, with_names(row, names)) for number, row in enumerate(rows))
+    names = label_names_by_column(rows.features)
+    return ((number, replace_label_ids(row, names)) for number, row in enumerate(rows))

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from bertvision.core.config import read_recipe
 from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, reuse
 from bertvision.core.records import Predictions
-from bertvision.encoders.loading import RECORD, load_encoder
+from bertvision.encoders.loading import ENCODER_FILE, load_encoder
 from bertvision.evaluation.analyses.adapter_ablation import percent_lost
-from bertvision.evaluation.analyses.answers import Answers, context_words
+from bertvision.evaluation.analyses.answers import Answers, context_word_counts
 from bertvision.evaluation.analyses.breakdowns import answer_types, context_length
-from bertvision.evaluation.analyses.second_best import rescue_row, rescues
+from bertvision.evaluation.analyses.second_best import second_answers_correct, second_best_row
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.scoring import score_predictions
 from bertvision.heads.base import canonical_spec
@@ -30,11 +30,11 @@ from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.fitted_head import load_fitted
 from bertvision.training.predict import predict, predict_own
-from bertvision.training.tune import SAVED, tune
+from bertvision.training.tune import TUNING_CHECKPOINT, tune
 from bertvision.workflows.analyse import ranked_answers
-from bertvision.workflows.refit_analyses import NONE, draw_subset, fit_on_subset, subset_size, without_spans
+from bertvision.workflows.refit_analyses import NONE, draw_subset, fit_on_subset, scores_without_adapters, subset_size
 from bertvision.workflows.reproduce.experiments import Experiments
-from bertvision.workflows.reproduce.resampling import drawn_ends, point, side_of
+from bertvision.workflows.reproduce.resampling import interval_of_rows, point, seed_group_of
 from bertvision.workflows.reproduce.rows import RowResult, board_row, mean_result, scores_and_answers, tuned_row
 from bertvision.workflows.reproduce.specs import AblationRow, AnalysisRow, EpochRow, SubsetRow, board_name, head_of
 
@@ -70,7 +70,7 @@ def _finding_row(experiments: Experiments, study: str, run: Run, folder: Path, n
     examples = run.task[run.board.split]
     if study == "context-length":
         names = [name] if versus is None else [name, versus]
-        finding = context_length(context_words(examples), [_best_answers(run, one) for one in names])
+        finding = context_length(context_word_counts(examples), [_best_answers(run, one) for one in names])
     elif study == "answer-types":
         finding = answer_types(examples, [_best_answers(run, name)])
     else:
@@ -108,15 +108,15 @@ def _best_predictions(run: Run, name: str, folder: Path, states: States) -> Pred
 def _second_best(task: Task, name: str, predictions: Predictions) -> tuple[Values, Intervals]:
     """The share of rescued answers among the wrong ones, whole contexts drawn together."""
     ranked = ranked_answers(task, predictions, score_predictions(task, predictions).result.threshold)
-    second = rescues(task, task["dev"], ranked)
+    second = second_answers_correct(task, task["dev"], ranked)
     wrong = np.array([right is not None for right in second])
     rescued = np.array([bool(right) for right in second])
 
     def share(rows: NDArray[np.int64]) -> float:
         return 100 * float(rescued[rows].sum() / wrong[rows].sum()) if wrong[rows].any() else math.nan
 
-    ends = drawn_ends(Comparison(task, "dev"), share)
-    return _numbers(rescue_row(task, name, task["dev"], second)), {} if ends is None else {"share": ends}
+    ends = interval_of_rows(Comparison(task, "dev"), share)
+    return _numbers(second_best_row(task, name, task["dev"], second)), {} if ends is None else {"share": ends}
 
 
 def _layer_weights(run: Run, name: str) -> tuple[Values, Intervals]:
@@ -129,13 +129,13 @@ def _layer_weights(run: Run, name: str) -> tuple[Values, Intervals]:
         centres.append(moment / ((len(head.weights) - 1) * sum(head.weights)))
     values = {f"state {state}": weight for state, weight in zip(heads[0].states, means, strict=True)}
     values["centre"] = fmean(centres)
-    rise = rising_from(means)
+    rise = rise_start(means)
     if rise is not None:
         values["rises_after"] = float(heads[0].states[rise])
     return values, _range("centre", centres)
 
 
-def rising_from(weights: Sequence[float]) -> int | None:
+def rise_start(weights: Sequence[float]) -> int | None:
     """The index from which on every weight is above the one before; None if the last is not."""
     index = len(weights) - 1
     while index > 0 and weights[index - 1] < weights[index]:
@@ -157,7 +157,7 @@ def _layers(experiments: Experiments, folder: Path, states: States, task: Task) 
     for head, predictions in zip(fitted, predict(fitted, states["dev"]), strict=True):
         answers[head.spec].append(score_predictions(task, predictions).result.answers)
     comparison = Comparison(task, "dev")
-    sides = [side for seeds in answers.values() if (side := side_of(comparison, seeds)) is not None]
+    sides = [side for seeds in answers.values() if (side := seed_group_of(comparison, seeds)) is not None]
     scores = [point(comparison, side) for side in sides]
     values = {f"state {state}": score for state, score in enumerate(scores)}
     resampled = np.stack([side.drawn.mean(0) for side in sides])  # (states, resamples)
@@ -223,8 +223,8 @@ def subset_tuned_row(experiments: Experiments, row: SubsetRow) -> RowResult:
     made_from = hash_json([recipe.encoder, hashed_fields(recipe.data), hashed_fields(recipe.tune)])
     folder = experiments.out / "limited" / f"{row.run}-{row.share:g}-{made_from[:8]}"
     target = folder / "encoder"
-    if not (target / RECORD).exists():
-        tune(load_encoder(recipe.encoder), less, recipe.tune, folder / SAVED).save_pretrained(target)
+    if not (target / ENCODER_FILE).exists():
+        tune(load_encoder(recipe.encoder), less, recipe.tune, folder / TUNING_CHECKPOINT).save_pretrained(target)
     states = extract(load_encoder(str(target)), less, folder / "store", recipe.extract)
     spec = head_of(row.predictor)
     if spec is None:
@@ -242,13 +242,13 @@ def ablation_row(experiments: Experiments, row: AblationRow) -> RowResult:
     folder, task = Path(whole.folder), whole.task
     assert task is not None
 
-    def switched_off() -> dict[str, Any]:
-        verdicts = without_spans(load_encoder(str(folder / "encoder")), task)
+    def disabled_adapters() -> dict[str, Any]:
+        verdicts = scores_without_adapters(load_encoder(str(folder / "encoder")), task)
         del verdicts[NONE]
         return {"spans": {f"{first}-{last}": scores_and_answers(one) for (first, last), one in verdicts.items()}}
 
     made_from = hash_json(read_json_or_empty(folder / "own.json"))
-    spans = reuse(folder / "ablated.json", made_from, switched_off)["spans"]
+    spans = reuse(folder / "ablated.json", made_from, disabled_adapters)["spans"]
     score, scores = whole.values[task.metric], {key: span["scores"][task.metric] for key, span in spans.items()}
     lost = {key: percent_lost(score, scores[key]) for key in spans} if score > 0 else {}
     layers = [key for key in spans if len(set(key.split("-"))) == 1]

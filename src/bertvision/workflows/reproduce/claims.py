@@ -11,12 +11,18 @@ from statistics import NormalDist, fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.evaluation.analyses.answers import context_words, grade_answers
-from bertvision.evaluation.analyses.cost import points_by_tenfold
+from bertvision.evaluation.analyses.answers import context_word_counts, grade_answers
+from bertvision.evaluation.analyses.cost import points_per_decade
 from bertvision.evaluation.comparison import Comparison
 from bertvision.tasks.task import Task
 from bertvision.workflows.reproduce.published import Check, published_of
-from bertvision.workflows.reproduce.resampling import drawn_ends, floor_of, has_learned, point, side_of
+from bertvision.workflows.reproduce.resampling import (
+    constant_answer_score,
+    has_learned,
+    interval_of_rows,
+    point,
+    seed_group_of,
+)
 from bertvision.workflows.reproduce.rows import RowResult
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided at this scale"
@@ -93,7 +99,7 @@ def together(verdicts: Sequence[str]) -> str:
     return HOLDS if verdicts and all(verdict == HOLDS for verdict in verdicts) else OPEN
 
 
-def mean_of(parts: Sequence[Measured]) -> Measured:
+def mean_difference(parts: Sequence[Measured]) -> Measured:
     """Mean of independent differences: half-widths add up as squares, sqrt(sum w^2) / n, on either side."""
     if not parts or any(not part.decided for part in parts):
         return Measured(why=next((part.why for part in parts if not part.decided), "no rows"))
@@ -124,7 +130,7 @@ def weigh(test: Check, rows: Mapping[str, RowResult]) -> Measured:
     parts = [name if pair.difference is None else f"{name} {pair.difference:+.1f}" for name, pair in used.items()]
     left_out = [name for name in pairs if name not in used]
     note = f"mean of {', '.join(parts)}" + (f"; nothing learned: {', '.join(left_out)}" if left_out else "")
-    return replace(mean_of(list(used.values())), note=note + _published_difference(test, list(used)))
+    return replace(mean_difference(list(used.values())), note=note + _published_difference(test, list(used)))
 
 
 def _published_difference(test: Check, names: Sequence[str]) -> str:
@@ -196,17 +202,19 @@ def _scores(test: Check, a: RowResult, b: RowResult, task: Task) -> Measured:
     """
     comparison = Comparison(task, "dev") if task["dev"] else None
     sides = (
-        [] if comparison is None else [side for row in (a, b) if (side := side_of(comparison, row.answers)) is not None]
+        []
+        if comparison is None
+        else [side for row in (a, b) if (side := seed_group_of(comparison, row.answers)) is not None]
     )
     if comparison is None or len(sides) < 2:
         return Measured(why="nothing to draw from")
     points = [point(comparison, side) for side in sides]
     drawn = [side.drawn.mean(0) for side in sides]  # (resamples,) each
     if test.of == "efficiency":
-        floor, floors = floor_of(comparison)
+        floor, floors = constant_answer_score(comparison)
         trained = [row.values["trained"] for row in (a, b)]
-        points = [points_by_tenfold(score, count, floor) for score, count in zip(points, trained, strict=True)]
-        drawn = [points_by_tenfold(scores, count, floors) for scores, count in zip(drawn, trained, strict=True)]
+        points = [points_per_decade(score, count, floor) for score, count in zip(points, trained, strict=True)]
+        drawn = [points_per_decade(scores, count, floors) for scores, count in zip(drawn, trained, strict=True)]
     difference = points[0] - points[1]
     ends = comparison.interval(drawn[0] - drawn[1])
     return Measured(difference, why="one context only") if ends is None else Measured(difference, *ends)
@@ -215,14 +223,14 @@ def _scores(test: Check, a: RowResult, b: RowResult, task: Task) -> Measured:
 def _lengths(a: RowResult, b: RowResult, task: Task) -> Measured:
     """Mean context of what only a gets right minus that of what only b gets right, in words."""
     right = [grade_answers(task, "dev", row.name, "head", row.answers[0]).right for row in (a, b)]
-    sizes = np.array(context_words(task["dev"]), np.float64)
+    sizes = np.array(context_word_counts(task["dev"]), np.float64)
     only = right[0] & ~right[1], right[1] & ~right[0]
 
     def gap(rows: NDArray[np.int64]) -> float:
         means = [sizes[rows][mask[rows]] for mask in only]
         return float(means[0].mean() - means[1].mean()) if all(len(mean) for mean in means) else math.nan
 
-    ends = drawn_ends(Comparison(task, "dev"), gap)
+    ends = interval_of_rows(Comparison(task, "dev"), gap)
     if ends is None:
         return Measured(why="one of them gets nothing right alone")
     return Measured(gap(np.arange(len(sizes))), *ends)

@@ -17,13 +17,13 @@ from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, 
 from bertvision.core.progress import log_line
 from bertvision.encoders.loading import load_encoder
 from bertvision.evaluation.metrics.values import spearmanr
-from bertvision.model import own_model
-from bertvision.training.benchmark import times_in_turns
+from bertvision.model import native_model
+from bertvision.training.benchmark import interleaved_seconds
 from bertvision.workflows.reproduce.analysis_rows import ablation_row, analysis_row, epoch_row, subset_row
 from bertvision.workflows.reproduce.claims import OPEN, STAR, Measured, metric_of, together, verdict, weigh
 from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NoData, NotAtScale
 from bertvision.workflows.reproduce.figures import write_pictures
-from bertvision.workflows.reproduce.published import Check, Claim, claims, claims_of, notes_on, published_of
+from bertvision.workflows.reproduce.published import Check, Claim, claims, claims_of, published_notes, published_of
 from bertvision.workflows.reproduce.rows import RowResult, board_row, count_on_shape, count_row, curve_row, tuned_row
 from bertvision.workflows.reproduce.specs import (
     MIX,
@@ -102,7 +102,7 @@ def _reproduce_item(item: Item, experiments: Experiments) -> dict[str, Any]:
         "encoder": experiments.encoder or ", ".join(dict.fromkeys(experiments.shared.encoders.values())),
         "status": _status(results),
         "note": item.note,
-        "notes_on_published": notes_on(item.name),
+        "notes_on_published": published_notes(item.name),
         "metrics": list(item.metrics),
         "rows": rows,
         "made_from": origin(item, experiments.shared, experiments.encoder, experiments.settings),
@@ -186,9 +186,9 @@ def _seconds_of(experiments: Experiments, folders: Sequence[str], first: RowResu
     kept = read_json_or_empty(path)
     if not kept:
         assert first.task is not None
-        models = [own_model(load_encoder(str(Path(folder) / "encoder")), first.task) for folder in folders]
+        models = [native_model(load_encoder(str(Path(folder) / "encoder")), first.task) for folder in folders]
         examples = first.task["dev"][:EXAMPLES]
-        rounds = times_in_turns([partial(model.outputs, examples) for model in models], ROUNDS)
+        rounds = interleaved_seconds([partial(model.outputs, examples) for model in models], ROUNDS)
         for folder, seconds in zip(folders, rounds, strict=True):
             kept[folder] = [1000 * one / len(examples) for one in seconds]
         write_json(path, kept)
@@ -200,7 +200,7 @@ def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Seq
     facts = []
     for row in shared.rows_of(item):
         source = shared.source_of(row)
-        below = [] if source is None else list(shared.chain_below(source))
+        below = [] if source is None else list(shared.source_chain(source))
         data = {}
         for name in (row.data, *(source.data for source in below)):
             if name is not None:

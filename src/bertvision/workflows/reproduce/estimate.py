@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bertvision.core.config import FitConfig
-from bertvision.core.records import CONTROL, aligned
+from bertvision.core.records import CONTROL, align_columns
 from bertvision.heads.base import canonical_spec
 from bertvision.heads.summary import VOCABULARY
 from bertvision.store.codec import state_bytes
@@ -103,7 +103,7 @@ def jobs_of(row: RowSpec, shared: Shared) -> Iterator[Job]:
 
 def _subset_job(row: SubsetRow, source: Source, shared: Shared) -> Job:
     """The encoder tuned on a share, and its states."""
-    data, base = shared.data[row.data or str(source.data)], shared.base_of(source)
+    data, base = shared.data[row.data or str(source.data)], shared.base_encoder(source)
     learned, others = row.share * data.learned, data.windows - data.learned
     epochs = float(source.encoder.partition("@")[2])
     hours = (learned * epochs + PASS * (learned + others)) * data.tokens / shared.rates[base] / 3600
@@ -116,10 +116,10 @@ def _subset_job(row: SubsetRow, source: Source, shared: Shared) -> Job:
 def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
     if not source.available:
         return
-    for below in list(shared.chain_below(source))[1:2]:
+    for below in list(shared.source_chain(source))[1:2]:
         yield from _source_jobs(shared, below, None if below.data else data, "full", None)
     name = [source.kind, source.name, data, *((method, head) if source.kind == "tune" else ())]
-    chosen, base = shared.data[data or str(source.data)], shared.base_of(source)
+    chosen, base = shared.data[data or str(source.data)], shared.base_encoder(source)
     layers, width = shared.shapes[base]
     if source.at:  # of the curve to its end
         epochs = max(source.at)
@@ -151,7 +151,7 @@ def plan_text(document: Mapping[str, Any]) -> str:
         cells.append([job["name"], job["data"], *counts, size])
     cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
     cells.append(["of which for several tables or figures", "", "", "", f"{document['shared_hours']:.1f}", ""])
-    lines = aligned(cells)
+    lines = align_columns(cells)
     for name, data in document["data"].items():
         files = ", ".join(data["files"]).replace("|", " or ")
         lines.append(f"data {name}: {data['about']}: {files} {data['url']}".rstrip())
@@ -160,7 +160,7 @@ def plan_text(document: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def with_heads(document: Mapping[str, Any], items: Sequence[Item], shared: Shared) -> dict[str, Any]:
+def add_head_jobs(document: Mapping[str, Any], items: Sequence[Item], shared: Shared) -> dict[str, Any]:
     """A plan with what its heads take."""
     jobs = head_jobs(items, shared)
     return {
@@ -171,7 +171,7 @@ def with_heads(document: Mapping[str, Any], items: Sequence[Item], shared: Share
     }
 
 
-def head_text(document: Mapping[str, Any]) -> str:
+def head_plan_text(document: Mapping[str, Any]) -> str:
     """The heads of a plan in one line."""
     fits, hours = sum(job["fits"] for job in document["heads"]), document["reading_hours"]
     reading = f"reading their states once an epoch, all heads of a run together, {hours:.1f} hours more"
@@ -189,7 +189,7 @@ def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
         data = shared.data[name or str(source.data)]
         defaults = recipe_defaults(data.task).get("fit", {})
         epochs = int(str(source.fit.get("epochs", defaults.get("epochs", FitConfig().epochs))))
-        size = _store_bytes(data.learned, data.tokens, source, shared.shapes[shared.base_of(source)])
+        size = _store_bytes(data.learned, data.tokens, source, shared.shapes[shared.base_encoder(source)])
         fits = sum(len(shared.seeds_of(spec)) for spec in dict.fromkeys([canonical_spec(CONTROL), *specs]))
         jobs.append(HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / READ / 3600))
     return jobs

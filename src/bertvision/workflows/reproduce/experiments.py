@@ -11,7 +11,7 @@ from bertvision.core.config import Recipe, built_in_recipe, override, read_recip
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, write_json
 from bertvision.core.records import CONTROL
-from bertvision.core.registry import Spec, parse_spec, unknown
+from bertvision.core.registry import Spec, parse_spec, unknown_name
 from bertvision.encoders.loading import load_encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.runs.prepare import difference, fit_into, load_recipe_task, prepare
@@ -21,10 +21,10 @@ from bertvision.tasks.glue import find_file
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
-from bertvision.training.live_states import states_task
+from bertvision.training.live_states import task_of_states
 from bertvision.workflows.analyse import study
 from bertvision.workflows.conclude import conclude
-from bertvision.workflows.refit_analyses import Study
+from bertvision.workflows.refit_analyses import AnalysisRequest
 from bertvision.workflows.reproduce.specs import DataSet, Shared, Source
 from bertvision.workflows.tuning_costs import score_encoder
 from bertvision.workflows.tuning_curve import place_of, tune_curve
@@ -85,12 +85,12 @@ class Experiments:
     def source(self, kind: str, name: str) -> Source:
         key = f"{kind}:{name}"
         if key not in self.shared.sources:
-            raise BadInput(unknown(kind, name, [other[len(kind) + 1 :] for other in self.shared.sources]))
+            raise BadInput(unknown_name(kind, name, [other[len(kind) + 1 :] for other in self.shared.sources]))
         return self.shared.sources[key]
 
     def dataset(self, name: str | None) -> DataSet:
         if name is None or name not in self.shared.data:
-            raise BadInput(unknown("data set", str(name), list(self.shared.data)))
+            raise BadInput(unknown_name("data set", str(name), list(self.shared.data)))
         return self.shared.data[name]
 
     def paths(self, data: DataSet) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Experiments:
             return folder
         states, _ = prepare(live, folder, [CONTROL])
         encoder = load_encoder(str(folder / "encoder"))
-        verdict, cost = score_encoder(encoder, states_task(states)).result, encoder.record["cost"]
+        verdict, cost = score_encoder(encoder, task_of_states(states)).result, encoder.record["cost"]
         document = {
             "trained": cost["trained"],
             "seconds": cost["seconds"],
@@ -202,12 +202,12 @@ class Experiments:
         if not set(specs) <= set(concluded):
             conclude(folder)
             write_json(path, {"made_from": made_from, "heads": sorted({*concluded, *specs})})
-        return states, gather(folder, states_task(states))
+        return states, gather(folder, task_of_states(states))
 
     def finding(self, name: str, folder: Path) -> Finding:
         """An analysis of a whole run, made once for all rows that ask for it."""
         if (name, folder) not in self._findings:
-            self._findings[name, folder] = study(Study(folder), [name])[0][0]
+            self._findings[name, folder] = study(AnalysisRequest(folder), [name])[0][0]
         return self._findings[name, folder]
 
     def task(self, name: str, data: str | None = None) -> Task:

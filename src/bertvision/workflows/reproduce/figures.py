@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bertvision.evaluation.analyses.adapter_ablation import by_span
+from bertvision.evaluation.analyses.adapter_ablation import ablation_finding
 from bertvision.evaluation.analyses.cost import BEHIND, FRONT, pareto
 from bertvision.evaluation.analyses.result import Plot, Point, bars
-from bertvision.report.charts import draw, write_picture
+from bertvision.report.charts import draw, write_svg
 from bertvision.workflows.reproduce.specs import (
     CurveRow,
     EpochRow,
@@ -42,7 +42,7 @@ def write_pictures(item: Item, rows: Sequence[Mapping[str, Any]], folder: Path) 
             plot = plot_of(figure, {row["row"]: row[whose] for row in rows})
             if plot is not None:
                 names.append(f"{figure.name}{end}.svg")
-                write_picture(draw(plot), folder / names[-1])
+                write_svg(draw(plot), folder / names[-1])
     return names
 
 
@@ -130,7 +130,7 @@ def _heat(item: Item, picture: Picture, values: Values) -> Plot | None:
         rows.append({"first": first, "last": last, "score": whole * (1 - decrease / 100), "decrease": decrease})
     layers, method = max(row["last"] for row in rows), adapted.method
     document = {"metric": metric, "score": whole, "rows": rows, "layers": layers, "method": method, "split": "dev"}
-    return by_span(document).plots[0]
+    return ablation_finding(document).plots[0]
 
 
 PLOTS: Mapping[str, Callable[[Item, Picture, Values], Plot | None]] = {

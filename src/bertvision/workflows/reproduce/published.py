@@ -10,7 +10,7 @@ from functools import cache
 
 from bertvision.core.config import from_mapping
 from bertvision.core.errors import BadInput
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 from bertvision.workflows.reproduce.specs import RECIPES
 
 RULES = ("more", "as-good", "about", "not-more")
@@ -63,7 +63,7 @@ class Check:
         asked = (("rule", self.says, RULES), ("quantity", self.of, QUANTITIES), ("choice", self.among, AMONG))
         for what, value, known in asked:
             if value not in known:
-                raise BadInput(f"claims: {unknown(what, value, list(known))}")
+                raise BadInput(f"claims: {unknown_name(what, value, list(known))}")
         if (self.b is None) == (self.number is None):
             raise BadInput(f"claims: a test of {self.item} needs a row b or a number, one of both")
 
@@ -105,7 +105,7 @@ def published_of(item: str) -> dict[str, dict[str, float]]:
     return values
 
 
-def notes_on(item: str) -> list[str]:
+def published_notes(item: str) -> list[str]:
     """What is to be known of published numbers, each reason once; first those that are not what was printed."""
     corrected: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}

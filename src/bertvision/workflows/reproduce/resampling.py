@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from bertvision.evaluation.comparison import Comparison, PredictorScores, SeedGroup
 from bertvision.evaluation.example_scores import score_answers
-from bertvision.evaluation.metrics.bootstrap import draw_rows, percentile_interval
+from bertvision.evaluation.metrics.bootstrap import draw_clustered_rows, percentile_interval
 from bertvision.tasks.task import Task
 
 DRAWS = 2000
 
 
-def side_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> SeedGroup | None:
+def seed_group_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> SeedGroup | None:
     """Answers, a mapping per seed, as something to be resampled; None if the metric cannot be."""
     predictors = []
     for seed, of_seed in enumerate(answers):
@@ -35,15 +35,17 @@ def point(comparison: Comparison, side: SeedGroup) -> float:
     return 100 * float(np.mean([score.of(once, comparison.members) for score in side.scores]))
 
 
-def drawn_ends(comparison: Comparison, number: Callable[[NDArray[np.int64]], float]) -> tuple[float, float] | None:
+def interval_of_rows(
+    comparison: Comparison, number: Callable[[NDArray[np.int64]], float]
+) -> tuple[float, float] | None:
     """Interval of a number of the examples (by their rows), whole contexts drawn; None if there is nothing to draw."""
     whole = number(np.arange(len(comparison.members)))
-    drawn = np.array([number(rows) for rows in draw_rows(comparison.members, DRAWS, 0)])
+    drawn = np.array([number(rows) for rows in draw_clustered_rows(comparison.members, DRAWS, 0)])
     drawn = drawn[np.isfinite(drawn)]
     return None if math.isnan(whole) or not len(drawn) else percentile_interval(drawn, comparison.num_units)
 
 
-def floor_of(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
+def constant_answer_score(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
     """What one answer to everything is worth at best, on the examples and on each draw; 0 where it has no score.
 
     On SQuAD 2.0 it is 50, the share of questions that have no answer.
@@ -53,7 +55,7 @@ def floor_of(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
     constants = {"span": [""], "classify": list(task.labels)}.get(task.kind, [])
     floors = []
     for answer in constants:
-        side = side_of(comparison, [{example.id: answer for example in task["dev"]}])
+        side = seed_group_of(comparison, [{example.id: answer for example in task["dev"]}])
         if side is not None:
             floors.append((point(comparison, side), side.drawn.mean(0)))
     return max(floors, key=lambda floor: floor[0], default=(0.0, np.zeros(1)))
@@ -66,8 +68,8 @@ def has_learned(answers: Sequence[Mapping[str, Any]], task: Task) -> bool:
     Two that have learned nothing are equal to the last digit: no claim is shown by that.
     """
     comparison = Comparison(replace(task, metric="matthews_correlation") if task.kind == "classify" else task, "dev")
-    mine = side_of(comparison, answers)
+    mine = seed_group_of(comparison, answers)
     if mine is None:
         return False
-    ends = comparison.interval(mine.drawn.mean(0) - floor_of(comparison)[1])
+    ends = comparison.interval(mine.drawn.mean(0) - constant_answer_score(comparison)[1])
     return ends is not None and ends[0] > 0

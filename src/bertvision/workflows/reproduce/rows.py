@@ -12,18 +12,18 @@ from bertvision.core.files import read_json_or_empty, reuse
 from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import parse_spec
 from bertvision.encoders.loading import load_encoder
-from bertvision.encoders.methods import METHODS, count_method
+from bertvision.encoders.methods import METHODS, count_trained_parameters
 from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.scoring import SplitScores, score_predictions
-from bertvision.heads.summary import count_head
+from bertvision.heads.summary import head_info
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import load_fitted
 from bertvision.training.predict import predict, predict_own
 from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NotAtScale, scaled_method
-from bertvision.workflows.reproduce.resampling import floor_of
+from bertvision.workflows.reproduce.resampling import constant_answer_score
 from bertvision.workflows.reproduce.specs import (
     MIX,
     NOBODY,
@@ -119,7 +119,7 @@ def tuned_row(experiments: Experiments, row: TunedRow) -> RowResult:
     folder = experiments.tuned(row.tune, row.data, method, row.head)
     own, task = read_json_or_empty(folder / "own.json"), read_task(folder / "store" / "task")
     values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
-    worth = efficiency(own["scores"][task.metric], own["trained"], floor_of(Comparison(task, "dev"))[0])
+    worth = efficiency(own["scores"][task.metric], own["trained"], constant_answer_score(Comparison(task, "dev"))[0])
     if worth is not None:
         values["efficiency"] = worth
     return RowResult(row.name, values, {}, (own["answers"],), task, str(folder))
@@ -128,7 +128,7 @@ def tuned_row(experiments: Experiments, row: TunedRow) -> RowResult:
 def count_row(experiments: Experiments, row: CountRow) -> RowResult:
     """Parameters of a head or of a method on the shape that the row names."""
     if parse_spec(row.count).name in METHODS:
-        trained, whole = (count_method(method, row.layers, row.width) for method in (row.count, "full"))
+        trained, whole = (count_trained_parameters(method, row.layers, row.width) for method in (row.count, "full"))
         values = {"parameters": float(trained), "percent": 100 * trained / whole}
     else:
         values = count_on_shape(row, row.count)
@@ -138,5 +138,5 @@ def count_row(experiments: Experiments, row: CountRow) -> RowResult:
 def count_on_shape(row: RowSpec, spec: str) -> dict[str, float]:
     """Parameters of a head on the paper's encoder, and their share of it in per cent."""
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
-    count = count_head(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kinds[row.shape]))
+    count = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kinds[row.shape]))
     return {key: float(str(count[key])) for key in ("parameters", "percent")}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from bertvision.core.config import from_mapping, merged
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hashed_as, hashed_fields
-from bertvision.core.registry import unknown
+from bertvision.core.registry import unknown_name
 from bertvision.heads.base import canonical_spec
 
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -248,7 +248,7 @@ class Picture:
 
     def __post_init__(self) -> None:
         if self.kind not in PICTURES:
-            raise BadInput(f"recipes: {unknown('picture', self.kind, list(PICTURES))}")
+            raise BadInput(f"recipes: {unknown_name('picture', self.kind, list(PICTURES))}")
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class Item:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise BadInput(f"recipe {self.name}: {unknown('kind', self.kind, list(KINDS))}")
+            raise BadInput(f"recipe {self.name}: {unknown_name('kind', self.kind, list(KINDS))}")
 
 
 @hashed_as("name", "task", "about", "url", "files", "options", "windows", "learned", "tokens")
@@ -357,7 +357,7 @@ class Shared:
         source = self.source_of(row)
         return None if source is None else row.data or source.data
 
-    def chain_below(self, source: Source) -> Iterator[Source]:
+    def source_chain(self, source: Source) -> Iterator[Source]:
         """A source, what its encoder was tuned by, and so on down to an encoder of the scale."""
         yield source
         while source.encoder not in self.encoders:
@@ -365,9 +365,9 @@ class Shared:
             source = self.sources[f"{'curve' if at else 'tune'}:{name}"]
             yield source
 
-    def base_of(self, source: Source) -> str:
+    def base_encoder(self, source: Source) -> str:
         """The encoder that everything below a source begins with, by its name in the scale."""
-        return list(self.chain_below(source))[-1].encoder
+        return list(self.source_chain(source))[-1].encoder
 
 
 @cache
@@ -383,7 +383,7 @@ def find_items(name: str) -> list[Item]:
     if name == "all":
         return list(items.values())
     if name not in items:
-        raise BadInput(unknown("table or figure", name, [*items, "all", "list"]))
+        raise BadInput(unknown_name("table or figure", name, [*items, "all", "list"]))
     return [items[name]]
 
 
@@ -391,7 +391,7 @@ def find_items(name: str) -> list[Item]:
 def shared_at(scale: str) -> Shared:
     """What the tables share; settings under the scale's name lie over those that stand above it."""
     if scale not in SCALES:
-        raise BadInput(unknown("scale", scale, list(SCALES)))
+        raise BadInput(unknown_name("scale", scale, list(SCALES)))
     values = _shared_file()
     own = values["scale"][scale]
     sources = {}
@@ -421,7 +421,7 @@ def _scaled(cls: type[T], name: str, table: Mapping[str, Any], scale: str) -> T:
         elif key in TABLES:
             tables[key] = value
         else:
-            raise BadInput(f"shared.toml, {name}: {unknown('table', key, list(TABLES))}")
+            raise BadInput(f"shared.toml, {name}: {unknown_name('table', key, list(TABLES))}")
     return replace(from_mapping(cls, plain, f"shared.toml, {name}"), **tables)  # type: ignore[type-var]
 
 
@@ -433,7 +433,7 @@ def _item(name: str, values: Mapping[str, Any]) -> Item:
     known = {"title", "source", "kind", "note"}
     for key in head:
         if key not in known:
-            raise BadInput(f"{where}: {unknown('setting', key, sorted(known))}")
+            raise BadInput(f"{where}: {unknown_name('setting', key, sorted(known))}")
     return Item(name=name, rows=rows, metrics=tuple(values["metrics"]), picture=picture, **head)
 
 

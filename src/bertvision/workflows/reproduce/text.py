@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.core.records import aligned
+from bertvision.core.records import align_columns
 from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN, is_too_wide
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current
 from bertvision.workflows.reproduce.estimate import plan
@@ -30,7 +30,7 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     """Ours beside published, then a line for every claim that the table has a say in."""
     made = f"{document['scale']}, {document['encoder']}; {document['status']}"
     lines = [f"{document['item']}: {document['title']} [{made}]"]
-    lines += [*aligned(item_cells(document)), *missing_lines(document)]
+    lines += [*align_columns(item_cells(document)), *missing_lines(document)]
     lines += [_order_text(order) for order in document["rank_correlations"]]
     if document["pictures"]:
         lines.append(f"pictures: {', '.join(document['pictures'])}")

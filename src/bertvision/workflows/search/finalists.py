@@ -33,7 +33,7 @@ class Finalist:
 
 
 @dataclass(frozen=True)
-class Standings:
+class FinalRanking:
     """Who took part in the last round, and who won it."""
 
     entrants: Sequence[Finalist]  # defaults first: of equals the first wins, so that a default wins a draw

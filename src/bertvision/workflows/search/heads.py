@@ -16,27 +16,27 @@ from bertvision.core.registry import choose_layers, write_value
 from bertvision.core.runtime import graceful_interrupt
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.analyses.search_history import of_study, search_history, search_importance
+from bertvision.evaluation.analyses.search_history import search_history, search_importance, with_study_name
 from bertvision.evaluation.leaderboard import compare
 from bertvision.heads.base import canonical_spec
-from bertvision.runs.folder import SEARCHED, store_place
+from bertvision.runs.folder import SEARCH_RESULT, store_folder
 from bertvision.runs.reader import gather, store_origin
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import task_shape
-from bertvision.training.live_states import LiveStates, states_task
-from bertvision.workflows.conclude import renew_report
+from bertvision.training.live_states import LiveStates, task_of_states
+from bertvision.workflows.conclude import update_report
 from bertvision.workflows.file_analyses import write_finding
-from bertvision.workflows.search.finalists import DevScores, Finalist, Standings, fit_finalists, score_on_dev
-from bertvision.workflows.search.space import FeatureInfo, Space, named_heads, space_of
-from bertvision.workflows.search.trials import PLACE, Candidate, Trials, only_search, study_path, study_tag
+from bertvision.workflows.search.finalists import DevScores, Finalist, FinalRanking, fit_finalists, score_on_dev
+from bertvision.workflows.search.space import FeatureInfo, Space, build_space, expand_head_names
+from bertvision.workflows.search.trials import PLACE, Candidate, HeadStudy, lock_search, study_path, study_tag
 
 FINALISTS = 3
 """The best trials that are fitted again with every seed, beside the defaults, before a winner is chosen."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchBudget:
     """What a search may spend."""
 
     trials: int = 30
@@ -45,24 +45,24 @@ class Plan:
     seed: int = 0
 
 
-def search(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> dict[str, Any]:
+def search(folder: Path, states: States, space: Space, config: FitConfig, plan: SearchBudget) -> dict[str, Any]:
     """Try heads and settings on a store, in ``RUN/search``; the outcome, with dev scored once at the end."""
-    with only_search(folder):
+    with lock_search(folder):
         if (folder / "report.html").exists():
-            gather(folder, states_task(states))  # fail now if the report cannot be made at the end
+            gather(folder, task_of_states(states))  # fail now if the report cannot be made at the end
         trials = run_trials(folder, states, space, config, plan)
         document = _known_outcome(folder, trials, plan) or _outcome(folder, trials, plan)
-        keep_outcome(folder, trials.name, document)
+        save_outcome(folder, trials.name, document)
         tried = trials.tried()
         findings = (search_history(tried, trials.task.metric), search_importance(tried))
         show(folder, trials.name, findings, store_origin(states.manifest))
         return document
 
 
-def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: Plan) -> Trials:
+def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: SearchBudget) -> HeadStudy:
     """Run the planned number of trials, less those that were done before."""
-    task = states_task(states)
-    trials = Trials(study_path(folder), states, task, space, config, plan.seed)
+    task = task_of_states(states)
+    trials = HeadStudy(study_path(folder), states, task, space, config, plan.seed)
     if trials.done:
         log_line(f"search: {trials.done} trials were done before")
     with graceful_interrupt(at_once=True) as stop_requested:
@@ -76,9 +76,9 @@ def run_trials(folder: Path, states: States, space: Space, config: FitConfig, pl
     return trials
 
 
-def keep_outcome(folder: Path, study: str, document: Mapping[str, Any]) -> None:
+def save_outcome(folder: Path, study: str, document: Mapping[str, Any]) -> None:
     """Write the outcome of a study, and ``result.json``, the outcome of the last search."""
-    for path in (folder / SEARCHED, _outcome_path(folder, study)):
+    for path in (folder / SEARCH_RESULT, _outcome_path(folder, study)):
         write_json(path, document)
 
 
@@ -88,18 +88,18 @@ def _outcome_path(folder: Path, study: str) -> Path:
 
 def dev_looks(folder: Path) -> int:
     """How often dev was scored, over all searches in a run."""
-    return int(read_json_or_empty(folder / SEARCHED).get("dev_looks", 0))
+    return int(read_json_or_empty(folder / SEARCH_RESULT).get("dev_looks", 0))
 
 
 def show(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> None:
     """Write how a study went, as pictures and data, into ``RUN/analysis``, and into the report if there is one."""
     for finding in findings:
-        write_finding(folder, of_study(finding, study_tag(study)), origin)
+        write_finding(folder, with_study_name(finding, study_tag(study)), origin)
     if (folder / "report.html").exists():
-        log_line(f"report: {renew_report(folder)}")
+        log_line(f"report: {update_report(folder)}")
 
 
-def _known_outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] | None:
+def _known_outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, Any] | None:
     """The outcome of the same trials and seeds, if there is one: dev is not scored again."""
     document = read_json_or_empty(_outcome_path(folder, trials.name))
     same = (document.get("study"), document.get("trials"), document.get("seeds"))
@@ -110,7 +110,7 @@ def _known_outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any] |
     return {**document, "dev_looks": dev_looks(folder), "command": command}
 
 
-def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
+def _outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, Any]:
     """Fit the best trials and the defaults with every seed, choose the winner on inner, and score it on dev."""
     states, task, default_config = trials.states, trials.task, _default_config(trials)
     best = trials.best(FINALISTS)
@@ -118,8 +118,8 @@ def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
     candidates = [*defaults, *best] if best else []
     entrants = fit_finalists(candidates, plan.seeds, plan.heads_per_pass, states, task)
     if not entrants:
-        raise BadInput(no_score(folder, trials.done))
-    standings = Standings(entrants, frozenset(best), frozenset(defaults))
+        raise BadInput(no_score_message(folder, trials.done))
+    standings = FinalRanking(entrants, frozenset(best), frozenset(defaults))
     winner, beaten = standings.winner, standings.beaten
     compared = [] if beaten is None else [winner.candidate, beaten.candidate]
     dev = score_on_dev(standings.shown, compared, plan.heads_per_pass, states, task)
@@ -150,7 +150,7 @@ def _outcome(folder: Path, trials: Trials, plan: Plan) -> dict[str, Any]:
     }
 
 
-def no_score(folder: Path, count: int) -> str:
+def no_score_message(folder: Path, count: int) -> str:
     """What to say where every trial diverged or could not be fitted."""
     return (
         f"search in {folder}: none of {count} trials came to a score on inner, expected at least one; all diverged "
@@ -175,12 +175,12 @@ def _dev_row(finalist: Finalist, dev: Mapping[Candidate, DevScores], default_con
     return {**_inner_row(finalist, default_config), "dev": scores.mean, "dev_by_seed": scores.scores}
 
 
-def _default_config(trials: Trials) -> FitConfig:
+def _default_config(trials: HeadStudy) -> FitConfig:
     """What heads are fitted with where nothing is searched."""
     return replace(trials.config, rates=())
 
 
-def _command(folder: Path, winner: Mapping[str, Any], trials: Trials, seeds: Sequence[int]) -> str:
+def _command(folder: Path, winner: Mapping[str, Any], trials: HeadStudy, seeds: Sequence[int]) -> str:
     """The command that fits the winner in a folder of its own.
 
     On the leaderboard of the run it would be compared with a control fitted with other settings, or replace it.
@@ -192,7 +192,7 @@ def _command(folder: Path, winner: Mapping[str, Any], trials: Trials, seeds: Seq
         words += ["--method", "full", "--epochs", "0"]
         default = {}  # a recipe has settings of its own
     else:
-        words = ["fit", str(store_place(folder))]
+        words = ["fit", str(store_folder(folder))]
         default = asdict(FitConfig())
     words += ["--heads", winner["spec"], "--seeds", ",".join(map(str, seeds))]
     for key, value in asdict(config).items():
@@ -207,7 +207,7 @@ def recipe_features(recipe: Recipe, task: Task, encoder: Encoder) -> FeatureInfo
     return FeatureInfo(task_shape(task, layers, encoder.width), encoder.has_pooler, recipe.extract.tokens)
 
 
-def states_space(states: States, heads: Sequence[str], typed: Sequence[str]) -> Space:
+def space_for_states(states: States, heads: Sequence[str], typed: Sequence[str]) -> Space:
     """What can be tried on these states."""
     features = FeatureInfo(states.shape, next(states["inner"].batches(1)).pooled is not None, states.tokens)
-    return space_of(named_heads(heads, features), features, typed)
+    return build_space(expand_head_names(heads, features), features, typed)

@@ -15,8 +15,8 @@ from bertvision.core.config import QUICK_HEADS, FitConfig, TuneConfig, from_mapp
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import hashed_as, hashed_fields
 from bertvision.core.records import Shape
-from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown, write_value
-from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, check_served, head_options
+from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
+from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, check_head_tokens, head_options
 from bertvision.heads.summary import fits
 
 SECTIONS: dict[str, type[Any]] = {"fit": FitConfig, "tune": TuneConfig}
@@ -95,7 +95,7 @@ class SpaceItem:
         return self.error(f"{write_value(value)} cannot be tried, {why}; leave it out or give another")
 
 
-def read_space(typed: Sequence[str]) -> list[SpaceItem]:
+def parse_space(typed: Sequence[str]) -> list[SpaceItem]:
     """The words of ``--space``, every key once."""
     items: dict[tuple[str, str], SpaceItem] = {}
     for text in typed:
@@ -128,7 +128,7 @@ def _setting_domain(item: SpaceItem) -> Domain:
     config = SECTIONS[item.section]
     known = [field.name for field in fields(config) if field.name not in FIXED]
     if item.key not in known:
-        raise BadInput(f"--space {item.section}.{item.key}: {unknown('setting', item.key, known)}")
+        raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('setting', item.key, known)}")
     values: list[Value] = []
     for value in item.domain.endpoints:
         try:
@@ -157,7 +157,7 @@ class FeatureInfo:
         try:
             with torch.device("meta"):
                 head = build_head(Spec(spec.name, {**spec.options, **options}), self.shape)
-            check_served(head, self.tokens)
+            check_head_tokens(head, self.tokens)
         except (BadInput, RuntimeError) as error:  # torch raises RuntimeError for a size below 0
             return str(error)
         return "" if self.pooled or not head.needs_pooled else f"head {head.spec} needs the pooled CLS, there is none"
@@ -171,7 +171,7 @@ class Space:
     fit: Mapping[str, Domain]
 
 
-def named_heads(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
+def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
     """Specs as typed; ``quick`` and ``all`` become bare names of heads, so that none of their options is fixed."""
     heads: list[str] = []
     for word in words:
@@ -184,18 +184,18 @@ def named_heads(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
     return tuple(dict.fromkeys(heads))
 
 
-def space_of(heads: Sequence[str], features: FeatureInfo, typed: Sequence[str] = ()) -> Space:
+def build_space(heads: Sequence[str], features: FeatureInfo, typed: Sequence[str] = ()) -> Space:
     """What the heads declare and fitting has, overridden by what the user typed: ``fit.lr=...``, ``compress.size=...``.
 
     An option that a head's spec names is fixed. Declared values that cannot be built are left out; a typed one that
     cannot is an error.
     """
-    items = read_space(typed)
+    items = parse_space(typed)
     specs = {head: parse_spec(head) for head in heads}
     sections = ["fit", "tune", *sorted({spec.name for spec in specs.values()})]
     for item in items:
         if item.section not in sections:
-            raise BadInput(f"--space {item.section}.{item.key}: {unknown('section', item.section, sections)}")
+            raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('section', item.section, sections)}")
         same = [spec for spec in specs.values() if spec.name == item.section]
         if same and all(item.key in spec.options for spec in same):
             raise item.error(f"{same[0]} fixes {item.key}; leave it out of the spec, or out of --space")
@@ -205,7 +205,7 @@ def space_of(heads: Sequence[str], features: FeatureInfo, typed: Sequence[str] =
 
 def tune_space(typed: Sequence[str]) -> dict[str, Domain]:
     """The settings of tuning to try; none unless typed, because each trial tunes the encoder."""
-    return {item.key: _setting_domain(item) for item in read_space(typed) if item.section == "tune"}
+    return {item.key: _setting_domain(item) for item in parse_space(typed) if item.section == "tune"}
 
 
 def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> dict[str, Domain]:
@@ -223,7 +223,7 @@ def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -
         if item.section != spec.name:
             continue
         if item.key not in options:
-            raise BadInput(f"--space {spec.name}.{item.key}: {unknown('option', item.key, list(options))}")
+            raise BadInput(f"--space {spec.name}.{item.key}: {unknown_name('option', item.key, list(options))}")
         if item.key not in spec.options:
             for value in item.domain.endpoints:
                 if problem := features.problem(spec, **{item.key: value}):
@@ -236,23 +236,23 @@ def default_trials(space: Space, config: FitConfig) -> list[dict[str, Any]]:
     """Every head with its default settings; what lies outside the space is left to the sampler."""
     trials = []
     for head, domains in space.heads.items():
-        options = defaults_in(parse_spec(head).name, domains, head_options(head))
-        trials.append({"head": head, **options, **defaults_in("fit", space.fit, asdict(config))})
+        options = default_values(parse_spec(head).name, domains, head_options(head))
+        trials.append({"head": head, **options, **default_values("fit", space.fit, asdict(config))})
     return trials
 
 
-def defaults_in(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
+def default_values(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
     """The present values of a section's settings, where their domains contain them."""
     return {f"{section}.{key}": values[key] for key, domain in domains.items() if domain.contains(values[key])}
 
 
-def plain_space(space: Space) -> dict[str, Any]:
+def space_to_dict(space: Space) -> dict[str, Any]:
     """A space as plain data, which the name of a study is hashed from."""
     return {
-        "heads": {head: plain_domains(domains) for head, domains in space.heads.items()},
-        "fit": plain_domains(space.fit),
+        "heads": {head: domains_to_dict(domains) for head, domains in space.heads.items()},
+        "fit": domains_to_dict(space.fit),
     }
 
 
-def plain_domains(domains: Mapping[str, Domain]) -> dict[str, Any]:
+def domains_to_dict(domains: Mapping[str, Domain]) -> dict[str, Any]:
     return {key: hashed_fields(domain) for key, domain in domains.items()}

@@ -15,13 +15,13 @@ from bertvision.core.errors import BadInput, missing_extra
 from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import log_line
 from bertvision.core.registry import Spec, parse_spec
-from bertvision.evaluation.analyses.search_history import Tried
+from bertvision.evaluation.analyses.search_history import SearchTrial
 from bertvision.heads.base import canonical_spec
-from bertvision.store.lock import Purpose, writing
+from bertvision.store.lock import LockPurpose, writing
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fit import make_trainer, train_epochs
-from bertvision.workflows.search.space import Space, default_trials, plain_space
+from bertvision.workflows.search.space import Space, default_trials, space_to_dict
 
 if TYPE_CHECKING:
     from bertvision.training.head_trainer import HeadTrainer
@@ -30,7 +30,7 @@ PLACE, STUDY = "search", "study.db"
 """Where a run keeps its studies."""
 STARTUP = 8
 """Random trials before the sampler and the pruner use the results."""
-SEARCH = Purpose("search", "search a run that can be written, or choose another --out")
+SEARCH = LockPurpose("search", "search a run that can be written, or choose another --out")
 ENDED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 """Optuna's states of a trial that has ended, as they are reported."""
 
@@ -68,7 +68,7 @@ def study_tag(name: str) -> str:
 
 
 @contextmanager
-def only_search(folder: Path) -> Iterator[None]:
+def lock_search(folder: Path) -> Iterator[None]:
     """Lock the search of a run: a second process would take the open trials of the first for interrupted ones."""
     with writing(folder / PLACE, purpose=SEARCH):
         yield
@@ -107,20 +107,20 @@ def open_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int
     return study
 
 
-class Trials:
+class HeadStudy:
     """One study: a space over one store. Another store, space or seed is another study in the same file."""
 
     def __init__(self, path: Path, states: States, task: Task, space: Space, config: FitConfig, seed: int = 0) -> None:
         self.states, self.task, self.space, self.config, self.seed = states, task, space, config, seed
         drawn = [seed] if seed else []  # seed 0 keeps the name that it had before there were seeds
-        self.name = f"{states.id}-{hash_json([plain_space(space), hashed_fields(config), *drawn])[:12]}"
+        self.name = f"{states.id}-{hash_json([space_to_dict(space), hashed_fields(config), *drawn])[:12]}"
         self.study = open_study(path, self.name, default_trials(space, config), seed)
 
     @property
     def done(self) -> int:
         return len(self.tried())
 
-    def tried(self) -> list[Tried]:
+    def tried(self) -> list[SearchTrial]:
         """Every trial that has ended, in order."""
         trials = []
         for trial in self.study.get_trials(deepcopy=False):
@@ -128,7 +128,7 @@ class Trials:
             if "spec" in values and trial.state.name in ENDED:
                 facts = {key: values.get(key) for key in ("parameters", "epoch")}
                 state, score = ENDED[trial.state.name], values.get("score")
-                trials.append(Tried(trial.number, dict(trial.params), score, state, values["spec"], facts))
+                trials.append(SearchTrial(trial.number, dict(trial.params), score, state, values["spec"], facts))
         return trials
 
     def best(self, count: int) -> list[Candidate]:
@@ -184,7 +184,7 @@ class Trials:
                 runner.stopped = epoch < runner.config.epochs and trial.should_prune()
         for trial, runner in fitting:
             trial.set_user_attr("config", json.dumps(asdict(runner.config)))
-            trial.set_user_attr("parameters", runner.head.parameters_count)
+            trial.set_user_attr("parameters", runner.head.num_parameters)
             trial.set_user_attr("epoch", runner.best_epoch)
             if not runner.best:
                 self._end(trial, runner.spec, None, TrialState.FAIL)

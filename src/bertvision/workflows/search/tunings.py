@@ -15,37 +15,37 @@ from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty
 from bertvision.core.progress import log_line
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.analyses.search_history import Tried, search_history, search_importance
-from bertvision.runs.folder import TUNED, store_place
-from bertvision.runs.prepare import load_recipe_task, prepare, run_facts
-from bertvision.runs.reader import OF_TUNINGS, data_origin
+from bertvision.evaluation.analyses.search_history import SearchTrial, search_history, search_importance
+from bertvision.runs.folder import TUNED, store_folder
+from bertvision.runs.prepare import load_recipe_task, prepare, recipe_identity
+from bertvision.runs.reader import TUNING_FINDINGS, data_origin
 from bertvision.store.states import States
 from bertvision.store.store import MANIFEST
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import data_hash, encoder_hash
 from bertvision.training.tune import check_tuning
 from bertvision.workflows.search.heads import (
-    Plan,
+    SearchBudget,
     dev_looks,
-    keep_outcome,
-    no_score,
+    no_score_message,
     recipe_features,
     run_trials,
+    save_outcome,
     search,
     show,
-    states_space,
+    space_for_states,
 )
 from bertvision.workflows.search.space import (
     Space,
-    defaults_in,
-    named_heads,
-    plain_domains,
-    plain_space,
-    read_space,
-    space_of,
+    build_space,
+    default_values,
+    domains_to_dict,
+    expand_head_names,
+    parse_space,
+    space_to_dict,
     tune_space,
 )
-from bertvision.workflows.search.trials import PLACE, only_search, open_study, quiet_optuna, study_path, study_tag
+from bertvision.workflows.search.trials import PLACE, lock_search, open_study, quiet_optuna, study_path, study_tag
 
 HISTORY = (
     "Each tuning by its best trial on inner, in the order they were begun, and the best so far. All were judged by "
@@ -62,34 +62,36 @@ Recipes = Callable[[str | None], Recipe]
 """The recipe as typed; given a method, with what that method presets below what the user set."""
 
 
-class Tunings:
+class TuningStudy:
     """One study of tunings; everything that decides their scores is in its name, so that another is another study."""
 
-    def __init__(self, recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan) -> None:
+    def __init__(
+        self, recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: SearchBudget
+    ) -> None:
         self.recipes, self.folder, self.typed, self.plan = recipes, folder, typed, plan
         self.recipe, self.domains = recipes(None), tune_space(typed)
         task, encoder = load_recipe_task(self.recipe), load_encoder(self.recipe.encoder)
         features = recipe_features(self.recipe, task, encoder)
-        self.heads = named_heads(heads, features)
-        space = space_of(self.heads, features, typed)
+        self.heads = expand_head_names(heads, features)
+        space = build_space(self.heads, features, typed)
         self._check(task, encoder)
         self.made_of = [data_hash(task), encoder_hash(encoder)]
-        manifest = read_json_or_empty(store_place(folder) / MANIFEST)
+        manifest = read_json_or_empty(store_folder(folder) / MANIFEST)
         # The report of a run shows the tunings of the same data only.
         if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
             raise BadInput(f"{folder} holds a run on other data than these; choose another --out")
-        decides = [plain_space(space), plain_domains(self.domains), self._fixed(), hashed_fields(self.recipe.fit)]
+        decides = [space_to_dict(space), domains_to_dict(self.domains), self._fixed(), hashed_fields(self.recipe.fit)]
         self.name = f"tuning-{hash_json([*decides, self.made_of, plan.trials, plan.seed])[:12]}"
 
     @cached_property
     def study(self) -> Any:
         """Opened on first use, so that errors in the space come before anything is written."""
-        first = defaults_in("tune", self.domains, asdict(self.recipe.tune))
+        first = default_values("tune", self.domains, asdict(self.recipe.tune))
         return open_study(study_path(self.folder), self.name, [first], self.plan.seed)
 
     def _check(self, task: Task, encoder: Encoder) -> None:
         """Find what cannot be tuned before it is drawn: every method, and every head with each method."""
-        items = {item.key: item for item in read_space(self.typed) if item.section == "tune"}
+        items = {item.key: item for item in parse_space(self.typed) if item.section == "tune"}
         combinations: list[dict[str, Any]] = [{}]
         for item in (items[key] for key in DEPENDENT if key in items):
             name = f"tune.{item.key}"
@@ -105,7 +107,7 @@ class Tunings:
         methods = self.domains["method"].endpoints if "method" in self.domains else (None,)
         recipes = []
         for method in methods:
-            facts = run_facts(self.recipes(None if method is None else str(method)))
+            facts = recipe_identity(self.recipes(None if method is None else str(method)))
             tune = {key: value for key, value in facts["tune"].items() if key not in self.domains}
             recipes.append({**facts, "tune": tune})
         return recipes
@@ -122,7 +124,7 @@ class Tunings:
 
     def run_of(self, recipe: Recipe) -> Path:
         """The run of a tuning; studies share it, so that no tuning is made twice."""
-        return self.folder / TUNED / hash_json([run_facts(recipe), self.made_of])[:12]
+        return self.folder / TUNED / hash_json([recipe_identity(recipe), self.made_of])[:12]
 
     def ended(self) -> list[Any]:
         """Trials that have a score, in order; it is None where no head could be fitted."""
@@ -141,7 +143,7 @@ class Tunings:
         recipe = self.recipe_of(trial)
         run = self.run_of(recipe)
         states, space = self.states_and_space(recipe, run)
-        with only_search(run):
+        with lock_search(run):
             tried = run_trials(run, states, space, recipe.fit, self.plan).tried()
         # An earlier study may have run more trials here: only the planned number counts.
         score = max((one.score for one in tried[: self.plan.trials] if one.score is not None), default=None)
@@ -169,7 +171,7 @@ class Tunings:
     def states_and_space(self, recipe: Recipe, run: Path) -> tuple[States, Space]:
         """The states of a tuning, made if they are not there, and what is tried on them."""
         states, _ = prepare(recipe, run, self.heads)
-        return states, states_space(states, self.heads, self.typed)
+        return states, space_for_states(states, self.heads, self.typed)
 
     def drop_stores(self) -> None:
         """Delete all stores but the best tuning's: they are large, and can be made again from the encoders."""
@@ -180,19 +182,19 @@ class Tunings:
 
 
 def search_tuning(
-    recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: Plan, count: int
+    recipes: Recipes, folder: Path, heads: Sequence[str], typed: Sequence[str], plan: SearchBudget, count: int
 ) -> dict[str, Any]:
     """Search over tunings outside and heads inside: each tuning has its own run in ``RUN/search/tuned``, scored by the
     best trial on its states. Only the store of the best one so far is kept; only the best one is scored on dev.
     """
-    tunings = Tunings(recipes, folder, heads, typed, plan)
-    with only_search(folder):
+    tunings = TuningStudy(recipes, folder, heads, typed, plan)
+    with lock_search(folder):
         while len(tunings.ended()) < count:
             tunings.run_next(count)
             tunings.drop_stores()
         ended, best = tunings.ended(), tunings.best()
         if best is None:
-            raise BadInput(no_score(folder, plan.trials * len(ended)))
+            raise BadInput(no_score_message(folder, plan.trials * len(ended)))
         recipe = tunings.recipe_of(best)
         run = tunings.run_of(recipe)
         states, space = tunings.states_and_space(recipe, run)
@@ -205,23 +207,25 @@ def search_tuning(
             "tunings_tag": study_tag(tunings.name),
             "dev_looks": dev_looks(folder) + dev_looks(run) - looks_before,
         }
-        keep_outcome(folder, tunings.name, document)
+        save_outcome(folder, tunings.name, document)
         show(folder, tunings.name, tuning_findings(ended, document["metric"]), data_origin(states.manifest))
         return document
 
 
 def tuning_findings(ended: Sequence[Any], metric: str) -> tuple[Finding, Finding]:
     """How the tunings went, drawn as the trials of heads are, with settings in place of specs."""
-    trials: list[Tried] = []
+    trials: list[SearchTrial] = []
     for trial in ended:
         score = trial.user_attrs["score"]
         state = "failed" if score is None else "complete"
-        trials.append(Tried(trial.number, dict(trial.params), score, state, settings_text(settings_of(trial.params))))
+        trials.append(
+            SearchTrial(trial.number, dict(trial.params), score, state, settings_text(settings_of(trial.params)))
+        )
     history, importance = search_history(trials, metric), search_importance(trials)
     columns = {key: title for key, title in history.columns.items() if key != "settings"} | {"head": "tuning"}
     return (
-        replace(history, name=OF_TUNINGS, title="Search: tunings", about=HISTORY, columns=columns),
-        replace(importance, name=f"{OF_TUNINGS}-importance", title="Search: what mattered of tuning"),
+        replace(history, name=TUNING_FINDINGS, title="Search: tunings", about=HISTORY, columns=columns),
+        replace(importance, name=f"{TUNING_FINDINGS}-importance", title="Search: what mattered of tuning"),
     )
 
 
