@@ -111,7 +111,7 @@ def test_a_base_is_not_tuned_onto_itself(samples: Any, call: Call, tmp_path: Pat
     words = samples.text_words(tmp_path, base)
     words = ["tune", *words[1 : words.index("--heads")]]
     said = call(*words, "--method", "bitfit", "--out", tmp_path / "run")
-    assert "holds the base of this encoder, which must stay" in said.refused()
+    assert "contains the base of this encoder and cannot be overwritten" in said.refused()
     assert "steps" not in said.err
 
 

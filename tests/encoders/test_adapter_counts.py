@@ -65,5 +65,5 @@ def test_an_adapter_is_its_formula_and_begins_as_nearly_nothing() -> None:
         for parameter in adapter.parameters():
             parameter.normal_()
     inside = torch.nn.functional.gelu(given_ @ adapter.down.weight.T + adapter.down.bias)
-    wanted = given_ + inside @ adapter.up.weight.T + adapter.up.bias
-    torch.testing.assert_close(adapter(given_), wanted)
+    expected = given_ + inside @ adapter.up.weight.T + adapter.up.bias
+    torch.testing.assert_close(adapter(given_), expected)

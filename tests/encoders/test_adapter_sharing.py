@@ -36,11 +36,11 @@ def groups_by_words(share: Any, layers: int) -> dict[tuple[int, str], Any]:
 
 @given(st.sampled_from(["none", "layer", "all"]) | st.integers(1, 30), st.integers(1, 24))
 def test_words_share_as_they_say(share: Any, layers: int) -> None:
-    found, wanted = sharing_groups(share, layers), groups_by_words(share, layers)
-    assert set(found) == set(wanted)
+    found, expected = sharing_groups(share, layers), groups_by_words(share, layers)
+    assert set(found) == set(expected)
     for one in found:
         for other in found:
-            assert (found[one] == found[other]) == (wanted[one] == wanted[other])
+            assert (found[one] == found[other]) == (expected[one] == expected[other])
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12), st.integers(1, 12))
@@ -81,11 +81,11 @@ def test_shared_places_hold_one_module_and_fingerprints_tell_maps_apart(tiny_enc
     encoder = tiny_encoder.copy()
     torch.manual_seed(0)
     inject(encoder.model, f"adapters:size=3,share={share}")
-    home = adapters_of(encoder.model)
-    assert home is not None
+    adapters = adapters_of(encoder.model)
+    assert adapters is not None
     groups = sharing_groups(int(share) if share.isdigit() else share, 2)
     for one, group in groups.items():
         for other, second in groups.items():
-            same = home[one[0]][one[1]] is home[other[0]][other[1]]
+            same = adapters[one[0]][one[1]] is adapters[other[0]][other[1]]
             assert same == (group == second)
     assert encoder_hash(encoder) != encoder_hash(tiny_encoder)

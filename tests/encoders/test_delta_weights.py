@@ -34,15 +34,15 @@ def test_another_base_is_refused(
 ) -> None:
     tuned = tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS)
     tuned.save_pretrained(tmp_path / "small")
-    with pytest.raises(BadInput, match=r"belongs to another base: .*give the encoder that it was tuned from"):
+    with pytest.raises(BadInput, match=r"belongs to another base: .*pass the encoder that it was tuned from"):
         load_encoder(str(tmp_path / "small"), base=label_encoder)
     cased = load_encoder(str(tiny_encoder.source))
     cased.tokenizer.backend_tokenizer.normalizer = None  # the same weights, but text is cut in another way
-    with pytest.raises(BadInput, match=r"belongs to another base: .* with tokenizer .*give the encoder"):
+    with pytest.raises(BadInput, match=r"belongs to another base: .* with tokenizer .*pass the encoder"):
         load_encoder(str(tmp_path / "small"), base=cased)
     given_ = load_encoder(str(tmp_path / "small"), base=tiny_encoder)
     assert torch.equal(states(given_), states(tuned))
-    with pytest.raises(BadInput, match="takes no base"):
+    with pytest.raises(BadInput, match=r"base: encoder .* has no base"):
         load_encoder(str(tiny_encoder.source), base=tiny_encoder)
 
 
@@ -50,15 +50,17 @@ def test_a_base_that_is_gone_or_was_never_saved_is_named(
     tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, tmp_path: Path
 ) -> None:
     unsaved = tune(label_encoder, label_task, method="adapters:size=4", **SETTINGS)
-    with pytest.raises(BadInput, match=r"was tuned and is nowhere saved; save it with save_pretrained"):
+    with pytest.raises(BadInput, match=r"was tuned and has not been saved; save it with save_pretrained"):
         unsaved.save_pretrained(tmp_path / "no")
     label_encoder.save_pretrained(tmp_path / "base")
     tuned = tune(load_encoder(str(tmp_path / "base")), label_task, method="bitfit", **SETTINGS)
     tuned.save_pretrained(tmp_path / "small")
-    with pytest.raises(BadInput, match=r"base holds the base of this encoder, which must stay; choose another"):
+    with pytest.raises(
+        BadInput, match=r"base contains the base of this encoder and cannot be overwritten; choose another"
+    ):
         tuned.save_pretrained(tmp_path / "base")
     (tmp_path / "base").rename(tmp_path / "moved")
-    gone = r"small lies on a base that is not there: no encoder folder.*or say where it is: predict --base"
+    gone = r"small stores only weight differences, and its base encoder was not found: no encoder.*or --base to predict"
     with pytest.raises(BadInput, match=gone):
         load_encoder(str(tmp_path / "small"))
     load_encoder(str(tmp_path / "small"), base=str(tmp_path / "moved"))
@@ -73,7 +75,7 @@ def test_a_model_whose_base_has_moved_is_asked_with_the_base_named(
     (tmp_path / "base").rename(tmp_path / "moved")
     asked = ["predict", str(tmp_path / "model"), "--text", label_task["dev"][0].text, "--json"]
     assert main(asked) == 2
-    assert "lies on a base that is not there" in capsys.readouterr().err
+    assert "stores only weight differences, and its base encoder was not found" in capsys.readouterr().err
     assert main([*asked, "--base", str(tmp_path / "moved")]) == 0
     assert "label" in capsys.readouterr().out
 
@@ -103,7 +105,7 @@ def test_weights_that_do_not_fit_are_refused(tiny_encoder: Encoder, label_task: 
     tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS).save_pretrained(tmp_path)
     record = (tmp_path / "bertvision.json").read_text(encoding="utf-8")
     (tmp_path / "bertvision.json").write_text(record.replace("adapters:size=4,share", "adapters:size=5,share"))
-    with pytest.raises(BadInput, match=r"the weights of 'bottlenecks.* do not fit what is inside"):
+    with pytest.raises(BadInput, match=r"the weights of 'bottlenecks.* do not match its bertvision.json"):
         load_encoder(str(tmp_path))
     (tmp_path / "bertvision.json").write_text(record)
     (tmp_path / "small.safetensors").write_bytes(b"nothing")

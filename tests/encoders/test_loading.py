@@ -49,11 +49,11 @@ def test_every_family_gives_all_its_states(family: str, families: dict[str, tupl
     batch = tokens()
     with torch.inference_mode():
         states = hidden_states(encoder.model, batch, range(4))
-        wanted = encoder.model(input_ids=batch.input_ids, attention_mask=batch.mask.long()).last_hidden_state
+        expected = encoder.model(input_ids=batch.input_ids, attention_mask=batch.mask.long()).last_hidden_state
         some = hidden_states(encoder.model, batch, (3, 1))
     assert [tuple(one.shape) for one in states.layers] == [(2, 9, 16)] * 4
     assert states.stacked().shape == (2, 9, 4, 16)
-    torch.testing.assert_close(states.layers[-1][batch.mask], wanted[batch.mask])
+    torch.testing.assert_close(states.layers[-1][batch.mask], expected[batch.mask])
     assert all(not torch.allclose(a, b) for a, b in zip(states.layers, states.layers[1:], strict=False))
     assert torch.equal(some.layers[0], states.layers[3])
     assert torch.equal(some.layers[1], states.layers[1])
@@ -186,7 +186,7 @@ def test_another_family_is_refused_with_those_that_are_known(tiny_encoder_folder
     shutil.copytree(tiny_encoder_folder, tmp_path / "gpt2")
     config = json.loads((tmp_path / "gpt2" / "config.json").read_text())
     (tmp_path / "gpt2" / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
-    with pytest.raises(BadInput, match=r"is of type 'gpt2'; known types: albert, bert, .*xlm-roberta"):
+    with pytest.raises(BadInput, match=r"has model type 'gpt2'; supported: albert, bert, .*xlm-roberta"):
         load_encoder(str(tmp_path / "gpt2"))
     assert family_of("bert", "x").layers == "encoder.layer"
 
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tiny_encoder_folder: Path, t
     shutil.copytree(tiny_encoder_folder, tmp_path / "less")
     config = json.loads((tmp_path / "less" / "config.json").read_text())
     (tmp_path / "less" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
-    with pytest.raises(BadInput, match=r"lacks weights: 'encoder\.layer\.2\..* and \d+ more"):
+    with pytest.raises(BadInput, match=r"weights are missing: 'encoder\.layer\.2\..* and \d+ more"):
         load_encoder(str(tmp_path / "less"))
 
 
@@ -209,11 +209,11 @@ def test_a_cut_encoder_gives_the_lower_states(
     short.save_pretrained(tmp_path)
     batch = tokens()
     with torch.inference_mode():
-        wanted = hidden_states(whole.model, batch, range(4)).layers
+        expected = hidden_states(whole.model, batch, range(4)).layers
         for one in (short, load_encoder(str(tmp_path))):
             assert one.layers == depth + 1
             found = hidden_states(one.model, batch, range(depth + 1)).layers
-            assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(found, wanted, strict=False))
+            assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(found, expected, strict=False))
     assert (short.parameters < whole.parameters) == (depth < 3 and (family != "albert" or whole.has_pooler))
     assert whole.layers == 4
     assert short.has_pooler == (whole.has_pooler and depth == 3)
@@ -221,7 +221,7 @@ def test_a_cut_encoder_gives_the_lower_states(
 
 def test_a_cut_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
     for depth in (0, 3):
-        with pytest.raises(BadInput, match=f"at {depth}: it has layers 1 to 2"):
+        with pytest.raises(BadInput, match=f"at layer {depth}: it has layers 1 to 2"):
             truncate_encoder(tiny_encoder, depth)
 
 
@@ -263,3 +263,8 @@ def test_starting_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> No
         upper_layers(tiny_encoder.copy().model, 2),
     ):
         pass
+
+
+def test_an_encoder_is_shown_on_one_line(tiny_encoder: Encoder) -> None:
+    expected = f"Encoder({tiny_encoder.name!r}, layers=3, width=16, parameters={tiny_encoder.parameters:,})"
+    assert repr(tiny_encoder) == expected

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bertvision.core.records import Example, Predictions, WindowTable
-from bertvision.evaluation.calibration import calibration, reliability, stated, temperatures
+from bertvision.evaluation.calibration import calibration, probabilities_and_outcomes, reliability, temperatures
 from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
@@ -49,10 +49,10 @@ def judged_labels(factor: float) -> Any:
 @pytest.mark.parametrize("factor", [0.4, 3.0])
 def test_the_temperature_of_labels_is_found_on_inner_and_mends_dev(factor: float) -> None:
     scored = judged_labels(factor)
-    found = calibration(scored)
-    assert list(found) == ["label"]
-    assert found["label"]["temperature"] == pytest.approx(factor, rel=0.3)
-    assert found["label"]["ece"] < found["label"]["ece_raw"] / 2
+    fitted = calibration(scored)
+    assert list(fitted) == ["label"]
+    assert fitted["label"]["temperature"] == pytest.approx(factor, rel=0.3)
+    assert fitted["label"]["ece"] < fitted["label"]["ece_raw"] / 2
 
 
 def test_dev_has_no_say_in_a_temperature() -> None:
@@ -71,7 +71,7 @@ def test_bins_hold_every_example_before_and_after() -> None:
     assert (picture.name, picture.seed, picture.what) == ("x", 3, "label")
     for bins in (picture.raw, picture.calibrated):
         assert sum(count for *_, count in bins) == COUNT
-        assert all(0 <= value <= 1 for stated_, found, _ in bins for value in (stated_, found))
+        assert all(0 <= value <= 1 for stated_, fitted, _ in bins for value in (stated_, fitted))
     assert picture.raw != picture.calibrated
 
 
@@ -93,23 +93,23 @@ def test_several_labels_are_a_yes_or_no_each() -> None:
     rows = [list((2.5 * one).astype(np.float32)) for one in logits]
     inner = Predictions("x", "x", "head", "inner", rows[0], table(COUNT, 3))
     scored = score_predictions(task, replace(inner, split="dev", logits=rows[1], inner=inner))
-    found = calibration(scored)["label"]
-    assert found["temperature"] == pytest.approx(2.5, rel=0.15)
-    assert found["ece"] < found["ece_raw"] / 2
-    assert len(stated(scored.result, "label", 1.0)[0]) == 3 * COUNT
+    fitted = calibration(scored)["label"]
+    assert fitted["temperature"] == pytest.approx(2.5, rel=0.15)
+    assert fitted["ece"] < fitted["ece_raw"] / 2
+    assert len(probabilities_and_outcomes(scored.result, "label", 1.0)[0]) == 3 * COUNT
 
 
 def test_spans_have_two_sorts_of_probability(span_heads: list[FittedHead], span_store: Store, span_task: Task) -> None:
     for head, one in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
         scored = score_predictions(span_task, one)
-        found = calibration(scored)
-        assert set(found) == {"answer", "no_answer"}
-        assert head.temperatures == {what: told["temperature"] for what, told in found.items()}
-        chance, missing = stated(scored.result, "no_answer", found["no_answer"]["temperature"])
+        fitted = calibration(scored)
+        assert set(fitted) == {"answer", "no_answer"}
+        assert head.temperatures == {what: told["temperature"] for what, told in fitted.items()}
+        chance, missing = probabilities_and_outcomes(scored.result, "no_answer", fitted["no_answer"]["temperature"])
         empty = [answer == "" for answer in scored.result.answers.values()]
         assert (chance > 0.5).tolist() == empty  # no temperature changes a decision
         assert missing.tolist() == [not example.answers for example in span_task["dev"]]
-        sure, right = stated(scored.result, "answer", found["answer"]["temperature"])
+        sure, right = probabilities_and_outcomes(scored.result, "answer", fitted["answer"]["temperature"])
         assert 100 * right.mean() == pytest.approx(scored.result.scores["exact"])
         assert ((sure > 0) & (sure <= 1)).all()
 

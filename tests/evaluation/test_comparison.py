@@ -74,11 +74,11 @@ def test_every_pair_once_the_best_head_in_front() -> None:
 def test_a_comparison_is_the_paired_test_of_the_means_over_seeds() -> None:
     found = versus(evaluate(BOARD, TASK))
     for (a, b), one in found.items():
-        wanted = paired_test(right(a), right(b))
-        assert one.difference == pytest.approx(100 * wanted.difference)
-        assert one.p == wanted.p
-        assert wanted.interval is not None
-        assert (one.low, one.high) == pytest.approx((100 * wanted.interval.low, 100 * wanted.interval.high))
+        expected = paired_test(right(a), right(b))
+        assert one.difference == pytest.approx(100 * expected.difference)
+        assert one.p == expected.p
+        assert expected.interval is not None
+        assert (one.low, one.high) == pytest.approx((100 * expected.interval.low, 100 * expected.interval.high))
     assert found["good", "poor"].a_seeds == found["good", "poor"].b_seeds == (0, 1)
     assert found["good", "encoder"].b_seeds == ()
 
@@ -97,9 +97,9 @@ def test_intervals_of_rows_and_of_means_over_seeds() -> None:
         assert row.interval is not None
         assert row.interval[0] <= row.scores["accuracy"] <= row.interval[1]
     lines = {line.name: line for line in board.summary}
-    wanted = bootstrap_interval(right("good"))
-    assert wanted is not None
-    assert lines["good"].interval == pytest.approx((100 * wanted.low, 100 * wanted.high))
+    expected = bootstrap_interval(right("good"))
+    assert expected is not None
+    assert lines["good"].interval == pytest.approx((100 * expected.low, 100 * expected.high))
     assert (lines["good"].seeds, lines["encoder"].seeds) == ((0, 1), ())
     assert lines["good"].mean == pytest.approx(100 * right("good").mean())
     scores = [row.scores["accuracy"] for row in board.rows if row.name == "good"]
@@ -189,5 +189,5 @@ def test_comparing_two_predictors() -> None:
     assert (back.difference, back.p) == pytest.approx((-found.difference, found.p))
     same = compare(BOARD[0], BOARD[0], TASK)
     assert (same.difference, same.p) == (0.0, 1.0)
-    with pytest.raises(BadInput, match="compare needs two predictors"):
+    with pytest.raises(BadInput, match="compare needs two predictors and a metric that can be resampled, got metric"):
         compare([BOARD[0], BOARD[2]], BOARD[5], TASK)

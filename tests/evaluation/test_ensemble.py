@@ -46,8 +46,8 @@ def probabilities(predictions: Predictions, window: int = 0) -> list[Any]:
 
 
 def test_max_takes_the_largest_probability_and_renormalises() -> None:
-    wanted = [0.7 / 1.6, 0.6 / 1.6, 0.3 / 1.6]
-    assert probabilities(ensemble([A, B], "max")) == pytest.approx(wanted)
+    expected = [0.7 / 1.6, 0.6 / 1.6, 0.3 / 1.6]
+    assert probabilities(ensemble([A, B], "max")) == pytest.approx(expected)
     assert ensemble([A, B]).spec == "max"
 
 
@@ -206,11 +206,11 @@ def test_what_cannot_be_combined_is_said() -> None:
         ensemble([A, A.inner])
     with pytest.raises(BadInput, match="same windows of the same split"):
         ensemble([A, label_member("c", [[0.5, 0.5]], [0], [[0.5, 0.5]] * 2, [0, 1])])
-    with pytest.raises(BadInput, match="'max' is for labels and spans; numbers are combined by 'mean' or 'fitted'"):
+    with pytest.raises(BadInput, match="'max' is for labels and spans; values are combined by 'mean' or 'fitted'"):
         ensemble([value, value], "max")
     with pytest.raises(BadInput, match=r"no way to combine named 'maximum'\. Did you mean 'max'"):
         ensemble([A, B], "maximum")  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="needs every member's outputs on inner"):
+    with pytest.raises(BadInput, match="needs the outputs of every member on inner"):
         ensemble([A.inner, A.inner], "fitted")
 
 

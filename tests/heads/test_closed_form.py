@@ -50,8 +50,8 @@ def test_weights_of_labels_shift_what_is_likely() -> None:
     x, y = texts()
     plain, weighed = solved("classify", x, y, 3), solved("classify", x, y, 3, weights=torch.tensor([1.0, 5.0, 1.0]))
     shift = (weighed(x) - plain(x)).detach()
-    wanted = torch.tensor([0.0, 5.0, 0.0]).clamp_min(1).log().expand_as(shift)
-    torch.testing.assert_close(shift, wanted, atol=1e-3, rtol=0)
+    expected = torch.tensor([0.0, 5.0, 0.0]).clamp_min(1).log().expand_as(shift)
+    torch.testing.assert_close(shift, expected, atol=1e-3, rtol=0)
 
 
 def test_several_labels_are_told_one_by_one() -> None:

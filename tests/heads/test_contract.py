@@ -109,7 +109,7 @@ def test_labels_and_values_are_for_every_head_and_spans_for_most(spec: str) -> N
     kinds = {kind for known, kind in CASES if known == spec}
     assert kinds >= {"classify", "multilabel", "regress"}
     if not body(spec).supports_spans:
-        with pytest.raises(BadInput, match="is for labels and values; for spans take another"):
+        with pytest.raises(BadInput, match="is for labels and values; for spans use another"):
             build(spec, "span")
 
 
@@ -293,8 +293,8 @@ def test_a_sequence_head_reads_the_outputs_of_cls_or_their_mean(spec: str) -> No
         shaped = Shape(LAYERS, WIDTH, TOKENS, 2, "classify")
         head = build_head(but(spec, read=read), shaped).eval()
         head.load_state_dict(by_token.state_dict())
-        wanted = [row[0] if read == "cls" else row[:size].mean(0) for row, size in zip(outputs, SIZES, strict=True)]
-        torch.testing.assert_close(head(hidden, mask), torch.stack(wanted))
+        expected = [row[0] if read == "cls" else row[:size].mean(0) for row, size in zip(outputs, SIZES, strict=True)]
+        torch.testing.assert_close(head(hidden, mask), torch.stack(expected))
 
 
 @every_head
@@ -309,13 +309,13 @@ def test_layer_weights_are_a_share_per_layer(spec: str) -> None:
 
 def test_span_loss_is_the_mean_cross_entropy_of_start_and_end_over_real_tokens() -> None:
     logits, mask = random(2, 3, 2), torch.tensor([[True, True, True], [True, True, False]])
-    wanted = []
+    expected = []
     for row, (start, end) in enumerate([(2, 0), (0, 1)]):
         for side, target in enumerate((start, end)):
             scores = logits[row, mask[row], side]
-            wanted.append(scores.exp().sum().log() - scores[target])
+            expected.append(scores.exp().sum().log() - scores[target])
     got = head_loss("span", logits, torch.tensor([[2.0, 0.0], [0.0, 1.0]]), mask)
-    torch.testing.assert_close(got, torch.stack(wanted).mean())
+    torch.testing.assert_close(got, torch.stack(expected).mean())
 
 
 @pytest.mark.parametrize("kind", list(OUTPUTS))
@@ -330,8 +330,8 @@ def test_losses_of_several_heads_are_those_of_each(kind: Kind) -> None:
 def test_label_and_value_losses() -> None:
     mask = torch.ones(2, 1, dtype=torch.bool)
     logits = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
-    wanted = (torch.log(torch.tensor(2.0)) + torch.log1p(torch.exp(torch.tensor(-2.0)))) / 2
-    torch.testing.assert_close(head_loss("classify", logits, torch.tensor([1.0, 0.0]), mask), wanted)
+    expected = (torch.log(torch.tensor(2.0)) + torch.log1p(torch.exp(torch.tensor(-2.0)))) / 2
+    torch.testing.assert_close(head_loss("classify", logits, torch.tensor([1.0, 0.0]), mask), expected)
     values = head_loss("regress", torch.tensor([[1.0], [4.0]]), torch.tensor([0.0, 2.0]), mask)
     assert float(values) == pytest.approx(2.5)
 
@@ -350,8 +350,8 @@ def test_weights_of_labels_are_not_divided_out_of_the_loss() -> None:
     mask, weights = torch.ones(3, 1, dtype=torch.bool), torch.tensor([0.5, 4.0])
     logits, labels = random(3, 2), torch.tensor([0.0, 1.0, 0.0])
     given = logits.log_softmax(1)[torch.arange(3), labels.long()]
-    wanted = -(torch.tensor([0.5, 4.0, 0.5]) * given).mean()
-    torch.testing.assert_close(head_loss("classify", logits, labels, mask, weights), wanted)
+    expected = -(torch.tensor([0.5, 4.0, 0.5]) * given).mean()
+    torch.testing.assert_close(head_loss("classify", logits, labels, mask, weights), expected)
     alone = [float(head_loss("classify", logits[:1], labels[:1], mask[:1], w)) for w in (None, weights)]
     assert alone[1] == pytest.approx(0.5 * alone[0])
     torch.testing.assert_close(

@@ -94,8 +94,8 @@ def test_counts_on_bert_base(spec: str, parameters: int) -> None:
 
 @pytest.mark.parametrize(("spec", "parameters"), WITH_POOLED.items())
 def test_the_pooled_cls_makes_26_layers(spec: str, parameters: tuple[int, int]) -> None:
-    for shape, wanted in zip((LARGE, BASE), parameters, strict=True):
-        assert head_info(spec, replace(shape, kind="classify"))["parameters"] == wanted
+    for shape, expected in zip((LARGE, BASE), parameters, strict=True):
+        assert head_info(spec, replace(shape, kind="classify"))["parameters"] == expected
 
 
 @pytest.mark.parametrize(("spec", "parameters"), BUDGETS.items())
@@ -206,8 +206,8 @@ def test_learned_pool_is_gamma_times_the_weighted_mean_then_a_linear_layer() -> 
     for b in range(2):
         for t in range(3):
             pooled = body.gamma.detach() * sum(shares[i] * states()[b, t, i] for i in range(SMALL.layers))
-            wanted = dense(body.dense.weight.detach(), body.dense.bias.detach(), pooled)
-            torch.testing.assert_close(outputs(head)[b, t], wanted)
+            expected = dense(body.dense.weight.detach(), body.dense.bias.detach(), pooled)
+            torch.testing.assert_close(outputs(head)[b, t], expected)
     torch.testing.assert_close(body.layer_weights(), shares)
 
 
@@ -231,8 +231,8 @@ def test_probe_is_one_linear_layer_on_the_layers_side_by_side() -> None:
     head = randomised("probe:layers=1+3")
     assert isinstance(head.module, Probe)
     side_by_side = torch.cat([states()[0, 1, 1], states()[0, 1, 3]])
-    wanted = dense(head.module.dense.weight.detach(), head.module.dense.bias.detach(), side_by_side)
-    torch.testing.assert_close(outputs(head)[0, 1], wanted)
+    expected = dense(head.module.dense.weight.detach(), head.module.dense.bias.detach(), side_by_side)
+    torch.testing.assert_close(outputs(head)[0, 1], expected)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -255,8 +255,8 @@ def test_compress_is_its_formula(shared: bool, skip: bool) -> None:
                 parts.append(gelu(dense(body.down[kernel].detach().T, body.bias[kernel, 0].detach(), state)))
             if skip:  # the last layer's state stands beside the compressed ones
                 parts.append(states()[b, t, -1])
-            wanted = dense(body.dense.weight.detach(), body.dense.bias.detach(), torch.cat(parts))
-            torch.testing.assert_close(outputs(head)[b, t], wanted)
+            expected = dense(body.dense.weight.detach(), body.dense.bias.detach(), torch.cat(parts))
+            torch.testing.assert_close(outputs(head)[b, t], expected)
 
 
 def test_compress_starts_small() -> None:

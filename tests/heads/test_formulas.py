@@ -45,9 +45,9 @@ def texts() -> list[Tensor]:
     return [row[:size] for row, size in zip(hidden(), SIZES, strict=True)]
 
 
-def assert_spans(built: Head, wanted: list[Tensor]) -> None:
+def assert_spans(built: Head, expected: list[Tensor]) -> None:
     got = built(hidden(), mask())
-    for row, size, text in zip(got, SIZES, wanted, strict=True):
+    for row, size, text in zip(got, SIZES, expected, strict=True):
         torch.testing.assert_close(row[:size], text, atol=1e-5, rtol=1e-4)
 
 
@@ -79,21 +79,21 @@ def convolved(text: Tensor, conv: nn.Conv1d) -> Tensor:
 def test_pool_compress(pool: str, skip: str) -> None:
     built = head(f"pool-compress:size=3,pool={pool},skip={skip}")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
-        wanted.append(body.dense(torch.cat([small, text[:, -1]], 1) if skip == "true" else small))
-    assert_spans(built, wanted)
+        expected.append(body.dense(torch.cat([small, text[:, -1]], 1) if skip == "true" else small))
+    assert_spans(built, expected)
 
 
 def test_compress_twice() -> None:
     built = head("compress-twice:size=3")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         every = [gelu(body.down(text[:, layer])) for layer in range(LAYERS)]
-        wanted.append(body.dense(torch.cat([*every, gelu(body.pooled.down(pooled(body.pooled.pool, text)))], 1)))
-    assert_spans(built, wanted)
+        expected.append(body.dense(torch.cat([*every, gelu(body.pooled.down(pooled(body.pooled.pool, text)))], 1)))
+    assert_spans(built, expected)
 
 
 def test_token_cnn_runs_kernels_of_their_own_length_along_the_width() -> None:
@@ -105,8 +105,8 @@ def test_token_cnn_runs_kernels_of_their_own_length_along_the_width() -> None:
     grown = F.pad(F.gelu(first), (0, 0, 0, 3))
     second = torch.stack([body.second(grown[4 * i : 4 * i + 4].flatten()) for i in range(2)])
     third = body.third(F.pad(F.gelu(second), (0, 0, 0, 2)).flatten())
-    wanted = body.dense(F.gelu(third))
-    torch.testing.assert_close(built(hidden(width=width), mask())[1, 2], wanted)
+    expected = body.dense(F.gelu(third))
+    torch.testing.assert_close(built(hidden(width=width), mask())[1, 2], expected)
 
 
 def test_a_dilated_token_cnn_takes_numbers_from_all_over_the_width() -> None:
@@ -121,25 +121,25 @@ def test_a_dilated_token_cnn_takes_numbers_from_all_over_the_width() -> None:
 def test_ngrams() -> None:
     built = head("ngrams:size=3,compress=4,longest=4")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
-        wanted.append(body.dense(F.gelu(torch.cat([convolved(small, kernel.conv) for kernel in body.kernels], 1))))
-    assert_spans(built, wanted)
+        expected.append(body.dense(F.gelu(torch.cat([convolved(small, kernel.conv) for kernel in body.kernels], 1))))
+    assert_spans(built, expected)
 
 
 def test_inception_block_is_four_ways_side_by_side() -> None:
     built = head("inception:size=16,compress=4,blocks=1")
     body, block = built.module, built.module.blocks[0]
-    wanted = []
+    expected = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
-        one, six, single = block.narrowed(block.narrow(small)).split([4, 6, 1], 1)
-        three, five = block.threed(convolved(six, block.three.conv)), block.fived(convolved(single, block.five.conv))
+        one, six, single = block.norm1(block.project(small)).split([4, 6, 1], 1)
+        three, five = block.norm3(convolved(six, block.conv3.conv)), block.norm5(convolved(single, block.conv5.conv))
         highest = torch.stack([shifted(small, by) for by in (-1, 0, 1)]).amax(0)
-        ways = [one, three, five, block.pool_normed(block.pooled(highest))]
-        wanted.append(body.dense(torch.cat(ways, 1)))
-    assert_spans(built, wanted)
+        ways = [one, three, five, block.norm_pooled(block.project_pooled(highest))]
+        expected.append(body.dense(torch.cat(ways, 1)))
+    assert_spans(built, expected)
 
 
 def test_text_xception_adds_what_its_blocks_find() -> None:
@@ -151,15 +151,15 @@ def test_text_xception_adds_what_its_blocks_find() -> None:
         deep = sum(shifted(x, tap - 1) * weight[:, 0, tap] for tap in range(3))
         return part.norm(part.mix(deep))  # type: ignore[no-any-return]
 
-    wanted = []
+    expected = []
     for text in texts():
         small = gelu(body.front.down(pooled(body.front.pool, text)))
         x = separable(F.relu(separable(small, entry.first)), entry.second) + entry.norm(entry.shortcut(small))
         deep = x
         for step in body.blocks[0].steps:
             deep = separable(F.relu(deep), step)
-        wanted.append(body.dense(F.relu(x + deep)))
-    assert_spans(built, wanted)
+        expected.append(body.dense(F.relu(x + deep)))
+    assert_spans(built, expected)
 
 
 def test_flatten_has_weights_for_each_place_and_counts_padding_as_nothing() -> None:
@@ -168,22 +168,22 @@ def test_flatten_has_weights_for_each_place_and_counts_padding_as_nothing() -> N
     weight = body.dense.weight.unflatten(1, (TOKENS, LAYERS, 3))
     for got, text in zip(built(hidden(), mask()), texts(), strict=True):
         small = F.gelu(body.down(text))  # (tokens, layers, 3)
-        wanted = body.dense.bias + torch.einsum("tls,otls->o", small, weight[:, : len(text)])
-        torch.testing.assert_close(got, wanted)
+        expected = body.dense.bias + torch.einsum("tls,otls->o", small, weight[:, : len(text)])
+        torch.testing.assert_close(got, expected)
     longer = torch.ones(2, TOKENS + 1, dtype=torch.bool)
-    with pytest.raises(BadInput, match="made for texts of at most 5 tokens; these are longer"):
+    with pytest.raises(BadInput, match="made for texts of at most 5 tokens, got a longer one"):
         built(torch.zeros(2, TOKENS + 1, LAYERS, WIDTH), longer)
 
 
 def test_bilstm_reads_each_text_from_both_ends() -> None:
     built = head("bilstm:size=3")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         x = pooled(body.pool, text)[None]
         both = torch.cat([body.forward_lstm(x)[0], body.backward_lstm(x.flip(1))[0].flip(1)], -1)
-        wanted.append(body.dense(both)[0])
-    assert_spans(built, wanted)
+        expected.append(body.dense(both)[0])
+    assert_spans(built, expected)
 
 
 def filters_of(built: Head, x: Tensor) -> Tensor:
@@ -209,13 +209,13 @@ def filters_of(built: Head, x: Tensor) -> Tensor:
 def test_context_conv_runs_filters_over_the_text_that_made_them(context: str, layers: str) -> None:
     built = head(f"context-conv:size=2,maps=3,taps=2,context={context},layers={layers}")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         x = text[:, -1] if layers == "last1" else pooled(body.pool, text)
         filters = filters_of(built, x)
         maps = [sum(shifted(x, tap) @ one[tap] for tap in range(2)) for one in filters]
-        wanted.append(body.dense(F.relu(torch.stack(maps, 1) + body.bias)))
-    assert_spans(built, wanted)
+        expected.append(body.dense(F.relu(torch.stack(maps, 1) + body.bias)))
+    assert_spans(built, expected)
 
 
 def looked(x: Tensor, look: nn.Module) -> Tensor:
@@ -232,7 +232,7 @@ def looked(x: Tensor, look: nn.Module) -> Tensor:
 def test_ladder_takes_in_a_layer_at_every_rung() -> None:
     built = head("ladder:size=4,heads=2")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         x = body.down[0](text[:, 0])
         for number, rung in enumerate(body.rungs):
@@ -241,21 +241,21 @@ def test_ladder_takes_in_a_layer_at_every_rung() -> None:
                 x = (1 - gate) * x + gate * body.down[number](text[:, number])
             x = x + looked(rung.norm1(x), rung.attn)
             x = x + rung.fc2(gelu(rung.fc1(rung.norm2(x))))
-        wanted.append(body.dense(body.norm(x)))
-    assert_spans(built, wanted)
+        expected.append(body.dense(body.norm(x)))
+    assert_spans(built, expected)
 
 
 def test_attention_chooses_layers_for_each_token_and_then_looks_around() -> None:
     built = head("attention:size=4,heads=2")
     body = built.module
-    wanted = []
+    expected = []
     for text in texts():
         small = gelu(body.down(text))  # (tokens, layers, 4)
         shares = torch.stack([(row @ body.query / 2 + body.layer_bias).softmax(0) for row in small])
         one = torch.stack([share @ row for share, row in zip(shares, small, strict=True)])
         one = one + looked(body.norm1(one), body.attn)
-        wanted.append(body.dense(body.norm2(one)))
-    assert_spans(built, wanted)
+        expected.append(body.dense(body.norm2(one)))
+    assert_spans(built, expected)
 
 
 def test_select_shortens_every_group_and_drops_the_short_ones() -> None:

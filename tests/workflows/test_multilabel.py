@@ -16,10 +16,9 @@ from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example, Predictions, WindowTable
 from bertvision.encoders.loading import Encoder
-from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import ensemble, sigmoid
 from bertvision.evaluation.example_scores import label_indicators, score_answers
-from bertvision.evaluation.leaderboard import evaluate
+from bertvision.evaluation.leaderboard import baseline, evaluate
 from bertvision.evaluation.scoring import score_inner, score_predictions, score_split
 from bertvision.model import QuestionAnswerer, TextClassifier, load_model
 from bertvision.store.store import Store
@@ -102,7 +101,7 @@ def test_without_inner_a_label_is_said_from_even_odds_on(set_task: Task) -> None
     assert verdict.threshold == 0.0
     written = score_answers(task, "dev", verdict.answers)
     assert verdict.example_scores is not None
-    assert written.said.tolist() == verdict.example_scores.said.tolist() == [[True, False, True], [False] * 3]
+    assert written.predicted.tolist() == verdict.example_scores.predicted.tolist() == [[True, False, True], [False] * 3]
     assert written.gold.tolist() == verdict.example_scores.gold.tolist()
 
 

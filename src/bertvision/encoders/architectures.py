@@ -1,4 +1,4 @@
-"""Module names of each encoder family of transformers, one row per family, and changes to its layers."""
+"""Module names of the encoder families of transformers, and operations on their layers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from bertvision.core.errors import BadInput
 
 @dataclass(frozen=True)
 class Family:
-    """A supported model type: the name of its layer list, and whether it may have a pooler.
+    """A supported model type and the names of its modules.
 
-    Within a layer: the last linear maps of attention and feed-forward, before dropout, residual and norm; and
-    the maps that LoRA adapts, queries and values (or the one map that makes both).
+    ``attention`` and ``output`` are the last linear maps of attention and of the feed-forward within a layer, before
+    dropout, residual and norm. ``lora`` are the maps that LoRA adapts: queries and values, or the one map of both.
     """
 
     model_type: str
-    layers: str
-    pooler: bool
+    layers: str  # the list of layers
+    pooler: bool  # whether the model may have a pooler
     attention: str = "attention.output.dense"
     output: str = "output.dense"
     lora: tuple[str, ...] = ("query", "value")
@@ -58,32 +58,32 @@ FAMILIES = {
 
 
 def family_of(model_type: str, name: str) -> Family:
-    """The row of a model type; unknown types are rejected."""
+    """The family of a model type; ``name`` is the encoder in the error for unknown types."""
     if model_type not in FAMILIES:
-        raise BadInput(f"encoder {name} is of type {model_type!r}; known types: {', '.join(sorted(FAMILIES))}")
+        raise BadInput(f"encoder {name} has model type {model_type!r}; supported: {', '.join(sorted(FAMILIES))}")
     return FAMILIES[model_type]
 
 
 def layer_list(model: Any) -> nn.ModuleList:
-    """The layers of a model; ALBERT has one layer that is used repeatedly."""
+    """The layers of a model; ALBERT has a single one, which is used repeatedly."""
     layers = model.get_submodule(FAMILIES[model.config.model_type].layers)
     assert isinstance(layers, nn.ModuleList)
     return layers
 
 
 def set_layers(model: Any, layers: nn.ModuleList) -> None:
-    """Replace the layers of a model; its config stays as it is."""
+    """Replace the layers of a model without changing its config."""
     parent, _, name = FAMILIES[model.config.model_type].layers.rpartition(".")
     setattr(model.get_submodule(parent), name, layers)
 
 
 def shares_layers(model: Any) -> bool:
-    """Whether one physical layer serves as all of them."""
+    """Whether all layers are one physical layer."""
     return bool(model.config.model_type == "albert")
 
 
 def truncate_layers(model: Any, depth: int) -> None:
-    """Keep the lowest layers; the pooler, which reads the last state, is removed."""
+    """Keep the lowest ``depth`` layers; the pooler, which reads the last state, is removed."""
     config = model.config
     config.num_hidden_layers = depth
     if getattr(model, "pooler", None) is not None:
@@ -93,9 +93,9 @@ def truncate_layers(model: Any, depth: int) -> None:
     set_layers(model, layer_list(model)[:depth])
     if config.model_type == "modernbert":
         config.layer_types = config.layer_types[:depth]
-        config.tie_last_hidden_states = False  # else the last state would be normalised, unlike in the full model
+        config.tie_last_hidden_states = False  # or the last state would be normalised, unlike in the full model
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether a module is a layer norm; DeBERTa has a class of its own."""
+    """Whether a module is a layer norm; DeBERTa has its own class."""
     return isinstance(module, nn.LayerNorm) or type(module).__name__.endswith("LayerNorm")

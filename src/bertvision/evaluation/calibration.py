@@ -1,14 +1,13 @@
-"""Calibration: temperatures fitted on inner, and the calibration error on the split that is shown.
+"""Calibration: temperatures fitted on inner, and the calibration error on the evaluated split.
 
-There are three kinds of probability. ``label``: of the predicted label or, if there may be several, of each
-label. ``no_answer``: that a question has no answer. ``answer``: that the answer given (a span or no answer) is
-an exact match. Each has its own temperature, and no temperature changes a decision.
+There are three kinds of probability. ``label``: that the predicted label is right or, with any number of labels, that
+each label applies. ``no_answer``: that a question has no answer. ``answer``: that the predicted answer, a span or no
+answer, is an exact match. Each has its own temperature; temperatures do not change predictions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,33 +34,27 @@ BINS = 10
 def temperatures(inner: SplitScores | None) -> dict[str, float]:
     """One temperature per kind of probability, fitted on inner.
 
-    If inner has no mistake, the likelihood is best at the lowest temperature allowed; the confidence is then
+    Without mistakes on inner, the likelihood is largest at the lowest temperature allowed. The confidence is then
     unknown, and the temperature stays 1.
     """
     if inner is None or inner.example_scores is None:
         return {}
-    example_scores = inner.example_scores
+    outputs, spans, gold = inner.example_scores.outputs, inner.example_scores.spans, inner.example_scores.gold
     fitted = {}
-    if example_scores.outputs is not None:
-        fitted["label"] = _label_temperature(example_scores.outputs, example_scores.gold)
-    elif example_scores.spans is not None:
-        fitted["answer"] = fit_confidence_temperature(*_choices(inner))
+    if outputs is not None and gold.ndim == 2:  # any number of labels: each one is a binary choice
+        fitted["label"] = fit_no_answer_temperature(outputs.ravel(), gold.ravel())
+    elif outputs is not None:
+        has_windows = np.abs(outputs).max(1) <= LARGEST_NO_ANSWER_SCORE  # (examples,)
+        fitted["label"] = fit_temperature(outputs[has_windows], gold[has_windows]) if has_windows.any() else 1.0
+    elif spans is not None:
+        fitted["answer"] = fit_confidence_temperature(*_answer_candidates(inner))
         if inner.threshold is not None:
-            no_answer = example_scores.spans.no_answer
-            fitted["no_answer"] = fit_no_answer_temperature(no_answer, ~example_scores.gold, inner.threshold)
+            fitted["no_answer"] = fit_no_answer_temperature(spans.no_answer, ~gold, inner.threshold)
     return {what: 1.0 if temperature <= BOUNDS[0] else temperature for what, temperature in fitted.items()}
 
 
-def _label_temperature(outputs: Floats, gold: NDArray[Any]) -> float:
-    """Examples without windows are left out; each of several labels is a binary choice."""
-    if gold.ndim == 2:
-        return fit_no_answer_temperature(outputs.ravel(), gold.ravel())
-    graded = np.abs(outputs).max(1) <= LARGEST_NO_ANSWER_SCORE
-    return fit_temperature(outputs[graded], gold[graded]) if graded.any() else 1.0
-
-
-def _choices(result: SplitScores) -> tuple[Floats, NDArray[np.bool_]]:
-    """Scores of the best spans and, lowered by the threshold, of no answer; and whether the answer given is right.
+def _answer_candidates(result: SplitScores) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores of the best spans and, minus the threshold, of no answer; and whether the prediction is right.
 
     Questions without windows are left out.
     """
@@ -76,8 +69,8 @@ def _choices(result: SplitScores) -> tuple[Floats, NDArray[np.bool_]]:
     return scores[has_span], example_scores.means["exact"][has_span] == 1
 
 
-def stated(result: SplitScores, what: str, temperature: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """(probability, whether it came true) for every example."""
+def probabilities_and_outcomes(result: SplitScores, what: str, temperature: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Predicted probabilities of one kind, and whether each event occurred, over all examples."""
     example_scores = result.example_scores
     assert example_scores is not None
     outputs, spans, gold = example_scores.outputs, example_scores.spans, example_scores.gold
@@ -87,39 +80,36 @@ def stated(result: SplitScores, what: str, temperature: float) -> tuple[Floats, 
             return no_answer_probability(outputs.ravel(), 0.0, temperature), gold.ravel()
         return top_choice(outputs, gold, temperature)
     if what == "answer":
-        choices, right = _choices(result)
-        return top_choice(choices, choices.argmax(1), temperature)[0], right
+        candidates, right = _answer_candidates(result)
+        return top_choice(candidates, candidates.argmax(1), temperature)[0], right
     assert spans is not None
     return no_answer_probability(spans.no_answer, result.threshold or 0.0, temperature), ~gold
 
 
 def calibration(scored: ScoredPredictions) -> dict[str, dict[str, float]]:
     """Per kind of probability: the temperature, and the calibration error without it and with it."""
-    return {
-        what: {
+    table = {}
+    for what, temperature in temperatures(scored.inner).items():
+        raw = probabilities_and_outcomes(scored.result, what, 1.0)
+        calibrated = probabilities_and_outcomes(scored.result, what, temperature)
+        table[what] = {
             "temperature": temperature,
-            "ece_raw": expected_calibration_error(*stated(scored.result, what, 1.0), bins=BINS),
-            "ece": expected_calibration_error(*stated(scored.result, what, temperature), bins=BINS),
+            "ece_raw": expected_calibration_error(*raw, bins=BINS),
+            "ece": expected_calibration_error(*calibrated, bins=BINS),
         }
-        for what, temperature in temperatures(scored.inner).items()
-    }
+    return table
 
 
 def reliability(scored: ScoredPredictions, fitted: Mapping[str, Mapping[str, float]]) -> list[Reliability]:
-    """The bins behind :func:`calibration`, for a chart."""
-    predictions = scored.predictions
-    return [
-        Reliability(
-            name=predictions.name,
-            seed=predictions.seed,
-            what=what,
-            raw=_bins(scored, what, 1.0),
-            calibrated=_bins(scored, what, errors["temperature"]),
-        )
-        for what, errors in fitted.items()
-    ]
+    """Bins of the reliability diagrams that belong to the errors of :func:`calibration`."""
+    diagrams = []
+    for what, errors in fitted.items():
+        raw, calibrated = _bins(scored, what, 1.0), _bins(scored, what, errors["temperature"])
+        diagrams.append(Reliability(scored.predictions.name, scored.predictions.seed, what, raw, calibrated))
+    return diagrams
 
 
 def _bins(scored: ScoredPredictions, what: str, temperature: float) -> tuple[tuple[float, float, int], ...]:
-    bins = reliability_bins(*stated(scored.result, what, temperature), bins=BINS)
-    return tuple((entry.confidence, entry.accuracy, entry.count) for entry in bins)
+    """Mean confidence, accuracy and number of examples of each bin."""
+    bins = reliability_bins(*probabilities_and_outcomes(scored.result, what, temperature), bins=BINS)
+    return tuple((row.confidence, row.accuracy, row.count) for row in bins)

@@ -1,8 +1,8 @@
 """Confidence intervals, means over seeds, and paired tests between the predictors of a split.
 
-All predictors are resampled with the same draws, whole contexts at a time. A predictor with several seeds is
-their mean: per example if the metric is a mean over examples, otherwise per score. Tests pair two predictors on
-the same examples; p is corrected (Holm) over all tests of a leaderboard.
+All predictors are evaluated on the same bootstrap resamples, which draw whole contexts. A predictor with several seeds
+is represented by their mean: per example if the metric is a mean over examples, otherwise per score. Tests compare two
+predictors on the same examples; p values are corrected (Holm) over all tests of a leaderboard.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class SeedGroup:
     kind: Literal["encoder", "head", "ensemble"]
     seeds: tuple[int, ...]
     scores: tuple[Score, ...]
-    points: tuple[float, ...]  # the metric of every seed, in points
-    drawn: Floats  # (seeds, draws) the metric on every resample, in points
+    points: tuple[float, ...]  # the metric of each seed, in points
+    drawn: Floats  # (seeds, draws) the metric on each resample, in points
     values: Floats | None  # (examples,) mean over seeds, if the metric is a mean over examples
-    rows: tuple[int, ...]  # index of every seed among the predictors
+    rows: tuple[int, ...]  # index of each seed among the predictors
 
     def for_tests(self) -> SeedGroup:
         """All seeds or, if the metric is not a mean over examples, the best one on inner."""
@@ -73,14 +73,14 @@ class SeedGroup:
 
 
 def metric_score(task: Task, example_scores: ExampleScores) -> Score | None:
-    """The task's metric in resampleable form; None for an unknown metric."""
+    """The metric of a task in a form that can be resampled; None for other metrics."""
     if task.metric in example_scores.means:
         return mean_score(example_scores.means[task.metric])
     if task.labels and task.metric in LABEL_SCORES:
-        return label_score(task.metric, example_scores.gold, example_scores.said, len(task.labels))
+        return label_score(task.metric, example_scores.gold, example_scores.predicted, len(task.labels))
     if task.metric == "pearson":
-        return pearson_score(example_scores.gold, example_scores.said)
-    return Ranked(example_scores.gold, example_scores.said) if task.metric == "spearmanr" else None
+        return pearson_score(example_scores.gold, example_scores.predicted)
+    return Ranked(example_scores.gold, example_scores.predicted) if task.metric == "spearmanr" else None
 
 
 class Comparison:
@@ -94,11 +94,11 @@ class Comparison:
         self.unit_name = "rows" if clusters is None else "contexts"
 
     def resampling_info(self) -> dict[str, Any]:
-        """How intervals and tests are computed, for leaderboard.json."""
+        """How intervals and tests are computed; stored in leaderboard.json."""
         return {"level": 0.95, "draws": DRAWS, "clusters": self.num_units, "of": self.unit_name, "seeds_vary": "head"}
 
     def seed_groups(self, predictors: Sequence[PredictorScores]) -> list[SeedGroup]:
-        """Predictors grouped over seeds, in order of appearance; none if the metric cannot be resampled."""
+        """Group predictors over their seeds, in order of appearance; no groups if the metric cannot be resampled."""
         scores: list[Score] = []
         rows_of: dict[tuple[str, str], list[int]] = {}
         for row, predictor in enumerate(predictors):
@@ -112,16 +112,16 @@ class Comparison:
         drawn = 100 * resampled(scores, self.members.tolist(), len(self.members))  # (rows, draws)
         groups = []
         for rows in rows_of.values():
-            seeds = [predictors[row] for row in rows]
-            means = [seed.example_scores.means for seed in seeds]
+            runs = [predictors[row] for row in rows]  # one per seed
+            means = [run.example_scores.means for run in runs]
             values = [mean[self.task.metric] for mean in means if self.task.metric in mean]
             groups.append(
                 SeedGroup(
-                    name=seeds[0].name,
-                    kind=seeds[0].kind,
-                    seeds=tuple(seed.seed for seed in seeds if seed.seed is not None),
+                    name=runs[0].name,
+                    kind=runs[0].kind,
+                    seeds=tuple(run.seed for run in runs if run.seed is not None),
                     scores=tuple(scores[row] for row in rows),
-                    points=tuple(seed.score for seed in seeds),
+                    points=tuple(run.score for run in runs),
                     drawn=drawn[rows],
                     values=np.mean(values, axis=0) if values else None,
                     rows=tuple(rows),
@@ -134,12 +134,12 @@ class Comparison:
         return percentile_interval(drawn, self.num_units)
 
     def score_interval(self, score: float, drawn: Floats) -> Interval:
-        """95 % interval of a score; if every resample is perfect, the exact lower bound for so few examples."""
+        """95 % interval of a score; if every resample is perfect, from an exact lower bound (Clopper-Pearson)."""
         interval = self.interval(drawn)
         return (score * clopper_pearson_lower(self.num_units), score) if interval == (PERFECT, PERFECT) else interval
 
     def row_intervals(self, groups: Sequence[SeedGroup]) -> dict[int, Interval]:
-        """95 % interval of every predictor, by its index."""
+        """95 % interval of each predictor, by its index."""
         return {
             row: self.score_interval(group.points[seed], group.drawn[seed])
             for group in groups
@@ -161,7 +161,7 @@ class Comparison:
         )
 
     def compare(self, first: SeedGroup, second: SeedGroup) -> PairedTest:
-        """First minus second, with p not yet corrected."""
+        """First minus second, with uncorrected p."""
         a, b = first.for_tests(), second.for_tests()
         difference = float(np.mean(a.points) - np.mean(b.points))
         low, high = self.interval(a.drawn.mean(0) - b.drawn.mean(0)) or (None, None)
@@ -169,23 +169,22 @@ class Comparison:
             p = sign_flip_p(cluster_sums(self.members, a.values - b.values))
         else:
             p = swap_p(a.scores[0], b.scores[0], self.members.tolist())
-        return PairedTest(
-            a.name, b.name, difference, low, high, p, p, a_seeds=tuple(sorted(a.seeds)), b_seeds=tuple(sorted(b.seeds))
-        )
+        a_seeds, b_seeds = tuple(sorted(a.seeds)), tuple(sorted(b.seeds))
+        return PairedTest(a.name, b.name, difference, low, high, p, p, a_seeds=a_seeds, b_seeds=b_seeds)
 
     def comparisons(self, groups: Sequence[SeedGroup], best: str | None) -> tuple[PairedTest, ...]:
-        """All predictors against the encoder and the control, and the best head against all, corrected together."""
+        """Tests of all predictors against the encoder and the control, and of the best head against all others."""
         return self.corrected_tests(tested_pairs(groups, best))
 
     def corrected_tests(self, pairs: Sequence[tuple[SeedGroup, SeedGroup]]) -> tuple[PairedTest, ...]:
-        """First minus second of every pair, with p corrected (Holm) over all pairs."""
+        """First minus second of each pair, with p corrected (Holm) over all pairs."""
         tests = [self.compare(*pair) for pair in pairs]
         corrected = holm([test.p for test in tests])
         return tuple(replace(test, p_holm=p) for test, p in zip(tests, corrected, strict=True))
 
 
 def tested_pairs(groups: Sequence[SeedGroup], best: str | None) -> list[tuple[SeedGroup, SeedGroup]]:
-    """The pairs that a leaderboard tests: each once, the best head always first."""
+    """The pairs that a leaderboard tests, each once and with the best head first."""
     best_heads = [group for group in groups if (group.kind, group.name) == ("head", best)]
     references = [group for group in groups if group.kind == "encoder"]
     references += [group for group in groups if (group.kind, group.name) == ("head", CONTROL)]

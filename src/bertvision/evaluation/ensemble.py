@@ -1,8 +1,8 @@
-"""Ensembles: the maximum, the mean, or a weighted mean whose weights are fitted on inner.
+"""Ensembles: the maximum, the mean, or a weighted mean with weights fitted on inner.
 
-Labels and spans are combined as probabilities (spans: start and end, each over the tokens of a window),
-renormalised and returned as logarithms. With any number of labels, each label has its own probability, returned
-as log(p / (1 - p)). Values are averaged.
+Outputs for labels and spans are combined as probabilities (spans: of start and end, each over the tokens of a window),
+renormalised and returned as logarithms. With any number of labels, each label has its own probability, returned as
+log(p / (1 - p)). Values are averaged.
 """
 
 from __future__ import annotations
@@ -26,30 +26,57 @@ EPS = 1e-12  # smallest probability in a logarithm or a denominator
 
 
 def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | None = None) -> Predictions:
-    """Combine predictors of one split; weights are fitted on their inner outputs, as thresholds are later."""
+    """Combine several predictors into one.
+
+    Args:
+        predictions: The outputs of at least two predictors for the same windows of the same split.
+        how: ``"max"`` or ``"mean"`` of the probabilities, or ``"fitted"``: a weighted mean whose weights maximise the
+            likelihood on inner. Values (regression) have ``"mean"`` and ``"fitted"`` (least squares) only.
+        name: Name on the leaderboard. Default: ``how`` and the names of the members.
+
+    Returns:
+        The combined predictions, which can be evaluated like those of a single predictor.
+
+    Example:
+        >>> import numpy as np
+        >>> from bertvision import Predictions, ensemble
+        >>> from bertvision.core.records import WindowTable
+        >>> table = WindowTable(np.zeros(1, int), np.zeros(1, int), [np.zeros((1, 2), int)], np.zeros((1, 1)))
+        >>> sure = Predictions("sure", "probe", "head", "dev", [np.log([0.9, 0.1])], table)
+        >>> unsure = Predictions("unsure", "probe", "head", "dev", [np.log([0.4, 0.6])], table)
+        >>> both = ensemble([sure, unsure], how="mean")
+        >>> both.name
+        'mean(sure + unsure)'
+        >>> print(np.exp(both.logits[0]).round(2))
+        [0.65 0.35]
+    """
     if len(predictions) < 2:
         raise BadInput(f"an ensemble needs at least 2 members, got {len(predictions)}")
     if len({(member.split, len(member.logits)) for member in predictions}) > 1:
-        raise BadInput("an ensemble's members must predict the same windows of the same split")
-    kind = _kind(predictions[0])
+        raise BadInput("the members of an ensemble must predict the same windows of the same split")
+    kind = _task_kind(predictions[0])
     check_how(how, kind == "regress")
-    weights = _weights(predictions, how, kind)
-    inner = None
-    if all(member.inner is not None for member in predictions):
-        inner = _combined([member.inner for member in predictions if member.inner], how, weights, kind)
-    combined = replace(_combined(predictions, how, weights, kind), inner=inner)
+    inner_members = [member.inner for member in predictions if member.inner is not None]
+    complete = len(inner_members) == len(predictions)
+    weights = np.full(len(predictions), 1 / len(predictions))
+    if how == "fitted":
+        if not complete:
+            raise BadInput("how='fitted' needs the outputs of every member on inner")
+        weights = _least_squares(inner_members) if kind == "regress" else _mixture_weights(inner_members, weights)
+    inner = _combine(inner_members, how, weights, kind) if complete else None
+    combined = replace(_combine(predictions, how, weights, kind), inner=inner)
     return combined if name is None else replace(combined, name=name)
 
 
 def check_how(how: str, regress: bool) -> None:
-    """Reject unknown ways to combine, and those that values do not have."""
+    """Reject unknown ways to combine, and ``max`` for values."""
     if how not in get_args(How):
         raise BadInput(unknown_name("way to combine", how, list(get_args(How))))
     if regress and how == "max":
-        raise BadInput("how='max' is for labels and spans; numbers are combined by 'mean' or 'fitted'")
+        raise BadInput("how='max' is for labels and spans; values are combined by 'mean' or 'fitted'")
 
 
-def _combined(members: Sequence[Predictions], how: How, weights: Array, kind: Kind) -> Predictions:
+def _combine(members: Sequence[Predictions], how: How, weights: Array, kind: Kind) -> Predictions:
     windows = zip(*(member.logits for member in members), strict=True)
     outputs = [combine_rows(rows, how, weights, kind) for rows in windows]
     names = tuple(member.name if member.seed is None else f"{member.name}@{member.seed}" for member in members)
@@ -90,22 +117,12 @@ def softmax_rows(logits: NDArray[np.float32]) -> Array:
 
 
 def sigmoid(logits: NDArray[Any]) -> Array:
-    """1 / (1 + e^-x) without overflow. scipy's expit differs in the last bit from what earlier versions answered."""
+    """1 / (1 + e^-x) without overflow; scipy's expit differs from earlier versions of BERTVision in the last bit."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
 
 
-def _weights(members: Sequence[Predictions], how: How, kind: Kind) -> Array:
-    equal = np.full(len(members), 1 / len(members))
-    if how != "fitted":
-        return equal
-    inner = [member.inner for member in members if member.inner is not None]
-    if len(inner) != len(members):
-        raise BadInput("how='fitted' needs every member's outputs on inner")
-    return _least_squares(inner) if kind == "regress" else _mixture_weights(inner, equal)
-
-
 def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
-    """Mixture weights with the largest likelihood of the inner targets, by EM (the problem is convex)."""
+    """Mixture weights that maximise the likelihood of the inner targets, by EM (the problem is convex)."""
     likelihood = np.stack([_target_probabilities(member) for member in inner], 1)  # (targets, members)
     weights = start
     for _ in range(EM_STEPS):
@@ -115,23 +132,23 @@ def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
 
 
 def _target_probabilities(member: Predictions) -> Array:
-    """Probability of each target: of the label, of each label's presence or absence, or of start and end token."""
-    if _kind(member) == "multilabel":
+    """Predicted probability of each target: the label, each label's presence or absence, or start and end token."""
+    if _task_kind(member) == "multilabel":
         present = sigmoid(np.stack(list(member.logits)))  # (windows, labels)
         return np.where(member.table.targets > 0, present, 1 - present).ravel()
-    chances: list[float] = []
+    likelihoods: list[float] = []
     for window, logits in enumerate(member.logits):
         probabilities = softmax_rows(logits)
         targets = member.table.targets[window].astype(int)
         if logits.ndim == 1:
-            chances.append(probabilities[targets[0]])
+            likelihoods.append(probabilities[targets[0]])
         else:
-            chances.extend(probabilities[target, side] for side, target in enumerate(targets))  # start, end
-    return np.asarray(chances)
+            likelihoods.extend(probabilities[target, side] for side, target in enumerate(targets))  # start, end
+    return np.asarray(likelihoods)
 
 
 def _least_squares(inner: Sequence[Predictions]) -> Array:
-    """Non-negative weights with the smallest squared error on inner."""
+    """Non-negative weights that minimise the squared error on inner."""
     from scipy.optimize import nnls
 
     outputs = [np.stack(list(member.logits))[:, 0] for member in inner]  # each (windows,)
@@ -140,8 +157,8 @@ def _least_squares(inner: Sequence[Predictions]) -> Array:
     return np.asarray(weights) if weights.sum() > 0 else np.full(len(inner), 1 / len(inner))
 
 
-def _kind(predictions: Predictions) -> Kind:
-    """The kind of task, from the shapes of outputs and targets."""
+def _task_kind(predictions: Predictions) -> Kind:
+    """The kind of task, inferred from the shapes of outputs and targets."""
     if predictions.logits[0].ndim == 2:
         return "span"
     if len(predictions.logits[0]) == 1:

@@ -1,8 +1,10 @@
-"""Leaderboards: scores, intervals and paired tests of many predictors; comparison of two; advice."""
+"""Leaderboards: scores, intervals and paired tests of many predictors; comparison of two; baseline and advice."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,37 +12,81 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import CONTROL, SURE, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
 from bertvision.evaluation.calibration import calibration, reliability
 from bertvision.evaluation.comparison import Comparison, Interval, PredictorScores
-from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, gold_answers
-from bertvision.evaluation.metrics.squad import official_best_threshold
+from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, gold_answers, label_indicators
+from bertvision.evaluation.metrics.labels import classification_scores, multilabel_scores
+from bertvision.evaluation.metrics.squad import official_best_threshold, squad_scores
+from bertvision.evaluation.metrics.values import regression_scores
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 
-Several = Predictions | Sequence[Predictions]
+OneOrMore = Predictions | Sequence[Predictions]
 
 
-def evaluate(predictions: Several, task: Task) -> Board:
-    """One row per predictor, best on inner first; everything fitted comes from inner, never from the split shown."""
-    return build_leaderboard(_scored(predictions, task), task)
+def evaluate(predictions: OneOrMore, task: Task) -> Board:
+    """Score predictors and rank them on a leaderboard.
 
+    Everything that is fitted after training (no-answer and label thresholds, temperatures) is fitted on inner, and the
+    rows are ordered by their scores on inner, so that the scores shown stay unbiased.
 
-def compare(a: Several, b: Several, task: Task) -> PairedTest:
-    """One predictor minus another on the same examples; several seeds of one predictor are averaged.
+    Args:
+        predictions: The outputs of one or more predictors on the same split, from :func:`predict`,
+            :func:`predict_own` or :func:`ensemble`.
+        task: The task that they predict.
 
-    If the metric is not a mean over examples (an F1 of labels, a correlation), the seed that is best on inner
-    represents its predictor.
+    Returns:
+        The leaderboard: one row per predictor and seed with 95 % confidence intervals, a summary over seeds, and
+        paired tests against the encoder and the control. ``print(board)`` shows it as a table.
+
+    Example:
+        >>> import numpy as np
+        >>> from bertvision import Example, Predictions, Task, evaluate
+        >>> from bertvision.core.records import WindowTable
+        >>> dev = tuple(Example(str(i), "text", label=i % 2) for i in range(4))
+        >>> task = Task("tones", "classify", {"train": (), "dev": dev}, metric="accuracy", labels=("no", "yes"))
+        >>> table = WindowTable(np.arange(4), np.zeros(4, int), [np.zeros((1, 2), int)] * 4, np.zeros((4, 1)))
+        >>> always_yes = Predictions("probe", "probe", "head", "dev", [np.array([0.0, 1.0])] * 4, table, seed=0)
+        >>> board = evaluate(always_yes, task)
+        >>> board.rows[0].scores["accuracy"]
+        50.0
     """
-    scored = [_ranked(_scored(predictions, task), task) for predictions in (a, b)]
-    comparison = Comparison(task, _split([*scored[0], *scored[1]]))
+    return build_leaderboard(_score_all(predictions, task), task)
+
+
+def compare(a: OneOrMore, b: OneOrMore, task: Task) -> PairedTest:
+    """Test whether two predictors differ in the metric of the task, on the same examples.
+
+    Args:
+        a: One predictor: its predictions with one seed, or with several seeds, which are averaged. If the metric is
+            not a mean over examples (an F1 of labels, a correlation), only the seed that is best on inner is tested.
+        b: The other predictor, in the same form and on the same split.
+        task: The task that they predict.
+
+    Returns:
+        The difference ``a`` minus ``b`` in points, its 95 % confidence interval, and the p value of a paired
+        permutation test.
+
+    Example:
+        >>> test = compare(predict("probe", store), predict("learned-pool", store), task)  # doctest: +SKIP
+        >>> test.difference, test.low, test.high, test.p  # doctest: +SKIP
+        (-0.4, -1.1, 0.3, 0.27)
+    """
+    scored = [_rank(_score_all(predictions, task), task) for predictions in (a, b)]
+    comparison = Comparison(task, _common_split([*scored[0], *scored[1]]))
     groups = [group for part in scored for group in comparison.seed_groups(_predictor_scores(part, task))]
     if len(groups) != 2:
-        raise BadInput(f"compare needs two predictors, and a metric that can be resampled; got {task.metric}")
+        raise BadInput(f"compare needs two predictors and a metric that can be resampled, got metric {task.metric}")
     return comparison.compare(*groups)
 
 
 def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task) -> Board:
     """The leaderboard of scored predictions."""
-    split, ranked = _split(scored), _ranked(scored, task)
-    comparison, best = Comparison(task, split), _best_head(ranked, task)
+    split, ranked = _common_split(scored), _rank(scored, task)
+    inner_scores: dict[str, list[float]] = {}
+    for member in ranked:
+        if member.predictions.kind == "head":
+            inner_scores.setdefault(member.predictions.name, []).append(member.selection_score(task.metric))
+    best = max(inner_scores, key=lambda name: sum(inner_scores[name]) / len(inner_scores[name]), default=None)
+    comparison = Comparison(task, split)
     groups = comparison.seed_groups(_predictor_scores(ranked, task))
     intervals = comparison.row_intervals(groups)
     rows = tuple(_row(member, task, intervals.get(index)) for index, member in enumerate(ranked))
@@ -57,29 +103,20 @@ def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task) -> Board:
     )
 
 
-def _scored(predictions: Several, task: Task) -> list[ScoredPredictions]:
-    listed = [predictions] if isinstance(predictions, Predictions) else predictions
-    return [score_predictions(task, member) for member in listed]
+def _score_all(predictions: OneOrMore, task: Task) -> list[ScoredPredictions]:
+    members = [predictions] if isinstance(predictions, Predictions) else predictions
+    return [score_predictions(task, member) for member in members]
 
 
-def _split(scored: Sequence[ScoredPredictions]) -> str:
+def _common_split(scored: Sequence[ScoredPredictions]) -> str:
     splits = sorted({member.predictions.split for member in scored})
     if len(splits) != 1:
         raise BadInput(f"a leaderboard needs predictions of one split, got {', '.join(splits) or 'none'}")
     return splits[0]
 
 
-def _ranked(scored: Sequence[ScoredPredictions], task: Task) -> list[ScoredPredictions]:
+def _rank(scored: Sequence[ScoredPredictions], task: Task) -> list[ScoredPredictions]:
     return sorted(scored, key=lambda member: member.rank(task.metric))
-
-
-def _best_head(ranked: Sequence[ScoredPredictions], task: Task) -> str | None:
-    """The head with the best mean over its seeds on inner."""
-    by_name: dict[str, list[float]] = {}
-    for member in ranked:
-        if member.predictions.kind == "head":
-            by_name.setdefault(member.predictions.name, []).append(member.selection_score(task.metric))
-    return max(by_name, key=lambda name: sum(by_name[name]) / len(by_name[name]), default=None)
 
 
 def _predictor_scores(ranked: Sequence[ScoredPredictions], task: Task) -> list[PredictorScores]:
@@ -94,11 +131,11 @@ def _predictor_scores(ranked: Sequence[ScoredPredictions], task: Task) -> list[P
 
 def _reliability(ranked: Sequence[ScoredPredictions], rows: Sequence[Row], best: str | None) -> tuple[Reliability, ...]:
     """Reliability bins of the best head's best seed and of the encoder."""
-    chosen: dict[str, list[Reliability]] = {}
+    diagrams: dict[str, list[Reliability]] = {}
     for member, row in zip(ranked, rows, strict=True):
         if row.kind == "encoder" or (row.kind, row.name) == ("head", best):
-            chosen.setdefault(row.kind, reliability(member, row.calibration))
-    return tuple(entry for kind in ("head", "encoder") for entry in chosen.get(kind, []))
+            diagrams.setdefault(row.kind, reliability(member, row.calibration))
+    return (*diagrams.get("head", ()), *diagrams.get("encoder", ()))
 
 
 def _row(scored: ScoredPredictions, task: Task, interval: Interval) -> Row:
@@ -132,36 +169,59 @@ def thresholds(task: Task, scored: ScoredPredictions) -> dict[str, dict[str, flo
     table = {"zero": _scores_at(spans, 0.0)}
     if scored.inner is not None:
         table["fitted"] = _scores_at(spans, result.threshold)
-    return {**table, "oracle": _oracle(task, scored.predictions.split, spans)}
+    return {**table, "oracle": _oracle_scores(task, scored.predictions.split, spans)}
 
 
 def _scores_at(spans: SpanScores, threshold: float) -> dict[str, float]:
-    means = 100 * spans.at(threshold).mean(0)  # (2,)
+    means = 100 * spans.scores_at(threshold).mean(0)  # (2,)
     return {**dict(zip(SPAN_SCORES, means.tolist(), strict=True)), "threshold": threshold}
 
 
-def _oracle(task: Task, split: str, spans: SpanScores) -> dict[str, float]:
+def _oracle_scores(task: Task, split: str, spans: SpanScores) -> dict[str, float]:
     """Best scores over all thresholds, under the official names; a question without candidates counts as empty.
 
-    If answering nothing is best, the official script reports the threshold 0, which is meant for probabilities;
-    for scores it is a threshold below all of them.
+    If leaving every question unanswered is best, the official script reports the threshold 0, which is meant for
+    probabilities; for scores it is a threshold below all of them.
     """
-    golds, names = gold_answers(task[split]), [example.id for example in task[split]]
-    silence = 100 * sum(not gold for gold in golds.values()) / len(golds)
+    golds, ids = gold_answers(task[split]), [example.id for example in task[split]]
+    unanswerable = 100 * sum(not gold for gold in golds.values()) / len(golds)
     has_span = np.isfinite(spans.spans[:, 0])  # (examples,)
-    answers = {name: "a span" if answered else "" for name, answered in zip(names, has_span, strict=True)}
-    no_answer = dict(zip(names, spans.no_answer.tolist(), strict=True))
+    answers = {name: "a span" if answered else "" for name, answered in zip(ids, has_span, strict=True)}
+    no_answer = dict(zip(ids, spans.no_answer.tolist(), strict=True))
     table: dict[str, float] = {}
     for column, metric in enumerate(SPAN_SCORES):
-        answered = dict(zip(names, spans.answered[:, column].tolist(), strict=True))
+        answered = dict(zip(ids, spans.answered[:, column].tolist(), strict=True))
         best, threshold = official_best_threshold(golds, answers, answered, no_answer)
-        below = float(spans.no_answer.min()) - 1
-        table |= {f"best_{metric}": best, f"best_{metric}_thresh": threshold if best > silence else below}
+        if best <= unanswerable:
+            threshold = float(spans.no_answer.min()) - 1
+        table |= {f"best_{metric}": best, f"best_{metric}_thresh": threshold}
     return table
 
 
+def baseline(task: Task, split: str) -> tuple[str, dict[str, float]]:
+    """Name and scores of a predictor that ignores the text.
+
+    It gives no answer, the most common label or label set of train, or the mean of train.
+    """
+    examples = task[split]
+    if task.kind == "span":
+        golds = gold_answers(examples)
+        return "always no answer", dict(squad_scores(golds, dict.fromkeys(golds, "")))
+    if task.kind == "multilabel":
+        labels = Counter(example.labels or () for example in task["train"]).most_common(1)[0][0]
+        names = " + ".join(task.labels[label] for label in labels) or "no label"
+        predicted = label_indicators([replace(example, labels=labels) for example in examples], task.outputs)
+        return f"always {names}", multilabel_scores(label_indicators(examples, task.outputs), predicted)
+    gold = [float(example.label or 0.0) for example in examples]
+    if task.kind == "regress":
+        return "always the mean", regression_scores(gold, [task.center] * len(gold))
+    label = Counter(int(example.label or 0) for example in task["train"]).most_common(1)[0][0]
+    scores = classification_scores([int(value) for value in gold], [label] * len(gold), len(task.labels))
+    return f"always {task.labels[label]}", scores
+
+
 def advise(board: Board) -> str:
-    """Which head to use: the best mean over seeds on inner, next to the encoder and the control."""
+    """Recommend a head: the best mean over seeds on inner, compared with the encoder and the control."""
     heads = [row for row in board.rows if row.kind == "head"]
     specs = list(dict.fromkeys(row.spec for row in heads))
     metric = board.metric
@@ -171,15 +231,22 @@ def advise(board: Board) -> str:
         return float(sum(values) / len(values))
 
     best = board.best_head
-    assert best is not None, "advice is about heads"
+    assert best is not None, "only a leaderboard with heads has advice"
     encoder = next((row for row in board.rows if row.kind == "encoder"), None)
     references = [] if encoder is None else [("the encoder alone", encoder.name, encoder.scores[metric])]
-    references += [("the control", CONTROL, mean(CONTROL, "scores"))] if CONTROL in specs and best != CONTROL else []
+    if CONTROL in specs and best != CONTROL:
+        references.append(("the control", CONTROL, mean(CONTROL, "scores")))
     versus = "".join(f", {title} {score:.2f} ({_significance(board, best, name)})" for title, name, score in references)
+    lower_layers = ""
+    test = paired_test_with(board, best, CONTROL)
+    if test is not None and best != CONTROL:
+        lower_layers = " Nothing shows that more layers than the last help here."
+        if test.p_holm < SURE and test.difference > 0:
+            lower_layers = " The layers below the last help here."
     return (
         f"Use {best}: best of {len(specs)} heads on inner ({metric} {mean(best, 'inner'):.2f}, mean over seeds); "
         f"on {board.split} it has {metric} {mean(best, 'scores'):.2f}{versus}."
-        f"{_caution(board, best)} Best row on inner: {board.rows[0].name}."
+        f"{lower_layers} Best row on inner: {board.rows[0].name}."
     )
 
 
@@ -187,17 +254,7 @@ def _significance(board: Board, best: str, reference: str) -> str:
     test = paired_test_with(board, best, reference)
     if test is None:
         return "not tested"
-    chance = f"p {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
+    p_text = f"p {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
     if test.p_holm >= SURE:
-        return f"not distinguishable, {chance}"
-    return f"{'ahead' if test.difference > 0 else 'behind'} beyond chance, {chance}"
-
-
-def _caution(board: Board, best: str) -> str:
-    """Whether lower layers help; nothing if the leaderboard has no such test."""
-    test = paired_test_with(board, best, CONTROL)
-    if test is None or best == CONTROL:
-        return ""
-    if test.p_holm < SURE and test.difference > 0:
-        return " The layers below the last help here."
-    return " Nothing shows that more layers than the last help here."
+        return f"not distinguishable, {p_text}"
+    return f"{'ahead' if test.difference > 0 else 'behind'} beyond chance, {p_text}"

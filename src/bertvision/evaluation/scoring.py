@@ -1,4 +1,4 @@
-"""From raw outputs to scores: decode answers, pick labels, rescale values, and compute the official metrics."""
+"""Score raw outputs: decode answers, choose labels, rescale values, and compute the official metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SplitScores:
     threshold: float | None
     answers: dict[str, object]  # example id -> answer text, label name, names of labels or value
     example_scores: ExampleScores | None = None
-    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # spans: characters of each answer given
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # spans: characters of each answer
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class ScoredPredictions:
     inner: SplitScores | None
 
     def selection_score(self, metric: str) -> float:
-        """The score that predictors are chosen by: on inner or, without an inner split, on the split itself."""
+        """Score by which predictors are selected: on inner or, without an inner split, on the split itself."""
         return (self.inner or self.result).scores[metric]
 
     def rank(self, metric: str) -> tuple[float, int, str, int]:
-        """Sort key: best first, ties by fewer parameters, then name and seed, so that fitting order is irrelevant."""
+        """Sort key: best first; ties by fewer parameters, name and seed, independent of the order of training."""
         predictions = self.predictions
         seed = -1 if predictions.seed is None else predictions.seed
         return -self.selection_score(metric), predictions.parameters, predictions.name, seed
@@ -64,29 +64,29 @@ class ScoredPredictions:
 def score_split(
     task: Task, split: str, logits: Logits, table: WindowTable, threshold: float | None = None
 ) -> SplitScores:
-    """Score outputs on a split at a threshold that was fitted elsewhere."""
+    """Score outputs on a split at a given threshold."""
     examples = task[split]
     if task.kind == "span":
         decoded = decode(logits, table, len(examples))
-        at = (threshold or 0.0) if task.no_answer else None
-        return _spans_at(examples, decoded, span_scores(examples, decoded), at)
+        threshold = (threshold or 0.0) if task.no_answer else None
+        return _score_spans_at(examples, decoded, span_scores(examples, decoded), threshold)
     values = example_outputs(logits, table, len(examples), task.merge_label)  # (examples, outputs)
     if task.kind == "multilabel":
-        return _label_sets_at(task, examples, values, threshold or 0.0)
+        return _score_label_sets_at(task, examples, values, threshold or 0.0)
     gold = np.array([example.label for example in examples])
     if task.kind == "classify":
-        picked = values.argmax(1)
-        names = {example.id: task.labels[int(label)] for example, label in zip(examples, picked, strict=True)}
-        scores = classification_scores(gold.astype(int).tolist(), picked.tolist(), len(task.labels))
-        return SplitScores(scores, None, dict(names), score_labels(gold.astype(int), picked, values))
-    numbers = values[:, 0] * task.spread + task.center
-    predicted = {example.id: float(number) for example, number in zip(examples, numbers, strict=True)}
-    scores = regression_scores(gold.tolist(), numbers.tolist())
-    return SplitScores(scores, None, dict(predicted), score_values(gold, numbers))
+        labels = values.argmax(1)
+        names = {example.id: task.labels[int(label)] for example, label in zip(examples, labels, strict=True)}
+        scores = classification_scores(gold.astype(int).tolist(), labels.tolist(), len(task.labels))
+        return SplitScores(scores, None, dict(names), score_labels(gold.astype(int), labels, values))
+    rescaled = values[:, 0] * task.spread + task.center
+    predicted = {example.id: float(value) for example, value in zip(examples, rescaled, strict=True)}
+    scores = regression_scores(gold.tolist(), rescaled.tolist())
+    return SplitScores(scores, None, dict(predicted), score_values(gold, rescaled))
 
 
 def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
-    """Score on inner, after fitting there the threshold of no answer (unless the task gives one) or of labels."""
+    """Score outputs on inner at a threshold fitted there: of no answer, unless the task sets one, or of the labels."""
     examples = task["inner"]
     if task.kind == "span" and task.no_answer:
         decoded = decode(logits, table, len(examples))
@@ -94,33 +94,34 @@ def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
         if threshold is None:
             has_answer = np.array([bool(example.answers) for example in examples])
             threshold = fit_no_answer_threshold(spans.no_answer, spans.answered[:, 1], has_answer)
-        return _spans_at(examples, decoded, spans, threshold)
+        return _score_spans_at(examples, decoded, spans, threshold)
     if task.kind == "multilabel":
         values = example_outputs(logits, table, len(examples))  # (examples, labels)
         threshold = best_micro_threshold(label_indicators(examples, task.outputs), values)
-        return _label_sets_at(task, examples, values, threshold)
+        return _score_label_sets_at(task, examples, values, threshold)
     return score_split(task, "inner", logits, table)
 
 
 def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScores | None = None) -> ScoredPredictions:
-    """Score on inner and on the predictions' own split, at the threshold fitted on inner.
+    """Score predictions on inner, and on their own split at the threshold fitted on inner.
 
-    ``on_inner`` are the scores on inner, if they are known already.
+    ``on_inner`` are the scores on inner, if they were computed before.
     """
     inner = predictions.inner
     if on_inner is None and inner is not None:
         on_inner = score_inner(task, inner.logits, inner.table)
-    threshold = task.threshold or 0.0 if on_inner is None or on_inner.threshold is None else on_inner.threshold
+    threshold = task.threshold or 0.0
+    if on_inner is not None and on_inner.threshold is not None:
+        threshold = on_inner.threshold
     result = score_split(task, predictions.split, predictions.logits, predictions.table, threshold)
     return ScoredPredictions(predictions, result, on_inner)
 
 
-def _spans_at(
+def _score_spans_at(
     examples: Sequence[Example], decoded: Sequence[DecodedSpans], spans: SpanScores, threshold: float | None
 ) -> SplitScores:
-    pairs = {
-        example.id: (exact, f1) for example, (exact, f1) in zip(examples, spans.at(threshold).tolist(), strict=True)
-    }
+    scores = spans.scores_at(threshold).tolist()  # exact and f1 of each question
+    pairs = {example.id: (exact, f1) for example, (exact, f1) in zip(examples, scores, strict=True)}
     return SplitScores(
         scores=summarise(gold_answers(examples), pairs),
         threshold=threshold,
@@ -130,14 +131,14 @@ def _spans_at(
     )
 
 
-def _label_sets_at(
+def _score_label_sets_at(
     task: Task, examples: Sequence[Example], values: NDArray[np.float64], threshold: float
 ) -> SplitScores:
     """Predict every label whose output reaches the threshold."""
     gold, predicted = label_indicators(examples, task.outputs), values >= threshold  # (examples, labels)
     names: dict[str, object] = {}
-    for example, marks in zip(examples, predicted, strict=True):
-        names[example.id] = [task.labels[label] for label in np.flatnonzero(marks)]
+    for example, indicators in zip(examples, predicted, strict=True):
+        names[example.id] = [task.labels[label] for label in np.flatnonzero(indicators)]
     scores = multilabel_scores(gold, predicted)
     return SplitScores(scores, threshold, names, score_label_sets(gold, predicted, values))
 
@@ -147,8 +148,8 @@ def example_outputs(
 ) -> NDArray[np.float64]:
     """Outputs of each example (examples, outputs): the mean over its windows.
 
-    With ``any_label``, one window that predicts this label decides: the example gets the outputs of the window
-    with the largest margin of that label over the largest other one. An example without windows never gets it.
+    With ``any_label``, one window that predicts this label is enough: the example gets the outputs of the window
+    with the largest margin of that label over the best other one. An example without windows never gets the label.
     """
     values = np.asarray(np.stack(list(logits)), np.float64)  # (windows, outputs)
     outputs = np.zeros((examples, values.shape[1]))
@@ -158,5 +159,5 @@ def example_outputs(
     margin = values[:, any_label] - np.delete(values, any_label, axis=1).max(1)  # (windows,)
     order = np.argsort(margin, kind="stable")
     outputs[:, any_label] = -ALWAYS_NULL
-    outputs[table.example[order]] = values[order]  # of several rows for one example the last is kept
+    outputs[table.example[order]] = values[order]  # the last of several rows for an example is kept
     return outputs

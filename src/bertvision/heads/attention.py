@@ -20,9 +20,9 @@ from bertvision.heads.layers import SelfAttention
 class Attention(HeadModule):
     """v_t = sum_l softmax_l(u z_tl / sqrt(d) + c_l) z_tl, z = gelu(D h + e); W norm(v + attn(norm v)) + b.
 
-    A learned pool gives a layer one weight for all tokens; here each token weighs its layers by their content,
-    and then attends to the other tokens. H d + d + d + L + 4 (d^2 + d) + 4 d + o (d + 1)
-    parameters with d = size.
+    A learned pool gives each layer the same weight for all tokens; here every token weights its layers by their
+    content and then attends to the other tokens. With d = size: H d + d + d + L + 4 (d^2 + d) + 4 d + o (d + 1)
+    parameters. Own design.
     """
 
     pointwise = False

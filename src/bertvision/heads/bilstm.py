@@ -18,9 +18,10 @@ from bertvision.heads.layer_pool import LayerPool
 class BiLstm(HeadModule):
     """W [forward LSTM(p)_t; backward LSTM(p)_t] + b with p the learned pool of all layers.
 
-    Each text is reversed within its own length, so the backward LSTM starts at its last token and padding comes
-    last for both; that takes half the time of packed sequences on a CPU.
-    L + 1 + 8 s (H + s + 2) + o (2 s + 1) parameters with s = size in each direction.
+    Reads the text again in both directions, as question answering models did before transformers. Each text is
+    reversed within its own length, so that the backward LSTM starts at the last token and padding comes last in both
+    directions; on a CPU this takes half the time of packed sequences. With s = size per direction:
+    L + 1 + 8 s (H + s + 2) + o (2 s + 1) parameters. Hochreiter and Schmidhuber 1997; Graves and Schmidhuber 2005.
     """
 
     pointwise = False
@@ -50,4 +51,4 @@ class BiLstm(HeadModule):
         return cast(Tensor, self.dense(both))
 
     def layer_weights(self) -> Tensor | None:
-        return self.pool.shares()
+        return self.pool.normalized_weights()

@@ -1,4 +1,4 @@
-"""Context-aware convolution: the filters are generated from each text and applied to it."""
+"""Context-aware convolution: filters are generated from each text and applied to it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KERNELS = (1, 3, 5)
 
 
 class ContextFilters(nn.Module):
-    """Filters from one vector: c = max_t relu(C_n * x)_t for n = 1, 3, 5; r kernels of three run along c.
+    """Generate filters from one vector per text: c = max_t relu(C_n * x)_t for n = 1, 3, 5.
 
-    The outputs of the r kernels are concatenated and truncated to the size of the filters, so that few weights
-    generate many: (1 + 3 + 5) H f + 3 f + 4 r parameters with r = ceil(needed / 3 f).
+    r kernels of length 3 are applied along c, and their outputs concatenated and truncated to the size of the
+    filters, so that few weights generate many: (1 + 3 + 5) H f + 3 f + 4 r parameters with r = ceil(needed / 3 f).
     """
 
     def __init__(self, width: int, size: int, needed: int) -> None:
@@ -38,38 +38,42 @@ class ContextFilters(nn.Module):
 
 
 class FeatureMapFilters(nn.Module):
-    """Filters straight from feature maps: tanh(C * x), averaged over equal stretches of the text.
+    """Generate filters from feature maps: tanh(C * x), averaged over equal segments of the text.
 
-    A map must be as wide as a state to be a filter, hence taps H^2 + H parameters.
+    A feature map is as wide as a state, because it is used as a filter on states: taps H^2 + H parameters.
     """
 
     def __init__(self, width: int, taps: int, needed: int) -> None:
         super().__init__()
         self.kernel = TokenConv(width, width, taps, bias=True)
-        self.pieces = needed // width
+        self.segments = needed // width
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         maps = self.kernel(x, mask).tanh()  # (batch, tokens, width)
-        return torch.bmm(self._stretches(mask).to(x.dtype), maps).flatten(1)  # (batch, pieces * width)
+        return torch.bmm(self._segment_weights(mask).to(x.dtype), maps).flatten(1)  # (batch, segments * width)
 
-    def _stretches(self, mask: Tensor) -> Tensor:
-        """(batch, pieces, tokens): the weight of each token in each of the equal pieces, which overlap if need be."""
+    def _segment_weights(self, mask: Tensor) -> Tensor:
+        """Weight of each token in each segment, (batch, segments, tokens); segments overlap in short texts."""
         length = mask.sum(1)[:, None, None]  # (batch, 1, 1)
-        piece = torch.arange(self.pieces, device=mask.device)[:, None]
+        segment = torch.arange(self.segments, device=mask.device)[:, None]
         token = torch.arange(mask.shape[1], device=mask.device)
-        start, end = piece * length // self.pieces, -(-(piece + 1) * length // self.pieces)  # (batch, pieces, 1)
+        start, end = (
+            segment * length // self.segments,
+            -(-(segment + 1) * length // self.segments),
+        )  # (batch, segments, 1)
         return ((token >= start) & (token < end)) / (end - start)
 
 
 @HEADS.register("context-conv")
 class ContextConv(HeadModule):
-    """W relu(F(x) * x + c) + b: F(x) are filters of ``taps`` tokens that the text x itself makes.
+    """W relu(F(x) * x + c) + b, where F(x) are filters of ``taps`` tokens generated from the text x.
 
-    With ``context`` the filters come from one vector for the whole text, without it from feature maps of
-    parts of the text. Over several layers x is their learned pool (L + 1 parameters); ``layers=last1`` is
-    the encoder's output, as published. Filters are divided by sqrt(taps * H), so that what they give
-    keeps the scale of states. Published sizes are lost, these are our own. Beside the filters' own:
-    m + o (m + 1) parameters with m = maps.
+    Filters that depend on the text can respond to its question, unlike the fixed ones of a CNN. With ``context`` they
+    are generated from one vector per text, otherwise from feature maps of segments of the text. x is the learned
+    pool of several layers (L + 1 parameters) or, as published, the last layer with ``layers=last1``. Filters are
+    divided by sqrt(taps * H), so that their outputs have the scale of states. With m = maps: m + o (m + 1)
+    parameters besides those that generate the filters. The published sizes are lost, these are our own. Hulburd,
+    after Shen et al. 2017.
     """
 
     pointwise = False
@@ -103,13 +107,13 @@ class ContextConv(HeadModule):
         return cast(Tensor, self.dense(F.relu(self._convolve(x, filters) + self.bias)))
 
     def _convolve(self, x: Tensor, filters: Tensor) -> Tensor:
-        """Apply each text's own filters: one product for all taps, whose results are shifted and added."""
+        """Apply each text's filters: one product for all taps, whose results are shifted and summed."""
         kernels = filters.unflatten(1, (self.maps * self.taps, -1))  # (batch, maps * taps, width)
         by_tap = torch.bmm(x, kernels.transpose(1, 2)).unflatten(-1, (self.maps, self.taps))  # (..., maps, taps)
-        padded = F.pad(by_tap, (0, 0, 0, 0, (self.taps - 1) // 2, self.taps // 2))  # beyond the text is zero
+        padded = F.pad(by_tap, (0, 0, 0, 0, (self.taps - 1) // 2, self.taps // 2))  # zero beyond the text
         tokens = x.shape[1]
         shifted = [padded[:, tap : tap + tokens, :, tap] for tap in range(self.taps)]
         return torch.stack(shifted).sum(0)  # (batch, tokens, maps)
 
     def layer_weights(self) -> Tensor | None:
-        return None if self.pool is None else self.pool.shares()
+        return None if self.pool is None else self.pool.normalized_weights()

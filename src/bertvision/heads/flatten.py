@@ -1,4 +1,4 @@
-"""Every token of every layer compressed and concatenated: the head of the GLUE experiments."""
+"""Down-projection of every token and layer, concatenated: the head of the papers' GLUE experiments."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from bertvision.heads.base import HEADS, LAYERS_OPTION, Choices, HeadModule
 
 @HEADS.register("flatten")
 class Flatten(HeadModule):
-    """sum_t sum_l W_tl gelu(D h_tl + d) + b: weights of their own for each place in the text.
+    """sum_t sum_l W_tl gelu(D h_tl + d) + b: separate weights for every position in the text.
 
-    H*a + a + T*a*L*o + o parameters with T the longest window. Starts as torch starts linear layers, and
-    GELU is the exact one, as in the original. Unlike there, padding counts as nothing.
+    Lets a text's label depend on all of its tokens, not only on CLS. With a = size and T the maximum window length:
+    H a + a + T a L o + o parameters. Initialisation (torch's default) and the exact GELU are those of the AP_GLUE
+    head in the BERTVision repository; unlike there, padding is masked.
     """
 
     pointwise = False
@@ -40,7 +41,7 @@ class Flatten(HeadModule):
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         tokens = min(hidden.shape[1], self.tokens)
         if mask.shape[1] > self.tokens and bool(torch.any(mask[:, self.tokens :])):
-            raise BadInput(f"head flatten was made for texts of at most {self.tokens} tokens; these are longer")
+            raise BadInput(f"head flatten was made for texts of at most {self.tokens} tokens, got a longer one")
         compressed = F.gelu(self.down(hidden[:, :tokens]))  # (batch, tokens, layers, size)
         flat = (compressed * mask[:, :tokens, None, None]).flatten(1)  # (batch, tokens * layers * size)
         return F.linear(flat, self.dense.weight[:, : flat.shape[1]], self.dense.bias)  # (batch, outputs)

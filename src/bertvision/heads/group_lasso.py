@@ -1,4 +1,4 @@
-"""Feature selection over all layers: group lasso by proximal steps, which make exact zeros."""
+"""Feature selection over all layers: group lasso by proximal steps, which yield exact zeros."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from bertvision.heads.base import HEADS, Choices, HeadModule
 class Select(HeadModule):
     """W [h_1; ...; h_L] + b with the penalty strength * sum_(l,i) |W_(:,l,i)|; o (L H + 1) parameters.
 
-    One group is what a feature i of layer l gives to all outputs. After each optimiser step of rate r
-    every group is shortened by r * strength, and one that is shorter than that becomes zero: the linear
-    layer is then one on the selected features alone. Adam moves a weight by about r times how much its
-    gradients agree, so ``strength`` is the agreement that a feature must show to stay, whatever its scale.
+    Selects useful features from all layers instead of weighting whole layers. A group holds the weights of feature i
+    of layer l for all outputs. After each optimiser step with learning rate r, every group's norm is reduced by
+    r * strength, and groups below that become zero. Adam moves a weight by about r times the agreement of its
+    gradients, so ``strength`` is the agreement below which a feature is dropped, independent of its scale.
+    Head2Toe, Evci et al. 2022; group lasso, Yuan and Lin 2006.
     """
 
     always_in_spec = ("strength",)
@@ -40,12 +41,12 @@ class Select(HeadModule):
         return F.linear(states.flatten(-2), self.weight.flatten(1), self.bias)  # (..., outputs)
 
     @torch.no_grad()
-    def after_step(self, rate: float) -> None:
-        lengths = self.weight.norm(dim=0).clamp_min(1e-12)  # (layers, width)
-        self.weight.mul_((1 - rate * self.strength / lengths).clamp_min(0))
+    def after_step(self, lr: float) -> None:
+        norms = self.weight.norm(dim=0).clamp_min(1e-12)  # (layers, width)
+        self.weight.mul_((1 - lr * self.strength / norms).clamp_min(0))
 
     def selected(self) -> Tensor:
-        """Mask of the features in use (layers, width)."""
+        """Mask of the selected features (layers, width)."""
         return self.weight.detach().abs().amax(0) > 0
 
     def layer_weights(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""A ladder side network: a narrow transformer that adds the states of one more layer at each rung."""
+"""Ladder side network: a narrow transformer whose every block mixes in the states of one more layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bertvision.heads.layers import SelfAttention
 
 
 class LadderBlock(nn.Module):
-    """x + attention(norm x), then x + feed-forward(norm x) of twice the width; 8 d^2 + 11 d parameters."""
+    """Pre-norm transformer block with a feed-forward layer of twice the width; 8 d^2 + 11 d parameters."""
 
     saved_names: ClassVar[Mapping[str, str]] = {
         "norm1": "before_look",
@@ -38,11 +38,12 @@ class LadderBlock(nn.Module):
 
 @HEADS.register("ladder")
 class Ladder(HeadModule):
-    """s_k = rung_k((1 - g_k) s_(k-1) + g_k (D_k h_k + d_k)), g = sigmoid(a); then W norm(s_L) + b.
+    """s_k = block_k((1 - g_k) s_(k-1) + g_k (D_k h_k + d_k)), g = sigmoid(a); then W norm(s_L) + b.
 
-    It processes the text again, from the lowest layer to the highest, at a fraction of the encoder's width and
-    without backpropagation through it: for tasks where no single state holds the answer.
-    With d = size: L (H d + d) + L - 1 + L (8 d^2 + 11 d) + 2 d + o (d + 1) parameters.
+    Processes the text again, from the lowest layer to the highest, at a fraction of the encoder's width and without
+    backpropagation through the encoder: for tasks where no single state contains the answer.
+    With d = size: L (H d + d) + L - 1 + L (8 d^2 + 11 d) + 2 d + o (d + 1) parameters. Ladder side-tuning, Sung, Cho
+    and Bansal 2022.
     """
 
     pointwise = False

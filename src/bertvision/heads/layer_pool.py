@@ -1,4 +1,4 @@
-"""Pooling over layers, then one linear layer: the papers' smallest heads."""
+"""Pooling over layers, then a linear layer: the smallest heads of the papers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from bertvision.heads.layers import LayerRows
 
 @HEADS.register("learned-pool")
 class LearnedPool(HeadModule):
-    """gamma * sum_l softmax(w)_l h_l, then a linear layer; L + 1 + outputs * (H + 1) parameters.
+    """W (gamma * sum_l softmax(w)_l h_l) + b; L + 1 + o (H + 1) parameters.
 
-    Pool and linear layer commute, so the linear layer is applied first: pooling two numbers per layer instead of H
-    makes the head almost free. gamma lets the pooled state leave the scale of the states.
+    Layers encode different information, and the weights w show which of them a task uses; gamma rescales the pooled
+    state. Pool and linear layer commute, so the linear layer is applied first: pooling o numbers per layer instead
+    of H makes the head almost free. Scalar mix of Tenney et al. 2019, used by Jiang, Benge and King.
     """
 
     variants = ("", "pooled=true")
@@ -41,7 +42,11 @@ class LearnedPool(HeadModule):
 
 @HEADS.register("mean-pool")
 class MeanPool(HeadModule):
-    """Mean over layers and a linear layer, which is applied first (less work); outputs * (H + 1) parameters."""
+    """W mean_l h_l + b; o (H + 1) parameters.
+
+    The baseline of learned pooling: every layer has the same weight. The linear layer is applied first, which takes
+    fewer operations. Average pooling of Jiang, Benge and King.
+    """
 
     source = "Jiang, Benge, King: BERTVision, average pooling"
 
@@ -59,9 +64,9 @@ class MeanPool(HeadModule):
 
 
 class LayerPool(nn.Module):
-    """gamma * sum_l softmax(w)_l h_l with L + 1 parameters, or the mean over layers with none.
+    """gamma * sum_l softmax(w)_l h_l with L + 1 parameters, or the mean over layers without parameters.
 
-    The first part of heads whose next part is not linear and so cannot be applied before the pool.
+    For heads that apply something nonlinear to the pooled state, which cannot be moved in front of the pool.
     """
 
     def __init__(self, layers: int, how: str = "learned") -> None:
@@ -80,6 +85,6 @@ class LayerPool(nn.Module):
         pooled = torch.bmm(mix.expand(len(flat), 1, -1), flat)  # (tokens, 1, width)
         return pooled.view(*states.shape[:-2], -1)
 
-    def shares(self) -> Tensor | None:
-        """How much each layer counts, if that is learned."""
+    def normalized_weights(self) -> Tensor | None:
+        """Weight of each layer (layers,), which sum to 1; None for the mean."""
         return self.weights.detach().softmax(0) if self.learned else None

@@ -1,4 +1,4 @@
-"""Layers that several heads share: self-attention, linear maps of all layers, convolutions over tokens."""
+"""Building blocks that several heads share: self-attention, linear maps of all layers, convolutions over tokens."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bertvision.core.errors import BadInput
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention (batch, tokens, size) -> the same, with padding masked. 4 (d^2 + d) parameters."""
+    """Multi-head self-attention with masked padding on (batch, tokens, size); 4 (d^2 + d) parameters."""
 
     saved_names: ClassVar[Mapping[str, str]] = {"qkv": "inward", "proj": "outward"}
 
     def __init__(self, size: int, heads: int) -> None:
         super().__init__()
         if size < 1 or heads < 1 or size % heads:
-            raise BadInput(f"self-attention of size={size} with heads={heads}: expected a multiple of the heads")
+            raise BadInput(f"self-attention of size={size} with heads={heads}: expected a multiple of heads")
         self.heads = heads
         self.qkv, self.proj = nn.Linear(size, 3 * size), nn.Linear(size, size)
 
@@ -34,10 +34,10 @@ class SelfAttention(nn.Module):
 
 @dataclass(frozen=True)
 class LayerRows:
-    """sum_l mix_l (W h_l) + b.
+    """The linear map sum_l mix_l (W h_l) + b, whose rows can be stacked with those of other heads.
 
-    The time of the product is dominated by reading the states and is about the same for sixteen rows as for two,
-    so the rows of several heads are computed at once.
+    Reading the states dominates the time of the product: sixteen rows take about as long as two. Therefore the rows
+    of several heads are computed at once.
     """
 
     weight: Tensor  # (rows, width)
@@ -54,7 +54,7 @@ class LayerRows:
 
 
 def stack_rows(parts: Sequence[LayerRows], rows: int) -> LayerRows:
-    """Concatenate rows and pad with zeros to a fixed number, so that the product does not depend on the company."""
+    """Concatenate rows and pad with zeros to a fixed number, so that a head's result does not depend on the others."""
     first, missing = parts[0], rows - sum(len(part) for part in parts)
     weight = torch.cat([*(part.weight for part in parts), first.weight.new_zeros(missing, first.weight.shape[1])])
     mix = torch.cat([*(part.mix for part in parts), first.mix.new_zeros(len(first.mix), missing)], dim=1)
@@ -62,10 +62,10 @@ def stack_rows(parts: Sequence[LayerRows], rows: int) -> LayerRows:
 
 
 class TokenConv(nn.Module):
-    """(batch, tokens, channels) -> (batch, tokens, out) with a kernel of ``taps`` tokens.
+    """Convolution over tokens, (batch, tokens, channels) to (batch, tokens, out), with kernels of ``taps`` tokens.
 
-    Padding is set to zero first, so that the amount of padding does not matter. No bias if a norm follows;
-    ``groups=channels`` is the depthwise half of a separable convolution.
+    Padding is set to zero first, so that its amount does not change the result. Leave out the bias if a norm
+    follows; ``groups=channels`` is the depthwise part of a separable convolution.
     """
 
     def __init__(self, channels: int, out: int, taps: int, groups: int = 1, bias: bool = False) -> None:
@@ -80,10 +80,10 @@ class TokenConv(nn.Module):
 
 
 class NormReLU(nn.Module):
-    """Layer norm over a token's channels, then ReLU.
+    """Layer norm over the channels of a token, then ReLU.
 
-    Replaces the batch norm of image networks, with as many parameters: it uses one token only, so neither
-    padding nor the other texts of a batch can change a result.
+    Replaces the batch norm of image networks and has as many parameters. It depends on one token only, so neither
+    padding nor the other texts of a batch change the result.
     """
 
     def __init__(self, channels: int) -> None:

@@ -1,4 +1,4 @@
-"""Two linear layers with a tanh between them: the larger classifier of Mohebbi & Rajaei."""
+"""Two linear layers with a tanh between them: the larger classifier of Mohebbi and Rajaei."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from bertvision.heads.base import HEADS, HeadModule, glorot
 
 @HEADS.register("tanh")
 class Tanh(HeadModule):
-    """W tanh(V [h_l1; h_l2; ...] + v) + b; (layers * H + 1) * H + (H + 1) * outputs parameters.
+    """W tanh(V [h_l1; h_l2; ...] + v) + b; (L H + 1) H + o (H + 1) parameters.
 
-    The hidden layer is as wide as a state: on the pooled CLS of BERT-base V has 590,592 parameters.
+    Like BERT's pooler and classifier, but trained on stored states: shows what a nonlinear layer adds to a probe.
+    The hidden layer is as wide as a state, so V and v on one layer of BERT-base have 590,592 parameters. Larger
+    classifier of Mohebbi and Rajaei.
     """
 
     variants = ("layers=last1",)

@@ -1,4 +1,4 @@
-"""One linear layer on the concatenated states of the chosen layers: the control head."""
+"""A linear layer on the concatenated states of the chosen layers: the control head."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bertvision.heads.base import HEADS, HeadModule, glorot
 
 @HEADS.register("probe")
 class Probe(HeadModule):
-    """W [h_l1; h_l2; ...] + b; outputs * (layers * H + 1) parameters.
+    """W [h_l1; h_l2; ...] + b; o (L H + 1) parameters.
 
-    ``probe:layers=last1`` refits the encoder's own kind of head on its last layer, so its gain comes from
-    refitting and not from the other layers.
+    The control experiment: ``probe:layers=last1`` is the kind of head that the encoder was tuned with, refitted on
+    its last layer, so its gain comes from refitting and not from the other layers.
     """
 
     variants = ("layers=last1", "layers=last4", "")

@@ -1,4 +1,4 @@
-"""Facts about heads: their parameters for any shape, which of them fit a task, and the shapes inside."""
+"""Summaries of heads for a given shape: parameter counts, compatibility with a task, shapes of intermediate results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bertvision.heads.base import HEADS, build_head, canonical_spec, check_head_
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 
 BATCH = 9973
-"""Batch size of the trace: unlike any other size, so that it marks the batch dimension."""
+"""Batch size of the trace: differs from all other sizes and so identifies the batch dimension."""
 
 REARRANGED = (Tensor.transpose, Tensor.permute, Tensor.unflatten, Tensor.squeeze, F.pad)
-"""Operations that only rearrange and are not listed."""
+"""Operations that only rearrange their input; their outputs are not listed."""
 
 
 def head_info(spec: str, shape: Shape) -> dict[str, object]:
-    """The entry of a head in ``bertvision heads``; built on the meta device."""
+    """The entry of a head in ``bertvision heads``, built on the meta device."""
     with torch.device("meta"):
         head = build_head(spec, shape)
     module_class = HEADS[head.spec.partition(":")[0]]
@@ -39,7 +39,7 @@ def head_info(spec: str, shape: Shape) -> dict[str, object]:
 
 
 def all_variants() -> list[str]:
-    """Every variant of every head, in canonical form."""
+    """The specs of all variants of all heads, in canonical form."""
     specs = []
     for name in HEADS:
         for variant in HEADS[name].variants:
@@ -48,12 +48,12 @@ def all_variants() -> list[str]:
 
 
 def compatible_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
-    """The variants that :func:`fits` accepts: not the last four of three states, nor heads for labels on spans."""
+    """The variants that :func:`fits` accepts."""
     return [spec for spec in all_variants() if fits(spec, shape, pooled, tokens)]
 
 
 def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> bool:
-    """Whether a head can be built for a shape and trained on a store of these tokens, with or without pooled CLS."""
+    """Whether a head can be built for a shape and trained on states of these tokens, with or without pooled CLS."""
     try:
         with torch.device("meta"):
             head = build_head(spec, shape)
@@ -64,50 +64,50 @@ def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> b
 
 
 def bert_parameters(layers: int, width: int) -> int:
-    """Parameters of an uncased BERT: embeddings with norm, layers (12 H^2 + 13 H each), pooler."""
+    """Number of parameters of an uncased BERT: embeddings with norm, layers (12 H^2 + 13 H each), pooler."""
     embeddings = (VOCABULARY + POSITIONS + TYPES + 2) * width
     return embeddings + layers * (12 * width**2 + 13 * width) + width**2 + width
 
 
 def head_shapes(spec: str, shape: Shape) -> list[tuple[int, ...]]:
-    """Shapes for one window, from (tokens, layers, width) to the outputs; repeated shapes are listed once."""
+    """Shapes of one window's intermediate results, from (tokens, layers, width) to the outputs, without repetitions."""
     with torch.device("meta"):
         head = build_head(spec, shape).requires_grad_(False).eval()
         hidden = torch.empty(BATCH, shape.tokens, shape.layers, shape.width, requires_grad=True)
         pooled = torch.empty(BATCH, shape.width, requires_grad=True)
         mask = torch.ones(BATCH, shape.tokens, dtype=torch.bool)
     trace = _ShapeTrace(head.module)
-    trace.note(hidden)
+    trace.record(hidden)
     with trace:
         head(hidden, mask, pooled)
     return trace.shapes
 
 
 class _ShapeTrace(TorchFunctionMode):
-    """Records the output shapes of the body's own operations and of its submodules, but not inside submodules.
+    """Records the output shapes of a module's own operations and of its submodules, but not inside submodules.
 
-    Only the states require gradients, so that weights and masks are left out.
+    Only the states require gradients, which excludes weights and masks.
     """
 
-    def __init__(self, body: nn.Module) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.shapes: list[tuple[int, ...]] = []
         self.depth = 0
-        for module in list(body.modules())[1:]:
-            if isinstance(module, nn.LSTM):
-                module.forward = _lstm_shape(module.hidden_size)  # type: ignore[method-assign, assignment]
-            if not isinstance(module, nn.Sequential):
-                module.register_forward_pre_hook(self._enter)
-                module.register_forward_hook(self._leave)
+        for submodule in list(module.modules())[1:]:
+            if isinstance(submodule, nn.LSTM):
+                submodule.forward = _lstm_shape(submodule.hidden_size)  # type: ignore[method-assign, assignment]
+            if not isinstance(submodule, nn.Sequential):
+                submodule.register_forward_pre_hook(self._enter)
+                submodule.register_forward_hook(self._leave)
 
-    def note(self, result: object) -> None:
+    def record(self, result: object) -> None:
         for tensor in result if isinstance(result, tuple) else (result,):
             if not (isinstance(tensor, Tensor) and tensor.requires_grad and tensor.ndim > 1 and len(tensor) == BATCH):
                 continue
             shape = tuple(tensor.shape[1:])
             if self.shapes[-1:] != [shape]:
                 self.shapes.append(shape)
-            if self.shapes[-2:] == self.shapes[-4:-2]:  # the same two again, as in a loop over blocks
+            if self.shapes[-2:] == self.shapes[-4:-2]:  # a repetition of two shapes, as in a loop over blocks
                 del self.shapes[-2:]
 
     def _enter(self, module: nn.Module, inputs: object) -> None:
@@ -116,7 +116,7 @@ class _ShapeTrace(TorchFunctionMode):
     def _leave(self, module: nn.Module, inputs: object, result: object) -> None:
         self.depth -= 1
         if self.depth == 0:
-            self.note(result)
+            self.record(result)
 
     def __torch_function__(
         self,
@@ -127,10 +127,10 @@ class _ShapeTrace(TorchFunctionMode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if self.depth == 0 and func not in REARRANGED:
-            self.note(result)
+            self.record(result)
         return result
 
 
 def _lstm_shape(size: int) -> Callable[[Tensor], tuple[Tensor, None]]:
-    """An output of an LSTM's shape, without its slow loop over tokens."""
+    """A forward function with the output shape of an LSTM, without its slow loop over tokens."""
     return lambda x: (x[..., :1].expand(*x.shape[:-1], size), None)

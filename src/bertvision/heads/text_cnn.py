@@ -1,4 +1,4 @@
-"""Convolutions over tokens with kernels of one to seven tokens: n-gram features."""
+"""Convolutions over tokens with kernels of one to seven tokens (n-gram features)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from torch.nn import functional as F
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
+from bertvision.heads.compress import CompressedPool
 from bertvision.heads.layers import TokenConv
-from bertvision.heads.pool_compress import CompressedPool
 
 
 @HEADS.register("ngrams")
 class Ngrams(HeadModule):
     """W [gelu(C_1 * z)_t; ...; gelu(C_N * z)_t] + b, z = gelu(D pool(h) + d), C_n a kernel of n tokens.
 
-    The text's length is kept: shrinking it loses where an answer begins. The paper's NxN network on a
-    learned pool compressed to 386; its layer list is lost, sizes meet its budget of 1.11 M. With f
-    filters a kernel: L + 1 + H*a + a + f (a N (N + 1) / 2 + N) + o (N f + 1) parameters.
+    Adds the neighbouring tokens to each token's features, without shortening the text, which would blur where an
+    answer begins. It stands for the paper's NxN network on a learned pool compressed to 386; the layer list is lost,
+    and the sizes are chosen to meet its budget of 1.11 M parameters. With a = compress and f = size filters per
+    kernel: L + 1 + H a + a + f (a N (N + 1) / 2 + N) + o (N f + 1) parameters. Own design after Jiang, Benge and
+    King; kernels of several sizes as in Kim 2014.
     """
 
     pointwise = False
@@ -50,4 +52,4 @@ class Ngrams(HeadModule):
         return cast(Tensor, self.dense(F.gelu(grams)))
 
     def layer_weights(self) -> Tensor | None:
-        return self.front.pool.shares()
+        return self.front.pool.normalized_weights()

@@ -1,4 +1,4 @@
-"""Xception over tokens: separable convolutions with shortcuts, which keep the length."""
+"""Xception over tokens: separable convolutions with shortcuts that keep the length of the text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch.nn import functional as F
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, MEAN_SEQUENCE_OPTIONS, Choices, HeadModule, glorot
+from bertvision.heads.compress import CompressedPool
 from bertvision.heads.layers import TokenConv
-from bertvision.heads.pool_compress import CompressedPool
 
 
 class Separable(nn.Module):
-    """Depthwise kernel of three tokens, then a mix of channels, then layer norm; 3 c + c d + 2 d parameters."""
+    """Depthwise kernel of three tokens, pointwise convolution, layer norm; 3 c + c d + 2 d parameters."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
@@ -27,8 +27,8 @@ class Separable(nn.Module):
         return cast(Tensor, self.norm(self.mix(self.depth(x, mask))))
 
 
-class Entry(nn.Module):
-    """Two separable convolutions with a one-token shortcut to the new width."""
+class EntryBlock(nn.Module):
+    """Two separable convolutions, and a linear shortcut to the new width."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
@@ -40,8 +40,8 @@ class Entry(nn.Module):
         return cast(Tensor, deep + self.norm(self.shortcut(x)))
 
 
-class Middle(nn.Module):
-    """x + three times (ReLU, separable convolution)."""
+class MiddleBlock(nn.Module):
+    """Three times (ReLU, separable convolution), with a residual connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -58,10 +58,11 @@ class Middle(nn.Module):
 class TextXception(HeadModule):
     """Entry and middle blocks of Xception over tokens, on a learned pool compressed to 386; linear per token.
 
-    Strides are left out, so that the text keeps its length; layer norm in the place of batch norm cannot
-    see padding. The paper's layer list is lost, sizes meet its budget of 6.60 M. With s = size,
-    a = compress, m blocks: L + 1 + H*a + a + 2 a s + 3 a + s^2 + 9 s + 3 m (s^2 + 5 s) + o (s + 1)
-    parameters.
+    Xception without strides, so that the text keeps its length and every token gets an output, and with layer norm
+    instead of batch norm, so that padding has no effect. The paper's layer list is lost; sizes are chosen to meet its
+    budget of 6.60 M parameters. With s = size, a = compress and m blocks:
+    L + 1 + H a + a + 2 a s + 3 a + s^2 + 9 s + 3 m (s^2 + 5 s) + o (s + 1) parameters. Own design after Jiang, Benge
+    and King; Chollet 2016.
     """
 
     pointwise = False
@@ -78,10 +79,12 @@ class TextXception(HeadModule):
     def __init__(self, shape: Shape, size: int = 744, compress: int = 386, blocks: int = 3) -> None:
         super().__init__()
         if size < 1 or blocks < 0:
-            raise BadInput(f"head text-xception: size={size}, blocks={blocks}; expected at least 1, and at least 0")
+            raise BadInput(
+                f"head text-xception: size={size}, blocks={blocks}; expected size at least 1 and blocks at least 0"
+            )
         self.front = CompressedPool(shape, compress)
-        self.entry = Entry(compress, size)
-        self.blocks = nn.ModuleList(Middle(size) for _ in range(blocks))
+        self.entry = EntryBlock(compress, size)
+        self.blocks = nn.ModuleList(MiddleBlock(size) for _ in range(blocks))
         self.dense = glorot(nn.Linear(size, shape.outputs))
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
@@ -91,4 +94,4 @@ class TextXception(HeadModule):
         return cast(Tensor, self.dense(F.relu(x)))
 
     def layer_weights(self) -> Tensor | None:
-        return self.front.pool.shares()
+        return self.front.pool.normalized_weights()

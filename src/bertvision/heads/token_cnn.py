@@ -1,4 +1,4 @@
-"""Convolutions within a token: 1xN kernels along the width of a state, never along the text."""
+"""Convolutions within a token: 1xN kernels along the width of its states, not along the text."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from torch.nn import functional as F
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, Choices, HeadModule, glorot
+from bertvision.heads.compress import CompressedPool
 from bertvision.heads.layer_pool import LayerPool
-from bertvision.heads.pool_compress import CompressedPool
 
 STEM, TAPS = 16, 4
 
 
 @HEADS.register("token-cnn")
 class TokenCnn(HeadModule):
-    """Three 1xN convolutions with layers as channels, GELU after each, then a linear layer; per token.
+    """Three 1xN convolutions with layers as channels, each followed by GELU, then a linear layer; per token.
 
-    Kernels of 16, 4 and 4 step by their own length, so each convolution is one matrix product; dilated
-    ones take numbers that lie a 16th or 4th of the width apart instead of neighbours. Channels are
-    size, 2 size, 3 size. A pool makes the layers one channel, ``compress`` then shortens it. The paper's
-    layer lists are lost: sizes are chosen to meet its budgets (1xN 332k, dilated 406k, pooled 312k,
-    pooled and compressed 694k).
+    Treats the states of a token like an image, so that all layers are combined before the width is reduced. The
+    strides of the kernels of 16, 4 and 4 equal their lengths, so each convolution is one matrix product; dilated
+    kernels read features that are a 16th or a 4th of the width apart instead of adjacent ones. Channels are size,
+    2 size and 3 size. ``pool`` reduces the layers to one channel, and ``compress`` then shortens it.
 
-    With c channels, C layers seen (1 after a pool), P = ceil(width / 256) places left:
-    32 c^2 + (16 C + 6) c + 3 c P o + o parameters, a learned pool + L + 1, compress + H*a + a.
+    With c = size, C input layers (1 after a pool) and P = ceil(width / 256) remaining positions:
+    32 c^2 + (16 C + 6) c + 3 c P o + o parameters; a learned pool adds L + 1, compress = a adds H a + a. The layer
+    lists of the papers are lost; sizes are chosen to meet their budgets (1xN 332k, dilated 406k, pooled 312k, pooled
+    and compressed 694k). Own design after Jiang, Benge and King.
     """
 
     variants = (
@@ -57,7 +58,14 @@ class TokenCnn(HeadModule):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        _check(size, pool, compress, dropout)
+        if size < 1:
+            raise BadInput(f"head token-cnn: size={size}, expected at least 1")
+        if pool not in ("none", "learned", "mean"):
+            raise BadInput(f"head token-cnn: pool={pool}, expected none, learned or mean")
+        if compress < 0 or (compress and pool == "none"):
+            raise BadInput(f"head token-cnn: compress={compress} needs a pool; add pool=learned or pool=mean")
+        if not 0 <= dropout < 1:
+            raise BadInput(f"head token-cnn: dropout={dropout}, expected 0 to below 1")
         self.front: LayerPool | CompressedPool | None = None
         if pool != "none":
             self.front = CompressedPool(shape, compress, pool) if compress else LayerPool(shape.layers, pool)
@@ -66,47 +74,36 @@ class TokenCnn(HeadModule):
         self.first = nn.Linear(STEM * channels, size)
         self.second = nn.Linear(TAPS * size, 2 * size)
         self.third = nn.Linear(TAPS * 2 * size, 3 * size)
-        places = -(-(compress or shape.width) // (STEM * TAPS * TAPS))
-        self.dense = glorot(nn.Linear(3 * size * places, shape.outputs))
+        positions = -(-(compress or shape.width) // (STEM * TAPS * TAPS))
+        self.dense = glorot(nn.Linear(3 * size * positions, shape.outputs))
 
     def forward(self, states: Tensor) -> Tensor:
         if self.front is not None:
             states = self.front(states)[..., None, :]  # (..., 1, width or compress)
-        x = F.gelu(self.first(self._stem(states)))  # (..., places, size)
-        x = F.gelu(self.second(self._patches(x)))  # (..., places / 4, 2 size)
-        x = F.gelu(self.third(self._patches(x)))  # (..., places / 16, 3 size)
+        x = F.gelu(self.first(self._stem(states)))  # (..., positions, size)
+        x = F.gelu(self.second(self._patches(x)))  # (..., positions / 4, 2 size)
+        x = F.gelu(self.third(self._patches(x)))  # (..., positions / 16, 3 size)
         flat = F.dropout(x.flatten(-2), self.dropout, self.training)  # (..., features)
         return cast(Tensor, self.dense(flat))
 
     def _stem(self, states: Tensor) -> Tensor:
-        """(..., channels, width) -> (..., places, channels * 16)."""
-        patches: Tensor = _padded(states, -1, STEM).unflatten(-1, (STEM, -1) if self.dilated else (-1, STEM))
-        patches = patches.transpose(-2, -1) if self.dilated else patches  # (..., channels, places, 16)
+        """(..., channels, width) -> (..., positions, channels * 16)."""
+        patches: Tensor = _pad_to_multiple(states, -1, STEM).unflatten(-1, (STEM, -1) if self.dilated else (-1, STEM))
+        patches = patches.transpose(-2, -1) if self.dilated else patches  # (..., channels, positions, 16)
         return patches.transpose(-3, -2).flatten(-2)
 
     def _patches(self, x: Tensor) -> Tensor:
-        """(..., places, channels) -> (..., places / 4, 4 * channels)."""
-        patches: Tensor = _padded(x, -2, TAPS).unflatten(-2, (TAPS, -1) if self.dilated else (-1, TAPS))
-        patches = patches.transpose(-3, -2) if self.dilated else patches  # (..., places / 4, 4, channels)
+        """(..., positions, channels) -> (..., positions / 4, 4 * channels)."""
+        patches: Tensor = _pad_to_multiple(x, -2, TAPS).unflatten(-2, (TAPS, -1) if self.dilated else (-1, TAPS))
+        patches = patches.transpose(-3, -2) if self.dilated else patches  # (..., positions / 4, 4, channels)
         return patches.flatten(-2)
 
     def layer_weights(self) -> Tensor | None:
         pool = self.front.pool if isinstance(self.front, CompressedPool) else self.front
-        return None if pool is None else pool.shares()
+        return None if pool is None else pool.normalized_weights()
 
 
-def _check(size: int, pool: str, compress: int, dropout: float) -> None:
-    if size < 1:
-        raise BadInput(f"head token-cnn: size={size}, expected at least 1")
-    if pool not in ("none", "learned", "mean"):
-        raise BadInput(f"head token-cnn: pool={pool}, expected none, learned or mean")
-    if compress < 0 or (compress and pool == "none"):
-        raise BadInput(f"head token-cnn: compress={compress} shortens a pooled state; give pool=learned or pool=mean")
-    if not 0 <= dropout < 1:
-        raise BadInput(f"head token-cnn: dropout={dropout}, expected 0 to below 1")
-
-
-def _padded(x: Tensor, dim: int, multiple: int) -> Tensor:
-    """Pad the end of a dimension with zeros to a multiple; no copy if it is one already."""
+def _pad_to_multiple(x: Tensor, dim: int, multiple: int) -> Tensor:
+    """Pad the end of a dimension with zeros to a multiple; no copy if its length is one already."""
     missing = -x.shape[dim] % multiple
     return F.pad(x, [0, 0] * (-dim - 1) + [0, missing]) if missing else x

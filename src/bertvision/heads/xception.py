@@ -1,4 +1,4 @@
-"""Xception along the width of one state, layers as channels: the paper's largest heads for labels."""
+"""Xception along the width of a text's states, with layers as channels: the largest heads of the papers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FULL = (32, 64, 128, 256, 728, 1024, 1536, 2048)
 
 
 class Norm(nn.BatchNorm1d):
-    """Batch norm over texts and positions. A text is one vector here, so there is no padding to exclude.
+    """Batch norm over texts and positions; a text is one vector here, so there is no padding to exclude.
 
-    A single value per channel has no variance: such a batch is normalised by the running statistics.
+    A single value per channel has no variance, so such a batch is normalised by the running statistics.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -32,18 +32,18 @@ class Norm(nn.BatchNorm1d):
 
 
 def conv(channels: int, out: int, taps: int = 3, stride: int = 1) -> nn.Module:
-    """A plain convolution without padding, and its norm: taps * c * d + 2 d parameters."""
+    """Convolution without padding, and batch norm: taps * c * d + 2 d parameters."""
     return nn.Sequential(nn.Conv1d(channels, out, taps, stride, bias=False), Norm(out))
 
 
 def separable(channels: int, out: int) -> nn.Module:
-    """A depthwise kernel of three positions, a mix of channels, a norm: 3 c + c d + 2 d parameters."""
+    """Depthwise kernel of three positions, pointwise convolution, batch norm: 3 c + c d + 2 d parameters."""
     depth = nn.Conv1d(channels, channels, 3, padding=1, groups=channels, bias=False)
     return nn.Sequential(depth, nn.Conv1d(channels, out, 1, bias=False), Norm(out))
 
 
 class DownsamplingBlock(nn.Module):
-    """(ReLU,) separable, ReLU, separable, mean of three at every second position; plus a strided shortcut."""
+    """Two separable convolutions and average pooling with stride 2, plus a strided shortcut."""
 
     def __init__(self, channels: int, between: int, out: int, relu_first: bool = True) -> None:
         super().__init__()
@@ -53,13 +53,13 @@ class DownsamplingBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         deep = self.first(F.relu(x) if self.relu_first else x)
-        deep = self.second(F.relu(deep))  # (batch, out, places)
-        deep = F.avg_pool1d(deep, 3, stride=2, padding=1, count_include_pad=False)  # (batch, out, places / 2)
+        deep = self.second(F.relu(deep))  # (batch, out, positions)
+        deep = F.avg_pool1d(deep, 3, stride=2, padding=1, count_include_pad=False)  # (batch, out, positions / 2)
         return deep + cast(Tensor, self.shortcut(x))
 
 
-class Middle(nn.Module):
-    """x + three times (ReLU, separable)."""
+class MiddleBlock(nn.Module):
+    """Three times (ReLU, separable convolution), with a residual connection."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -71,13 +71,14 @@ class Middle(nn.Module):
 
 @HEADS.register("xception")
 class Xception(HeadModule):
-    """Convolutions of 1x3 along the width, then the mean over places (; residual: h_L), then linear.
+    """Convolutions of 1x3 along the width, the mean over positions (; residual: h_L), then a linear layer.
 
-    Abbreviated: conv 64 by steps of three, conv 128, one halving block 256 -> 512. ``full``: conv 32 and
-    64, halving blocks to 128, 256 and 728, eight middle blocks, halving to 1024, separable 1536 and 2048.
-    ``residual`` puts the last layer's state beside the mean. ``scale`` multiplies all channels. With C
-    layers seen and o outputs the abbreviated one has 192 C + 258,048 + 513 o parameters, full
-    96 C + 20,655,512 + 2,049 o, residual + o*H: as published.
+    Treats the states of one text, (layers, width), like an image; the largest of the papers' heads for labels.
+    Abbreviated: conv 64 with stride 3, conv 128, one downsampling block 256 -> 512. ``full``: conv 32 and 64,
+    downsampling blocks to 128, 256 and 728, eight middle blocks, downsampling to 1024, separable 1536 and 2048.
+    ``residual`` adds the state of the last layer, ``scale`` multiplies all channels. With C input layers and o
+    outputs the abbreviated network has 192 C + 258,048 + 513 o parameters, the full one 96 C + 20,655,512 + 2,049 o;
+    residual adds o H. These are the published counts. Jiang, Benge and King; Chollet 2016.
     """
 
     supports_spans = False
@@ -92,7 +93,7 @@ class Xception(HeadModule):
         if not 0 < scale <= 4:
             raise BadInput(f"head xception: scale={scale}, expected above 0, at most 4")
         sizes = [max(1, round(size * scale)) for size in (FULL if full else ABBREVIATED)]
-        self.trunk = (_full if full else _abbreviated)(shape.layers, *sizes)
+        self.trunk = _build_trunk(shape.layers, sizes)
         self.residual = residual
         self.dense = glorot(nn.Linear(sizes[-1] + shape.width * residual, shape.outputs))
 
@@ -103,15 +104,14 @@ class Xception(HeadModule):
         return cast(Tensor, self.dense(features))
 
 
-def _abbreviated(layers: int, a: int, b: int, c: int, d: int) -> nn.Module:
+def _build_trunk(layers: int, sizes: list[int]) -> nn.Module:
+    """The network for the channels :data:`ABBREVIATED` or :data:`FULL`, possibly scaled."""
+    a, b, c, d, *rest = sizes
     stem = (conv(layers, a, stride=3), nn.ReLU(), conv(a, b), nn.ReLU())
-    return nn.Sequential(*stem, DownsamplingBlock(b, c, d, relu_first=False))
-
-
-def _full(layers: int, *sizes: int) -> nn.Module:
-    a, b, c, d, e, f, g, h = sizes
-    stem = (conv(layers, a, stride=3), nn.ReLU(), conv(a, b), nn.ReLU())
+    if not rest:
+        return nn.Sequential(*stem, DownsamplingBlock(b, c, d, relu_first=False))
+    e, f, g, h = rest
     entry = (DownsamplingBlock(b, c, c, relu_first=False), DownsamplingBlock(c, d, d), DownsamplingBlock(d, e, e))
-    middle = (Middle(e) for _ in range(8))
-    leave = (DownsamplingBlock(e, e, f), separable(f, g), nn.ReLU(), separable(g, h), nn.ReLU())
-    return nn.Sequential(*stem, *entry, *middle, *leave)
+    middle = (MiddleBlock(e) for _ in range(8))
+    exit_flow = (DownsamplingBlock(e, e, f), separable(f, g), nn.ReLU(), separable(g, h), nn.ReLU())
+    return nn.Sequential(*stem, *entry, *middle, *exit_flow)

@@ -13,9 +13,8 @@ from bertvision.core.records import Board, Row, board_document
 from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.baseline import baseline
 from bertvision.evaluation.ensemble import How, ensemble
-from bertvision.evaluation.leaderboard import advise, build_leaderboard
+from bertvision.evaluation.leaderboard import advise, baseline, build_leaderboard
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.model import Model
 from bertvision.report.page import write_page

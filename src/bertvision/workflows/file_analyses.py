@@ -22,7 +22,7 @@ from bertvision.evaluation.analyses.calibration import calibration_table
 from bertvision.evaluation.analyses.cost import Floor, cost_against_score
 from bertvision.evaluation.analyses.layer_weights import LayerWeights, layer_weights
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.baseline import baseline
+from bertvision.evaluation.leaderboard import baseline
 from bertvision.report.charts import draw, write_svg
 from bertvision.report.training_curves import group_by_spec
 from bertvision.runs.costs import predictor_costs

@@ -11,7 +11,7 @@ from bertvision.core.files import folder_bytes
 from bertvision.core.records import align_columns
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.cost import efficiency
-from bertvision.evaluation.baseline import baseline
+from bertvision.evaluation.leaderboard import baseline
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 from bertvision.training.benchmark import WINDOWS, median_encoder_seconds
