@@ -42,14 +42,14 @@ def test_uneven_labels_are_told_once_and_may_be_weighed(
     data = write_rows(tmp_path / "my.csv")
     words = samples.extraction(data, tiny_encoder_folder, "text")
     said = call(*words)
-    told = [line for line in said.err.splitlines() if line.startswith("uneven labels: plain 45, good 4; 92 % of train")]
+    told = [line for line in said.err.splitlines() if line.startswith("imbalanced labels: plain 45, good 4; 92 %")]
     assert len(told) == 1
-    assert told[0].endswith("--class-weights balanced weighs them")
+    assert told[0].endswith("consider --class-weights balanced")
     task = json.loads((tmp_path / "store" / "task" / "task.json").read_text(encoding="utf-8"))
     assert (task["class_weights"], task["metric"]) == ([], "accuracy")
     words[words.index("--to") + 1] = tmp_path / "weighed"
     said = call(*words, "--class-weights", "balanced")
-    assert "; they are weighed\n" in said.err
+    assert "; balanced class weights are used\n" in said.err
     task = json.loads((tmp_path / "weighed" / "task" / "task.json").read_text(encoding="utf-8"))
     assert task["class_weights"] == pytest.approx([49 / (2 * 4), 49 / (2 * 45)])
     assert task["metric"] == "macro_f1"
@@ -106,7 +106,7 @@ def test_a_rule_for_merging_windows(samples: Any, call: Call, tmp_path: Path, ti
     write_recipe(asked, tmp_path / "my.toml")
     assert loaded(tmp_path / "my.toml").merge == "any-unanswerable"
     words = samples.extraction(data, tiny_encoder_folder, "answerability")
-    assert "no merge of windows named 'any'" in call(*words, "--merge", "any").refused()
+    assert "no merge named 'any'" in call(*words, "--merge", "any").refused()
     text = samples.write_csv(tmp_path / "my.csv")
     line = call(*samples.extraction(text, tiny_encoder_folder, "text"), "--merge", "any-answerable").refused()
     assert "no option of task 'text' named 'merge'" in line

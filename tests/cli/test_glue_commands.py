@@ -66,7 +66,7 @@ def test_a_run_from_the_folder_to_the_files_to_hand_in(
 ) -> None:
     run = ["run", "rte", "--data", str(rte), "--encoder", str(tiny_encoder_folder), "--out", str(tmp_path / "run")]
     assert main([*run, "--max-length", "32", "--heads", "mean-pool", "--seeds", "0", "--set", "fit.epochs=1"]) == 0
-    assert "RTE/train.tsv: 40 rows, officially 2,490" in capsys.readouterr().err
+    assert "RTE/train.tsv: 40 of 2,490 official rows" in capsys.readouterr().err
     assert 'data = "' in (tmp_path / "run" / "recipe.toml").read_text(encoding="utf-8")
     submit = ["predict", str(tmp_path / "run/model"), "--glue-submission", str(tmp_path / "out"), "--data", str(rte)]
     assert main([*submit, "--json"]) == 0
@@ -102,7 +102,7 @@ def test_what_is_handed_in_is_what_the_model_says(
         (["--glue-submission", "out"], "--glue-submission needs --data FOLDER"),
         (["--glue-submission", "out", "--text", "x"], "predict needs one of"),
         (["--text", "x", "--data", "."], "--data is for --glue-submission DIR"),
-        (["--glue-submission", "out", "--data", "."], "this model's task is tiny-labels, which is not in GLUE"),
+        (["--glue-submission", "out", "--data", "."], "this model's task is tiny-labels, which is not a GLUE task"),
     ],
 )
 def test_wrong_usage_is_one_line(

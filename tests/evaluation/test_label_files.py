@@ -87,14 +87,14 @@ def test_another_encoding(tmp_path: Path) -> None:
         ("a.txt", "x", "unknown extension '.txt'; known: .json, .csv"),
         ("a.csv", "", "the file is empty"),
         ("a.csv", "  \n", "the file is empty"),
-        ("a.csv", b"a\x00b,label\n", "holds a NUL"),
+        ("a.csv", b"a\x00b,label\n", "got a NUL"),
         ("a.csv", b"text,label\n\xff,1\n", "not utf-8"),
         ("a.csv", "text,label\n", "no rows"),
         ("a.csv", "text,label\nx\n", "line 2: got 1 cells, expected 2"),
         ("a.csv", "text,label\nx,1\n\n", "line 3: got 0 cells, expected 2"),
         ("a.csv", 'text,label\n"x,1\n', "line 2: broken quotes"),
         ("a.csv", "label,label\n0,1\n", "line 1: two columns are named 'label'"),
-        ("a.csv", "text,stuff\nx,1\n", "no column is called like a label; the file has: 'text', 'stuff'"),
+        ("a.csv", "text,stuff\nx,1\n", "no column has a known name for a label; the file has: 'text', 'stuff'"),
         ("a.csv", "class,label\nx,1\n", "the label may be 'class' or 'label'"),
         ("a.csv", "text,label\nx, \n", "line 2: 'label' is ' ', expected text or a number"),
         ("a.jsonl", '{"label": 1}\n\n', "line 2: not JSON"),
@@ -119,13 +119,13 @@ def test_files_that_cannot_be_used(tmp_path: Path, name: str, content: str | byt
 
 def test_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\nx,1\n")
-    with pytest.raises(BadInput, match="no column 'stars'; the file has: 'text', 'label'; name another --label-column"):
+    with pytest.raises(BadInput, match="no column 'stars'; the file has: 'text', 'label'; give another label_column"):
         read_labels(path, GOLD, "stars")
     with pytest.raises(BadInput, match=r"no column 'prediction'.*rename"):
         read_labels(path, PREDICTED)
     with pytest.raises(BadInput, match=r"cannot be read \(No such file"):
         read_labels(tmp_path / "none.csv", GOLD)
-    with pytest.raises(BadInput, match="--encoding: got 'latin-99'"):
+    with pytest.raises(BadInput, match="encoding: got 'latin-99'"):
         read_labels(path, GOLD, encoding="latin-99")
 
 

@@ -113,9 +113,9 @@ def examples_of(*labels: int) -> tuple[Example, ...]:
 
 def test_options_are_checked(squad_file: Path) -> None:
     assert load_task("answerability", train=squad_file, merge="any-unanswerable").merge == "any-unanswerable"
-    with pytest.raises(BadInput, match="no merge of windows named 'any-answerabel'"):
+    with pytest.raises(BadInput, match="no merge named 'any-answerabel'"):
         load_task("answerability", train=squad_file, merge="any-answerabel")
-    with pytest.raises(BadInput, match="option overlap: got 0, expected a whole number of at least 1"):
+    with pytest.raises(BadInput, match="overlap: got 0, expected an integer of at least 1"):
         load_task("answerability", train=squad_file, overlap=0)
     with pytest.raises(BadInput, match="option of task 'answerability' named 'kind'"):
         load_task("answerability", train=squad_file, kind="classify")

@@ -19,7 +19,7 @@ from bertvision.tasks.class_weights import (
     class_counts,
     describe_imbalance,
     format_class_counts,
-    weighed,
+    with_class_weights,
 )
 from bertvision.tasks.task import Task, load_task
 
@@ -53,14 +53,15 @@ def test_many_labels_are_not_all_named() -> None:
 def test_uneven_labels_are_told_in_one_line() -> None:
     uneven = classes([0] * 9 + [1] * 6 + [2] * 3)
     assert describe_imbalance(uneven) == (
-        "uneven labels: no 9, so 6, yes 3; 50 % of train have the commonest, 3.0 times as many as the rarest; "
-        "--class-weights balanced weighs them"
+        "imbalanced labels: no 9, so 6, yes 3; 50 % of train have the most common label, "
+        "3.0 times as many as the rarest; consider --class-weights balanced"
     )
-    assert describe_imbalance(weighed(uneven, "balanced")).endswith("as the rarest; they are weighed")
+    weighted = with_class_weights(uneven, "balanced")
+    assert describe_imbalance(weighted).endswith("as the rarest; balanced class weights are used")
     assert describe_imbalance(classes([0] * 8 + [1] * 6 + [2] * 3)) == ""
-    assert "and none the rarest" in describe_imbalance(classes([0, 0, 2]))
-    assert "67 % of train have the commonest, 2.0" not in describe_imbalance(sets([(0, 1), (0,), (2,)]))
-    assert "75 % of train have the commonest, 3.0 times" in describe_imbalance(sets([(0, 1), (0, 2), (0,), ()]))
+    assert "none has the rarest" in describe_imbalance(classes([0, 0, 2]))
+    assert "67 % of train have the most common label, 2.0" not in describe_imbalance(sets([(0, 1), (0,), (2,)]))
+    assert "75 % of train have the most common label, 3.0 times" in describe_imbalance(sets([(0, 1), (0, 2), (0,), ()]))
 
 
 def test_a_task_without_labels_is_never_uneven() -> None:
@@ -105,16 +106,16 @@ def test_the_option_of_every_task_with_labels(tmp_path: Path) -> None:
 
 
 def test_choices_are_no_longer_made_by_accuracy() -> None:
-    assert weighed(classes([0, 0, 1, 2]), "balanced").metric == "macro_f1"
-    assert weighed(classes([0, 0, 1, 2]), "none").metric == "accuracy"
-    assert weighed(replace(classes([0, 0, 1, 2]), metric="f1"), "balanced").metric == "f1"
+    assert with_class_weights(classes([0, 0, 1, 2]), "balanced").metric == "macro_f1"
+    assert with_class_weights(classes([0, 0, 1, 2]), "none").metric == "accuracy"
+    assert with_class_weights(replace(classes([0, 0, 1, 2]), metric="f1"), "balanced").metric == "f1"
 
 
 def test_weights_that_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no way to weigh labels .* named 'balance'\. Did you mean 'balanced'"):
+    with pytest.raises(BadInput, match=r"no class_weights named 'balance'\. Did you mean 'balanced'"):
         load_task("text", train=write(tmp_path), class_weights="balance")
     values = tmp_path / "values.csv"
     values.write_text("text,label\na,0.5\nb,1.5\nc,2.5\n", "utf-8")
-    with pytest.raises(BadInput, match="--class-weights is for labels; task text has none"):
+    with pytest.raises(BadInput, match="class_weights: task text has no labels"):
         load_task("text", train=values, class_weights="balanced")
     assert load_task("text", train=values, class_weights="none").kind == "regress"

@@ -98,8 +98,8 @@ def test_official_files_are_read_to_the_letter(
     assert {e.id for e in task["train"] + task["inner"]} == {f"train:{i + first}" for i in range(40)}
     notes = capsys.readouterr().err.splitlines()
     assert len(notes) == 2
-    assert f"train.tsv: 40 rows, officially {record.files.train.rows:,}" in notes[0]
-    assert f"{dev}.tsv: 12 rows, officially {record.files.dev.rows:,}" in notes[1]
+    assert f"train.tsv: 40 of {record.files.train.rows:,} official rows" in notes[0]
+    assert f"{dev}.tsv: 12 of {record.files.dev.rows:,} official rows" in notes[1]
 
 
 @pytest.mark.parametrize("name", ["cola", "mrpc", "stsb"])
@@ -119,7 +119,7 @@ def test_a_file_cut_short_is_remarked_upon(tmp_path: Path, capsys: pytest.Captur
     load_task("wnli", data=tmp_path)
     noted = capsys.readouterr().err.splitlines()
     assert len(noted) == 1
-    assert "WNLI/train.tsv: 634 rows, officially 635" in noted[0]
+    assert "WNLI/train.tsv: 634 of 635 official rows" in noted[0]
 
 
 def test_mismatched_and_diagnostic_dev_sets_share_the_training_data(tmp_path: Path, glue: Any) -> None:
@@ -162,7 +162,7 @@ def test_the_only_file_that_begins_alike_is_taken(tmp_path: Path, glue: Any) -> 
     sample = train.rename(train.with_name("train_10k.tsv"))
     assert len(everything(load_task("mnli", data=tmp_path))) == 52
     sample.with_name("train_5k.tsv").write_bytes(sample.read_bytes())
-    assert "MNLI holds dev_matched.tsv, train_10k.tsv, train_5k.tsv" in refusal("mnli", data=tmp_path)
+    assert "MNLI contains dev_matched.tsv, train_10k.tsv, train_5k.tsv" in refusal("mnli", data=tmp_path)
 
 
 def test_limit_takes_a_sample(tmp_path: Path, glue: Any) -> None:

@@ -32,24 +32,24 @@ def test_a_missing_training_file_is_named(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "qnli")
     (tmp_path / "QNLI/train.tsv").unlink()
     said = refusal("qnli", data=tmp_path)
-    assert said.startswith("task qnli has no train file: looked for QNLI/train.tsv or train.tsv (or .jsonl)")
-    assert said.endswith("QNLI holds dev.tsv; give another, or --train FILE")
+    assert said.startswith("task qnli has no train file: expected QNLI/train.tsv or train.tsv (or .jsonl)")
+    assert said.endswith("QNLI contains dev.tsv; give train files")
 
 
 def test_a_missing_dev_file_is_named(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "mnli")
     said = refusal("mnli-mm", data=tmp_path)
-    assert "no dev file: looked for MNLI/dev_mismatched.tsv" in said
-    assert "MNLI holds dev_matched.tsv, train.tsv" in said
+    assert "no dev file: expected MNLI/dev_mismatched.tsv" in said
+    assert "MNLI contains dev_matched.tsv, train.tsv" in said
 
 
 def test_wrong_folders(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
     assert "no such folder" in refusal("rte", data=tmp_path / "nowhere")
-    assert "looked for MRPC/train.tsv or train.tsv" in refusal("mrpc", data=tmp_path)
+    assert "expected MRPC/train.tsv or train.tsv" in refusal("mrpc", data=tmp_path)
     # WNLI's files have RTE's columns: the folder's name is all there is to tell them apart.
     assert "folder of another task; task wnli is in WNLI" in refusal("wnli", data=tmp_path / "RTE")
-    assert "it holds nothing" in refusal("wnli", data=_made(tmp_path / "empty"))
+    assert "it contains nothing" in refusal("wnli", data=_made(tmp_path / "empty"))
 
 
 def _made(folder: Path) -> Path:
@@ -61,7 +61,7 @@ def test_files_of_another_task(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
     glue.write_task(tmp_path, "sst2")
     rte, sst2 = tmp_path / "RTE/train.tsv", tmp_path / "SST-2/train.tsv"
-    assert "train.tsv: not a file of task qnli: it has the columns 'index, sentence1" in refusal("qnli", train=rte)
+    assert "train.tsv: not a file of task qnli: got columns 'index, sentence1" in refusal("qnli", train=rte)
     assert "line 1: wrong number of cells: got 2, expected 4: source, label, notation" in refusal("cola", train=sst2)
     assert "line 2: unknown label: got 'entailment', expected 0 or not_" in refusal("mrpc", train=rte)
     assert "unknown extension '.csv'" in refusal("rte", train=tmp_path / "a.csv")
@@ -70,8 +70,8 @@ def test_files_of_another_task(tmp_path: Path, glue: Any) -> None:
 def test_no_place_two_places_and_the_same_file_twice(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
     train = tmp_path / "RTE/train.tsv"
-    assert refusal("rte") == "task 'rte' needs --data FOLDER, --train FILE or --hub NAME"
-    assert "needs --data" in refusal("rte", dev=train)
+    assert refusal("rte") == "task 'rte' needs data (a folder), train (files) or hub (a dataset's name)"
+    assert "needs data" in refusal("rte", dev=train)
     assert "got both" in refusal("rte", data=tmp_path, hub="nyu-mll/glue")
     assert "given twice" in refusal("rte", train=train, dev=train)
     assert "max_length" in refusal("rte", train=train, max_length=0)
@@ -113,16 +113,16 @@ def test_a_broken_row_ends_the_loading_or_is_counted(
 
 def test_labels_that_are_kept_back_are_explained(tmp_path: Path, glue: Any) -> None:
     row = json.dumps({"sentence": "x", "label": -1})
-    assert "-1 marks labels that GLUE keeps to itself" in refusal("sst2", train=glue.write(tmp_path / "a.jsonl", [row]))
+    assert "-1 marks the hidden labels of a test set" in refusal("sst2", train=glue.write(tmp_path / "a.jsonl", [row]))
 
 
 def test_a_file_without_one_good_row(tmp_path: Path, glue: Any) -> None:
     header, _ = glue.labelled["rte"]
     rows = ["0\ta\tb\tmaybe", "1\ta\tb\tperhaps"]
     path = glue.write(tmp_path / "train.tsv", [header, *rows])
-    assert "no row can be used; 2 bad rows were skipped: unknown label (2)" in refusal("rte", train=path, skip_bad=True)
+    assert "no usable row; skipped 2 bad rows: unknown label (2)" in refusal("rte", train=path, skip_bad=True)
     path = glue.write(tmp_path / "train.tsv", [header, "0\ta", "1"])
-    assert "no row can be used; 2 bad rows" in refusal("rte", train=path, skip_bad=True)
+    assert "no usable row; skipped 2 bad rows" in refusal("rte", train=path, skip_bad=True)
 
 
 def test_texts_in_json_must_be_texts(tmp_path: Path, glue: Any) -> None:

@@ -84,13 +84,13 @@ def test_a_hub_that_cannot_be_reached_is_one_line(install: Install) -> None:
         raise ConnectionError("no route\nto the Hub")
 
     install(load)
-    with pytest.raises(BadInput, match="--hub nyu-mll/glue: cannot load rte, split train: ConnectionError"):
+    with pytest.raises(BadInput, match="hub: cannot load rte, split train of nyu-mll/glue: ConnectionError"):
         load_task("rte", hub="nyu-mll/glue")
 
 
 def test_the_diagnostic_set_has_no_labels_there(install: Install) -> None:
     install(lambda hub, config, split: hub_rows(config, split, GLUE["mnli"].labels))
-    with pytest.raises(BadInput, match=r"no labels for task ax; give --data FOLDER with diagnostic-full\.tsv"):
+    with pytest.raises(BadInput, match=r"no labels for task ax; give a data folder with diagnostic-full\.tsv"):
         load_task("ax", hub="nyu-mll/glue")
 
 

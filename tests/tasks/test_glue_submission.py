@@ -55,7 +55,7 @@ def test_one_file_for_one_test_set(name: str, tmp_path: Path, glue: Any, capsys:
     assert (tmp_path / "out" / target).read_bytes().decode() == "\n".join(["index\tprediction", *expected, ""])
     single = name in ("cola", "sst2")
     assert fake.asked == [(f"text {i}", None if single else f'"pair {i}') for i in range(5)]
-    assert f"5 rows, officially {GLUE[name].files.tests[target].rows:,}" in capsys.readouterr().err
+    assert f"5 of {GLUE[name].files.tests[target].rows:,} official rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["mnli", "mnli-mm", "ax"])
@@ -80,8 +80,8 @@ def test_test_sets_that_are_not_there_are_noted(tmp_path: Path, glue: Any, capsy
     write_submission("mnli", Fake("mnli"), tmp_path, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["MNLI-m.tsv"]
     said = capsys.readouterr().err
-    assert "note: no MNLI-mm.tsv without its test file: looked for MNLI/test_mismatched.tsv" in said
-    assert "note: no AX.tsv without its test file: looked for AX/diagnostic.tsv" in said
+    assert "note: skipping MNLI-mm.tsv, its test file is missing: expected MNLI/test_mismatched.tsv" in said
+    assert "note: skipping AX.tsv, its test file is missing: expected AX/diagnostic.tsv" in said
 
 
 def test_the_indexes_of_the_file_are_kept_and_blank_texts_answered(tmp_path: Path, glue: Any) -> None:
@@ -95,8 +95,8 @@ def test_the_indexes_of_the_file_are_kept_and_blank_texts_answered(tmp_path: Pat
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (["0\ta\tb", "0\tc\td"], "line 3: duplicate index: 0 is the index of a row above too"),
-        (["0\ta\tb", "x\tc\td"], "line 3: not an index: got 'x', expected a whole number"),
+        (["0\ta\tb", "0\tc\td"], "line 3: duplicate index: 0 is already the index of a row above"),
+        (["0\ta\tb", "x\tc\td"], "line 3: not an index: got 'x', expected an integer"),
         (["0\ta\tb", "1\tc"], "line 3: wrong number of cells: got 2, expected 3"),
         ([], "a header and no rows"),
     ],
@@ -111,14 +111,12 @@ def test_no_row_can_be_left_out(rows: list[str], reason: str, tmp_path: Path, gl
 
 
 def test_what_cannot_be_handed_in(tmp_path: Path, glue: Any) -> None:
-    with pytest.raises(BadInput, match="this model's task is text, which is not in GLUE; expected one of cola"):
+    with pytest.raises(BadInput, match="this model's task is text, which is not a GLUE task; expected one of cola"):
         write_submission("text", Fake("rte"), tmp_path, tmp_path)
-    with pytest.raises(BadInput, match=r"task rte has no test file: looked for RTE/test\.tsv or test\.tsv"):
+    with pytest.raises(BadInput, match=r"task rte has no test file: expected RTE/test\.tsv or test\.tsv"):
         write_submission("rte", Fake("rte"), tmp_path, tmp_path)
     glue.write(tmp_path / "RTE/test.tsv", ["index\tsentence", "0\ta"])
-    with pytest.raises(
-        BadInput, match="not a file of task rte: it has the columns 'index, sentence'; expected sentence1"
-    ):
+    with pytest.raises(BadInput, match="not a file of task rte: got columns 'index, sentence'; expected sentence1"):
         write_submission("rte", Fake("rte"), tmp_path, tmp_path)
 
 

@@ -61,7 +61,7 @@ def test_the_separator_is_that_of_train_or_the_one_given(tmp_path: Path) -> None
     assert load(cells(tmp_path, ["a / b", "b", "a", "b"]), label_separator="/").labels == ("a", "b")
     dev = cells(tmp_path, ["a;b"], "dev.csv")
     message = refusal(cells(tmp_path, ["a|b", "b", "a"]), dev=dev)
-    assert f"{dev}, line 2: unknown label: got 'a;b', expected one that the training rows have: ['a', 'b']" in message
+    assert f"{dev}, line 2: unknown label: got 'a;b', expected a label of the training rows: ['a', 'b']" in message
 
 
 @given(st.lists(st.lists(st.sampled_from(["x", "y z", "10", "ü"]), max_size=4), min_size=1, max_size=6), st.data())
@@ -84,7 +84,7 @@ def test_lists_of_json_lines(tmp_path: Path) -> None:
         file.write('{"text": "no key"}\n{"text": "nested", "label": [["a"]]}\n')
     assert f"{path}, line 7: missing label: no 'label'" in refusal(path)
     assert load(path, skip_bad=True).skipped == {"missing label": 1, "wrong type": 1}
-    assert "line 1: wrong type: column 'label': got ['a', 'b|c'], expected one label (or give --kind multilabel)" in (
+    assert "line 1: wrong type: column 'label': got ['a', 'b|c'], expected one label (or give kind=multilabel)" in (
         refusal(path, kind="classify")
     )
 
@@ -98,7 +98,7 @@ def test_a_column_for_each_label(tmp_path: Path) -> None:
         assert sets(task) == [{"toxic", "Threat"}, set(), {"toxic", "insult"}, {"insult", "Threat"}]
     assert "no column 'spam'; the file has: text, toxic" in refusal(path, label_column=["toxic", "spam"])
     assert "column 'toxic' is named twice" in refusal(path, label_column=["toxic", "toxic"])
-    assert "several columns, which are for --kind multilabel; --kind is classify" in refusal(
+    assert "got several columns with kind=classify, expected kind=multilabel" in refusal(
         path, label_column=["toxic", "insult"], kind="classify"
     )
     bad = write(tmp_path, ["text", "a", "b"], [["t0", 1, 2], ["t1", 0, ""], *[[f"u{i}", i % 2, 1] for i in range(9)]])
@@ -115,13 +115,13 @@ def test_one_name_in_a_list_is_one_column(tmp_path: Path) -> None:
 def test_separators_are_for_cells_of_several_labels(tmp_path: Path) -> None:
     path = cells(tmp_path, ["a|b", "a", "b"] * 3)
     for options in ({"kind": "classify"}, {"kind": None}, {"label_column": ["text", "label"]}):
-        assert "--label-separator is for --kind multilabel" in refusal(path, label_separator="|", **options)
-    assert "--label-separator is for" in refusal(path, label_separator="")
+        assert "label_separator: expected kind=multilabel" in refusal(path, label_separator="|", **options)
+    assert "label_separator: expected kind=multilabel" in refusal(path, label_separator="")
 
 
-@pytest.mark.parametrize(("labels", "found"), [(["", ""], "none"), (["a", "a", ""], "'a'")])
+@pytest.mark.parametrize(("labels", "found"), [(["", ""], "no labels"), (["a", "a", ""], "only the label 'a'")])
 def test_two_labels_at_least(tmp_path: Path, labels: list[str], found: str) -> None:
-    assert f"the training rows hold {found} as label; --kind multilabel expects at least 2 labels" in refusal(
+    assert f"the training rows have {found}; kind=multilabel expects at least 2 labels" in refusal(
         cells(tmp_path, labels)
     )
 

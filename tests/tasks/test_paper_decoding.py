@@ -15,7 +15,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.metrics.paper import paper_scores
 from bertvision.model import Model
 from bertvision.store.store import Store
-from bertvision.tasks.paper_decoding import NOTHING, UNMATCHABLE, golds_by_text, golds_by_window, paper_decode
+from bertvision.tasks.paper_decoding import NO_WINDOW, UNMATCHABLE, golds_by_text, golds_by_window, paper_decode
 from bertvision.tasks.span_decoding import MAX_ANSWER_TOKENS, answer_texts, decode
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
@@ -135,7 +135,7 @@ def test_every_question_has_its_own_windows() -> None:
     found = paper_decode(windows, table_of([IDS] * 3, example=[2, 0, 2]), 3)
     assert [one.pieces for one in found] == [(BB,), (), (CC,)]
     assert [one.window for one in found] == [1, -1, 2]
-    assert found[1] == NOTHING
+    assert found[1] == NO_WINDOW
 
 
 def test_a_table_without_input_ids_is_refused() -> None:

@@ -90,5 +90,5 @@ def test_a_document_broken_at_random_is_refused_or_counted(draw: st.DataObject) 
 def test_a_key_given_twice_loses_no_questions_in_silence(tmp_path: Path) -> None:
     text = json.dumps(document())
     (tmp_path / "twice.json").write_text(text.replace('"qas":', '"qas": [], "qas":', 1), encoding="utf-8")
-    with pytest.raises(BadInput, match="not JSON that can be read: the key 'qas' is given twice"):
+    with pytest.raises(BadInput, match="cannot be read as JSON: the key 'qas' is given twice"):
         read_squad([tmp_path / "twice.json"], BadRows(skip=True), {}, no_answer=True)

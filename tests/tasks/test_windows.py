@@ -316,7 +316,7 @@ def test_the_longer_text_of_a_pair_is_cut(letters: Any) -> None:
 )
 def test_a_window_without_room_is_refused(letters: Any, example: Example, kind: Any, least: int) -> None:
     assert make_windows([example], letters, kind, least, 0, BadRows(False))
-    with pytest.raises(BadInput, match=f"--max-length {least - 1} .* expected at least {least}"):
+    with pytest.raises(BadInput, match=f"max_length: got {least - 1}, .* expected at least {least}"):
         make_windows([example], letters, kind, least - 1, 0, BadRows(True))
 
 

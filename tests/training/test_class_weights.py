@@ -11,7 +11,7 @@ import torch
 from bertvision.core.records import Example
 from bertvision.encoders.loading import Encoder
 from bertvision.store.store import Store
-from bertvision.tasks.class_weights import weighed
+from bertvision.tasks.class_weights import with_class_weights
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
@@ -42,7 +42,7 @@ def test_weights_raise_the_recall_of_the_rare_label(tiny_encoder: Encoder, tmp_p
     task = rare_task()
     found = [
         recall(extract(tiny_encoder, one, tmp_path / str(place), dtype="f32"), task)
-        for place, one in enumerate((task, weighed(task, "balanced")))
+        for place, one in enumerate((task, with_class_weights(task, "balanced")))
     ]
     assert found == [0.0, 1.0]
 
@@ -51,7 +51,7 @@ def test_tuning_uses_them_too(tiny_encoder: Encoder) -> None:
     task = rare_task()
     plain, even, uneven = (
         tune(tiny_encoder, one, epochs=1, lr=1e-3, batch=8)
-        for one in (task, replace(task, class_weights=(1.0, 1.0)), weighed(task, "balanced"))
+        for one in (task, replace(task, class_weights=(1.0, 1.0)), with_class_weights(task, "balanced"))
     )
     own = [tuned.own.state["body.dense.weight"] for tuned in (plain, even, uneven) if tuned.own is not None]
     torch.testing.assert_close(own[0], own[1])
@@ -62,7 +62,7 @@ def test_only_weights_that_are_there_change_the_data() -> None:
     task = rare_task()
     device = torch.device("cpu")
     assert label_weights(task, device) is None
-    weights = label_weights(weighed(task, "balanced"), device)
+    weights = label_weights(with_class_weights(task, "balanced"), device)
     assert weights is not None
     torch.testing.assert_close(weights, torch.tensor([90 / (2 * 84), 90 / (2 * 6)]))
     assert data_hash(task) != data_hash(replace(task, class_weights=(1.0, 2.0)))

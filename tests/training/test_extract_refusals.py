@@ -198,7 +198,7 @@ def test_a_question_too_long_for_a_window_is_counted_under_skip(
     assert 1 in store["dev"].table().example
     said = capsys.readouterr().err
     assert said.count("skipped") == 1
-    assert "dev: 1 bad rows were skipped: question longer than the window (1)" in said
+    assert "dev: skipped 1 bad rows: question longer than the window (1)" in said
 
 
 def test_a_split_without_a_window_is_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:

@@ -26,13 +26,13 @@ from bertvision.evaluation.metrics.bootstrap import (
     holm,
     mean_score,
     percentile_interval,
-    resampled,
+    resample_scores,
     seed_summary,
     sign_flip_p,
     swap_p,
 )
 from bertvision.evaluation.metrics.labels import LABEL_SCORES, label_score
-from bertvision.evaluation.metrics.values import Ranked, pearson_score
+from bertvision.evaluation.metrics.values import SpearmanScore, pearson_score
 from bertvision.tasks.task import Task
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ def metric_score(task: Task, example_scores: ExampleScores) -> Score | None:
         return label_score(task.metric, example_scores.gold, example_scores.predicted, len(task.labels))
     if task.metric == "pearson":
         return pearson_score(example_scores.gold, example_scores.predicted)
-    return Ranked(example_scores.gold, example_scores.predicted) if task.metric == "spearmanr" else None
+    return SpearmanScore(example_scores.gold, example_scores.predicted) if task.metric == "spearmanr" else None
 
 
 class Comparison:
@@ -109,7 +109,7 @@ class Comparison:
             rows_of.setdefault((predictor.kind, predictor.name), []).append(row)
         if not scores:
             return []
-        drawn = 100 * resampled(scores, self.members.tolist(), len(self.members))  # (rows, draws)
+        drawn = 100 * resample_scores(scores, self.members.tolist(), len(self.members))  # (rows, draws)
         groups = []
         for rows in rows_of.values():
             runs = [predictors[row] for row in rows]  # one per seed

@@ -98,11 +98,11 @@ def _label_column(path: Path, columns: Sequence[str], names: Sequence[str], colu
         return matches[0]
     has = f"the file has: {', '.join(shorten(name, 40) for name in columns[:20])}"
     if column:
-        raise BadInput(f"{path}: no column {column!r}; {has}; name another --label-column")
+        raise BadInput(f"{path}: no column {column!r}; {has}; give another label_column")
     if not matches and names == PREDICTED:
         raise BadInput(f"{path}: no column 'prediction'; {has}; rename the column of predictions to that")
-    why = f"the label may be {' or '.join(map(repr, matches))}" if matches else "no column is called like a label"
-    raise BadInput(f"{path}: {why}; {has}; give --label-column")
+    why = f"the label may be {' or '.join(map(repr, matches))}" if matches else "no column has a known name for a label"
+    raise BadInput(f"{path}: {why}; {has}; give label_column")
 
 
 def _rows(path: Path, encoding: str | None, headerless_columns: Sequence[str]) -> list[Row]:
@@ -310,11 +310,11 @@ def _numbers(pairs: LabelPairs, official: TaskScoring | None, labels: Sequence[s
 
 def _check_labels(task: str, labels: Sequence[str], count: int | None) -> None:
     if labels and count == 0:
-        raise BadInput(f"--labels: {task} is about numbers; leave it out")
+        raise BadInput(f"labels: {task} predicts values; leave it out")
     if labels and count not in (None, len(labels)):
-        raise BadInput(f"--labels: got {len(labels)}, expected the {count} of {task}")
+        raise BadInput(f"labels: got {len(labels)}, expected the {count} of {task}")
     if len(set(labels)) < len(labels) or not all(labels):
-        raise BadInput(f"--labels: got {shorten(list(labels))}, expected different names")
+        raise BadInput(f"labels: got {shorten(list(labels))}, expected different names")
 
 
 def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
@@ -328,7 +328,7 @@ def _numbered(labels: Sequence[str], places: Sequence[str], numbers: Mapping[str
     for label, place in zip(labels, places, strict=True):
         if label not in numbers:
             listed = shorten(list(numbers), 200)
-            raise BadInput(f"{place}: got label {shorten(label)}, expected one of {listed} (or give all by --labels)")
+            raise BadInput(f"{place}: got label {shorten(label)}, expected one of {listed} (or give all labels)")
     return [numbers[label] for label in labels]
 
 

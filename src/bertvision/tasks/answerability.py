@@ -1,13 +1,13 @@
-"""SQuAD 2.0 as a question of yes or no: can the question be answered from this context?
+"""SQuAD 2.0 as binary classification: can the question be answered from this context?
 
 Rajpurkar et al. 2018, https://arxiv.org/abs/1806.03822, asked as in section 3.2 of the BERTVision
 paper. Label 1 is "unanswerable", so that F1 is that of the unanswerable questions, and EM is accuracy.
 
-A long context is cut into overlapping windows, and each window is labelled by what *it* holds, as
-in the paper: one without the whole answer is "unanswerable", also if the question is not. A question
-is scored by its own label, so its windows must be merged. ``any-answerable``, the rule that fits such
-labels: one window with an answer is enough. ``any-unanswerable`` is the paper's: one window without
-is enough, so that a long context makes a question unanswerable.
+A long context is split into overlapping windows, and each window is labelled by what *it* contains, as
+in the paper: a window without the whole answer is "unanswerable" even if the question is answerable. A
+question is scored by its own label, so the predictions of its windows are merged. ``any-answerable``, which
+fits these labels, predicts "answerable" if any window does. ``any-unanswerable`` is the paper's rule: it
+predicts "unanswerable" if any window does, so that long contexts make most questions unanswerable.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def load_answerability(
 ) -> Task:
     """SQuAD JSON; can the question be answered from its context or not: two labels.
 
-    The splits are those that squad2 makes of the same files with the same options.
+    The splits are the same as squad2's with the same files and options.
     """
-    check_integer("overlap", overlap, 1)  # 0 would be one window, and the rest of a long context lost
+    check_integer("overlap", overlap, 1)  # 0 would give one window and drop the rest of a long context
     if merge not in MERGES:
-        raise BadInput(unknown_name("merge of windows", merge, MERGES))
-    asked = load_squad(
+        raise BadInput(unknown_name("merge", merge, MERGES))
+    task = load_squad(
         "squad2",
         train,
         dev,
@@ -55,12 +55,11 @@ def load_answerability(
         overlap=overlap,
         no_answer_share=no_answer_share,
     )
-    # Labels are put on last: examples are kept together by context as long as they have none.
-    # The answers stay, because windows are labelled by them.
-    splits = {
-        split: tuple(replace(example, label=0.0 if example.answers else UNANSWERABLE) for example in examples)
-        for split, examples in asked.splits.items()
-    }
+    # Labels are added after splitting, which groups unlabelled examples by context. The answers stay,
+    # because windows are labelled by them.
+    splits = {}
+    for split, examples in task.splits.items():
+        splits[split] = tuple(replace(e, label=0.0 if e.answers else UNANSWERABLE) for e in examples)
     return replace(
-        asked, name="answerability", kind="classify", splits=splits, labels=LABELS, no_answer=False, merge=merge
+        task, name="answerability", kind="classify", splits=splits, labels=LABELS, no_answer=False, merge=merge
     )

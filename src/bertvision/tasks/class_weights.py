@@ -1,4 +1,4 @@
-"""How unevenly a task's labels occur in train, and weights that make up for it."""
+"""Class imbalance: counts of a task's labels, and balanced class weights for the loss."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ if TYPE_CHECKING:
     from bertvision.tasks.task import Task
 
 WEIGHTS = ("none", "balanced")
-LEAST_RATIO = 3
-"""Labels are uneven where the commonest has at least this many times the examples of the rarest."""
+IMBALANCE_RATIO = 3
+"""Labels count as imbalanced if the most common one has at least this many times the rarest's examples."""
 
-MOST_NAMED = 8
+MAX_LABELS_SHOWN = 8
 
 
 def label_indices(example: Example) -> tuple[int, ...]:
-    """An example's labels as numbers: one, several, or none."""
+    """Indices of an example's labels: one, several, or none."""
     if example.labels is not None:
         return example.labels
     return () if example.label is None else (int(example.label),)
 
 
 def class_counts(task: Task) -> dict[str, int]:
-    """Examples of train by label, in the order of the labels."""
-    counts = Counter(place for example in task["train"] for place in label_indices(example))
-    return {label: counts[place] for place, label in enumerate(task.labels)}
+    """Number of training examples of each label, in the order of ``task.labels``."""
+    counts = Counter(index for example in task["train"] for index in label_indices(example))
+    return {label: counts[index] for index, label in enumerate(task.labels)}
 
 
 def format_class_counts(task: Task) -> str:
-    """Labels with their examples in train, the commonest first; nothing for a task without labels."""
+    """Labels with their training counts, most common first; "" for a task without labels."""
     ranked = sorted(class_counts(task).items(), key=lambda item: -item[1])
-    named = [f"{label} {count:,}" for label, count in ranked[:MOST_NAMED]]
-    more = f", {len(ranked) - MOST_NAMED} more down to {ranked[-1][1]:,}" if len(ranked) > MOST_NAMED else ""
-    return ", ".join(named) + more
+    text = ", ".join(f"{label} {count:,}" for label, count in ranked[:MAX_LABELS_SHOWN])
+    if len(ranked) > MAX_LABELS_SHOWN:
+        text += f", {len(ranked) - MAX_LABELS_SHOWN} more down to {ranked[-1][1]:,}"
+    return text
 
 
 def describe_imbalance(task: Task) -> str:
-    """One line on labels that occur unevenly and on what can be done; nothing where they do not."""
+    """One line about imbalanced labels, with advice; "" if the labels are balanced."""
     counts = class_counts(task)
     most, least = max(counts.values(), default=0), min(counts.values(), default=0)
-    if most < max(LEAST_RATIO * least, 1):
+    if most < max(IMBALANCE_RATIO * least, 1):
         return ""
-    share = f"{100 * most / len(task['train']):.0f} % of train have the commonest"
-    times = f"{most / least:.1f} times as many as the rarest" if least else "and none the rarest"
-    remedy = "they are weighed" if task.class_weights else "--class-weights balanced weighs them"
-    return f"uneven labels: {format_class_counts(task)}; {share}, {times}; {remedy}"
+    share = f"{100 * most / len(task['train']):.0f} % of train have the most common label"
+    ratio = f"{most / least:.1f} times as many as the rarest" if least else "none has the rarest"
+    remedy = "balanced class weights are used" if task.class_weights else "consider --class-weights balanced"
+    return f"imbalanced labels: {format_class_counts(task)}; {share}, {ratio}; {remedy}"
 
 
-def weighed(task: Task, how: object) -> Task:
-    """The task with the weights that its labels get in the loss.
+def with_class_weights(task: Task, how: object) -> Task:
+    """The task with class weights ("none" or "balanced") for the loss.
 
-    Epochs and models are then chosen by macro-F1 where it was by accuracy, which would go by the
-    commonest label again.
+    Balanced tasks choose epochs and models by macro-F1 instead of accuracy, which would favour the most
+    common label again.
     """
     if how not in WEIGHTS:
-        raise BadInput(unknown_name("way to weigh labels (--class-weights)", str(how), list(WEIGHTS)))
+        raise BadInput(unknown_name("class_weights", str(how), list(WEIGHTS)))
     if how == "none":
         return task
     if not task.labels:
-        raise BadInput(f"--class-weights is for labels; task {task.name} has none: leave it out")
+        raise BadInput(f"class_weights: task {task.name} has no labels; leave it out")
     metric = "macro_f1" if task.metric == "accuracy" else task.metric
     return replace(task, class_weights=balanced_weights(task), metric=metric)
 
 
 def balanced_weights(task: Task) -> tuple[float, ...]:
-    """n / (k count) for each of k labels, n examples in train: every label weighs alike, the mean weight is 1.
+    """scikit-learn's "balanced": n / (k · count) for each of k labels and n training examples.
 
-    Where an example may have any number of labels, each is a question of yes or no, and its yes
-    weighs (n - count) / count, so that yes and no weigh alike. A label that train has nowhere, or
-    everywhere, weighs 1.
+    With kind ``multilabel``, the positive class of each label gets (n - count) / count, so that positives
+    and negatives have equal total weight. A label that no example or every example has gets 1.
     """
-    rows, counts = len(task["train"]), list(class_counts(task).values())
+    n, counts = len(task["train"]), list(class_counts(task).values())
     if task.kind == "multilabel":
-        return tuple((rows - count) / count if 0 < count < rows else 1.0 for count in counts)
-    return tuple(rows / (len(counts) * count) if count else 1.0 for count in counts)
+        return tuple((n - count) / count if 0 < count < n else 1.0 for count in counts)
+    return tuple(n / (len(counts) * count) if count else 1.0 for count in counts)

@@ -1,7 +1,6 @@
-"""Data for a demonstration that needs no download: generated questions in the format of SQuAD 2.0.
+"""Offline demo data: generated questions in SQuAD 2.0 format about invented towns.
 
-``tools/make_demo_data.py`` wrote them: chronicles of invented towns, in which names of one split never
-occur in the other.
+Written by ``tools/make_demo_data.py``; no name occurs in both train and dev.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DEMO_UNANSWERABLE = "Why was the Cobalt Otter Museum shut for a time?"
 
 
 def write(folder: Path) -> tuple[Path, Path]:
-    """Write ``train.json`` (1,500 questions) and ``dev.json`` (250) into a folder; gives their paths."""
+    """Write ``train.json`` (1,500 questions) and ``dev.json`` (250) into a folder and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in json.loads(gzip.decompress(PATH.read_bytes())).items():
         (folder / name).write_text(json.dumps(data, indent=1), encoding="utf-8")

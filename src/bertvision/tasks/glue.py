@@ -1,10 +1,9 @@
-"""The GLUE tasks as loaders: from a folder of official files, from files of one's own, or from the Hub."""
+"""Loaders of the GLUE tasks: from a folder of official files, from given files, or from the Hub."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
@@ -23,127 +22,125 @@ SUFFIXES = (".tsv", ".jsonl", ".ndjson")
 
 
 def check_folder(task: GlueTask, data: Path) -> None:
-    """Refuse what is no folder, and the folder of another task: its files may well have the same columns."""
+    """Check that the data folder exists and is not another task's, whose files may have the same columns."""
     if not data.is_dir():
-        raise BadInput(f"--data {data}: no such folder; expected the one with GLUE's folders, or {_own(task)[0]}")
-    others = {folder for other in GLUE.values() for folder in _own(other)} - set(_own(task))
-    if data.resolve().name in others and not any((data / folder).is_dir() for folder in _own(task)):
-        raise BadInput(f"--data {data}: this is the folder of another task; task {task.name} is in {_own(task)[0]}")
+        folder = _folders(task)[0]
+        raise BadInput(f"data: no such folder {data}; expected the folder {folder} or the one that contains it")
+    other_folders = {folder for other in GLUE.values() for folder in _folders(other)} - set(_folders(task))
+    if data.resolve().name in other_folders and not any((data / folder).is_dir() for folder in _folders(task)):
+        raise BadInput(f"data: {data} is the folder of another task; task {task.name} is in {_folders(task)[0]}")
 
 
-def _own(task: GlueTask) -> list[str]:
+def _folders(task: GlueTask) -> list[str]:
     files = (task.files.train, task.files.dev, *task.files.tests.values())
     return list(dict.fromkeys(folder for file in files for folder in file.folders))
 
 
 def find_file(data: Path, file: GlueFile) -> Path | None:
-    """The official file below a folder; failing that the only one whose name begins the same (a sample)."""
-    places = [*(data / folder for folder in file.folders), data]
-    for place in places:
-        for name in _names(file):
-            if (place / name).is_file():
-                return place / name
-    for place in places:
-        alike = [path for stem in file.stems for path in place.glob(f"{stem}*") if path.suffix in SUFFIXES]
-        if len(set(alike)) == 1:
-            return alike[0]
+    """The official file in a data folder, else the only file whose name starts the same (a sample)."""
+    folders = [*(data / folder for folder in file.folders), data]
+    for folder in folders:
+        for name in _file_names(file):
+            if (folder / name).is_file():
+                return folder / name
+    for folder in folders:
+        matches = [path for stem in file.stems for path in folder.glob(f"{stem}*") if path.suffix in SUFFIXES]
+        if len(set(matches)) == 1:
+            return matches[0]
     return None
 
 
-def _names(file: GlueFile) -> list[str]:
+def _file_names(file: GlueFile) -> list[str]:
     return [f"{stem}{suffix}" for stem in file.stems for suffix in SUFFIXES[:2]]
 
 
 def expected_names(data: Path, file: GlueFile) -> str:
-    """Which names were tried where, and what there is instead."""
+    """The file names that were tried and the files that exist, for messages."""
     folder = next((folder for folder in file.folders if (data / folder).is_dir()), "")
-    there = ", ".join(sorted(path.name for path in (data / folder).iterdir())) or "nothing"
-    listed = there if len(there) <= 120 else f"{there[:117]}..."
-    names = [f"{place}{stem}.tsv" for stem in file.stems for place in (f"{file.folders[0]}/", "")]
-    return f"looked for {' or '.join(names)} (or .jsonl) in {data}; {folder or 'it'} holds {listed}"
+    existing = ", ".join(sorted(path.name for path in (data / folder).iterdir())) or "nothing"
+    if len(existing) > 120:
+        existing = f"{existing[:117]}..."
+    names = [f"{prefix}{stem}.tsv" for stem in file.stems for prefix in (f"{file.folders[0]}/", "")]
+    return f"expected {' or '.join(names)} (or .jsonl) in {data}; {folder or 'it'} contains {existing}"
 
 
 def log_rows(where: str, rows: int, file: GlueFile) -> None:
-    """A sample is fine and a file cut short is not; only its user can tell."""
+    """Log a note if the number of rows is not the official one: the file is a sample, or truncated."""
     if rows != file.rows:
-        log_line(f"note: {where}: {rows:,} rows, officially {file.rows:,}; if this is no sample, the file is not whole")
+        log_line(f"note: {where}: {rows:,} of {file.rows:,} official rows; unless it is a sample, it is incomplete")
 
 
 def read_examples(task: GlueTask, path: Path, bad: BadRows, name: str | None = None) -> list[Example]:
     """The good rows of a labelled file; ids are the file's name (or ``name``) and the row's line."""
     rows, _ = read_rows(task, path, bad, labelled=True)
-    named = ((f"{path}, line {line}", f"{name or path.stem}:{line}", row) for line, row in rows)
-    return _examples(task, named, str(path), bad)
+    located = ((f"{path}, line {line}", f"{name or path.stem}:{line}", row) for line, row in rows)
+    return _make_examples(task, located, str(path), bad)
 
 
 def read_rows(task: GlueTask, path: Path, bad: BadRows, labelled: bool) -> tuple[Iterator[Row], int]:
     """The rows of a TSV or JSON-lines file, and the line of the first one."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise BadInput(f"{path}: unknown extension {suffix!r}; GLUE's files are {' or '.join(SUFFIXES)}")
+        raise BadInput(f"{path}: unknown extension {suffix!r}; expected {' or '.join(SUFFIXES)}")
     if suffix == ".tsv" and task.header and labelled:
         return read_headerless(path, task.header, bad), 1
     return read_table(path, bad), 2 if suffix == ".tsv" else 1
 
 
 def read_hub(task: GlueTask, hub: str, file: GlueFile, bad: BadRows) -> list[Example]:
-    """The same rows with the ``datasets`` library."""
+    """The good rows of a split on the Hub, loaded with the ``datasets`` library."""
     where = f"{hub}, {task.hub}, {file.split}"
     if not file.split:
-        wanted = " or ".join(_names(file))
-        raise BadInput(f"--hub {hub}: the Hub has no labels for task {task.name}; give --data FOLDER with {wanted}")
+        names = " or ".join(_file_names(file))
+        raise BadInput(f"hub: {hub} has no labels for task {task.name}; give a data folder with {names}")
     rows = load_hub(hub, task.hub, file.split)
-    names = getattr(rows.features.get("label"), "names", None) or ()
-    named = ((f"{where}, row {i}", f"{file.split}:{i}", _with_name(row, names)) for i, row in enumerate(rows))
-    return _examples(task, named, where, bad)
+    label_names = getattr(rows.features.get("label"), "names", None) or ()
+
+    def located_rows() -> Iterator[tuple[str, str, Mapping[str, object]]]:
+        for number, row in enumerate(rows):
+            label = row.get("label")
+            if isinstance(label, int) and 0 <= label < len(label_names):  # a copy may number its labels differently
+                row = {**row, "label": label_names[label]}
+            yield f"{where}, row {number}", f"{file.split}:{number}", row
+
+    return _make_examples(task, located_rows(), where, bad)
 
 
-def _with_name(row: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:
-    """Another copy of the data may number its labels in another order; their names say what they are."""
-    label = row.get("label")
-    return {**row, "label": names[label]} if isinstance(label, int) and 0 <= label < len(names) else row
-
-
-def _examples(
-    task: GlueTask, rows: Iterable[tuple[str, str, Mapping[str, object]]], where: str, bad: BadRows
+def _make_examples(
+    task: GlueTask, located: Iterable[tuple[str, str, Mapping[str, object]]], where: str, bad: BadRows
 ) -> list[Example]:
-    """Examples from (place, id, row); the first row says which of the known columns the file has."""
-    rows = iter(rows)
-    first = next(rows, None)
-    if first is None:
-        raise BadInput(f"{where}: no row can be used; {bad}")
-    columns = choose_columns(task, first[2], where, labelled=True)
+    """Examples from (location, id, row); the columns are those of the first row."""
+    columns = None
     examples = []
-    for place, name, row in chain([first], rows):
-        with bad.row(place):
+    for row_where, row_id, row in located:
+        columns = columns or choose_columns(task, row, where, labelled=True)
+        with bad.row(row_where):
             text, pair = read_texts(row, columns)
-            examples.append(Example(name, text, pair, label=read_label(task, row.get(columns.label))))
+            examples.append(Example(row_id, text, pair, label=read_label(task, row.get(columns.label))))
     if not examples:
-        raise BadInput(f"{where}: no row can be used; {bad}")
+        raise BadInput(f"{where}: no usable row; {bad}")
     return examples
 
 
 def choose_columns(task: GlueTask, row: Mapping[str, object], where: str, labelled: bool) -> Columns:
-    """The first of the task's sets of columns that the file has whole."""
+    """The first of the task's column sets that are all in the file."""
+    expected = []
     for columns in task.columns:
-        if {column for column in _named(columns, labelled) if column} <= set(row):
+        names = [columns.text, columns.pair, columns.label if labelled else None]
+        expected.append([name for name in names if name])
+        if set(expected[-1]) <= set(row):
             return columns
-    expected = ", ".join(column for column in _named(task.columns[0], labelled) if column)
-    has = shorten(", ".join(row), 200)
-    raise BadInput(f"{where}: not a file of task {task.name}: it has the columns {has}; expected {expected}")
-
-
-def _named(columns: Columns, labelled: bool) -> tuple[str | None, ...]:
-    return (columns.text, columns.pair, columns.label) if labelled else (columns.text, columns.pair)
+    actual = shorten(", ".join(row), 200)
+    raise BadInput(f"{where}: not a file of task {task.name}: got columns {actual}; expected {', '.join(expected[0])}")
 
 
 def read_texts(row: Mapping[str, object], columns: Columns, blank: bool = False) -> tuple[str, str | None]:
-    """The text and, for tasks on pairs, the second one; ``blank`` lets empty ones pass."""
-    text = _text(row.get(columns.text), columns.text, blank)
-    return text, None if columns.pair is None else _text(row.get(columns.pair), columns.pair, blank)
+    """The text and, for tasks on pairs, the second text; ``blank`` allows empty texts."""
+    text = _read_text(row.get(columns.text), columns.text, blank)
+    return text, None if columns.pair is None else _read_text(row.get(columns.pair), columns.pair, blank)
 
 
-def _text(value: object, column: str, blank: bool) -> str:
+def _read_text(value: object, column: str, blank: bool) -> str:
     if value is not None and not isinstance(value, str):
         raise BadRow("wrong type", f"column {column!r}: got {shorten(value)}, expected text")
     text = (value or "").strip()
@@ -155,31 +152,31 @@ def _text(value: object, column: str, blank: bool) -> str:
 
 
 def read_label(task: GlueTask, value: object) -> float:
-    """The label's number, written as that or as its name; or the score."""
-    written = "" if value is None else str(value).strip()
-    if not written:
+    """The index of a label written as index or name; or the score."""
+    text = "" if value is None else str(value).strip()
+    if not text:
         raise BadRow("missing label", "the label is blank")
-    if written == "-":
-        raise BadRow("no gold label", "got '-': the annotators disagreed; such rows are neither learned nor scored")
+    if text == "-":
+        raise BadRow("no gold label", "got '-': the annotators disagreed; such rows are not used")
     if not task.labels:
         try:
-            score = float(written)
+            score = float(text)
         except ValueError:
             score = float("nan")
         if not LOWEST <= score <= HIGHEST:
-            raise BadRow("not a score", f"got {shorten(written)}, expected a number from {LOWEST:g} to {HIGHEST:g}")
+            raise BadRow("not a score", f"got {shorten(text)}, expected a number from {LOWEST:g} to {HIGHEST:g}")
         return score
-    for number, label in enumerate(task.labels):
-        if written in (str(number), label):
-            return float(number)
-    hidden = "; -1 marks labels that GLUE keeps to itself" if written == "-1" else ""
-    expected = ", ".join(f"{number} or {label}" for number, label in enumerate(task.labels))
-    raise BadRow("unknown label", f"got {shorten(written)}, expected {expected}{hidden}")
+    for index, label in enumerate(task.labels):
+        if text in (str(index), label):
+            return float(index)
+    hint = "; -1 marks the hidden labels of a test set" if text == "-1" else ""
+    expected = ", ".join(f"{index} or {label}" for index, label in enumerate(task.labels))
+    raise BadRow("unknown label", f"got {shorten(text)}, expected {expected}{hint}")
 
 
 @dataclass(frozen=True)
 class GlueLoader:
-    """Loads one task of the table; its own docstring says which."""
+    """Loader of one GLUE task; its docstring is the task's description."""
 
     task: GlueTask
 
@@ -188,7 +185,7 @@ class GlueLoader:
 
     @property
     def defaults(self) -> Mapping[str, Mapping[str, object]]:
-        """Recipe settings by section; the length is the loader's own default."""
+        """Recipe settings by section; the length is a default of the loader instead."""
         return {"tune": {"bert_lr": self.task.lr, "batch": self.task.batch}}
 
     def __call__(
@@ -202,24 +199,26 @@ class GlueLoader:
         skip_bad: bool = False,
         max_length: int | None = None,
     ) -> Task:
-        """``data`` is the task's official folder or the one above; ``train`` and ``dev`` files go before it.
+        """Load the task from files, from a data folder, or from the Hub.
 
-        With ``train`` files alone, a tenth is cut off for dev. ``hub`` is a data set's name, e.g.
-        nyu-mll/glue. ``limit`` takes that many training rows, spread by a hash, and as many for dev.
+        ``data`` is the task's official folder or its parent; ``train`` and ``dev`` files take precedence.
+        With ``train`` files alone, a tenth is held out as dev. ``hub`` is the name of a dataset, e.g.
+        nyu-mll/glue. ``limit`` samples that many training rows by hash, and at most as many for dev.
         """
         length = self.task.max_length if max_length is None else max_length
         check_integer("max_length", length, 1)
         bad = BadRows(skip_bad)
         source = _Source(self.task, None if data is None else Path(data), hub)
-        files = source.files("train", train), source.files("dev", dev)
-        names = _distinct_names(path for paths in files for path in paths or ())
-        rows = source.read("train", files[0], names, bad), source.read("dev", files[1], names, bad)
-        if rows[0] is None:
-            raise BadInput(f"task {self.task.name!r} needs --data FOLDER, --train FILE or --hub NAME")
+        train_files, dev_files = source.files("train", train), source.files("dev", dev)
+        names = _name_files((*(train_files or ()), *(dev_files or ())))
+        train_rows = source.read("train", train_files, names, bad)
+        dev_rows = source.read("dev", dev_files, names, bad)
+        if train_rows is None:
+            raise BadInput(f"task {self.task.name!r} needs data (a folder), train (files) or hub (a dataset's name)")
         return Task(
             name=self.task.name,
             kind="classify" if self.task.labels else "regress",
-            splits=make_splits(rows[0], rows[1], stratify=bool(self.task.labels), limit=limit),
+            splits=make_splits(train_rows, dev_rows, stratify=bool(self.task.labels), limit=limit),
             metric=self.task.metrics[0],
             labels=self.task.labels,
             max_length=length,
@@ -230,7 +229,7 @@ class GlueLoader:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the splits come from that no files were given for."""
+    """Where a split comes from: given files, else a data folder, else the Hub."""
 
     task: GlueTask
     data: Path | None
@@ -238,7 +237,7 @@ class _Source:
 
     def __post_init__(self) -> None:
         if self.data is not None and self.hub is not None:
-            raise BadInput("--data and --hub: got both, expected one place to take the data from")
+            raise BadInput("data, hub: got both, expected one of them")
         if self.data is not None:
             check_folder(self.task, self.data)
 
@@ -246,21 +245,21 @@ class _Source:
         return self.task.files.train if split == "train" else self.task.files.dev
 
     def files(self, split: str, given: PathsLike | None) -> tuple[Path, ...] | None:
-        """The files of a split; None where it comes from the Hub or from nowhere."""
+        """The files of a split; None if it comes from the Hub or was not given."""
         if given is not None:
             return as_paths(split, given)
         if self.data is None:
             return None
-        found = find_file(self.data, self.official(split))
-        if found is None:
-            looked = expected_names(self.data, self.official(split))
-            raise BadInput(f"task {self.task.name} has no {split} file: {looked}; give another, or --{split} FILE")
-        return (found,)
+        path = find_file(self.data, self.official(split))
+        if path is None:
+            expected = expected_names(self.data, self.official(split))
+            raise BadInput(f"task {self.task.name} has no {split} file: {expected}; give {split} files")
+        return (path,)
 
     def read(
         self, split: str, files: tuple[Path, ...] | None, names: Mapping[Path, str], bad: BadRows
     ) -> list[Example] | None:
-        """The examples of a split; None where it comes from nowhere."""
+        """The examples of a split; None if neither files nor the Hub were given."""
         official = self.official(split)
         if files is not None:
             examples = [e for path in files for e in read_examples(self.task, path, bad, names[path])]
@@ -273,16 +272,15 @@ class _Source:
         return examples
 
 
-def _distinct_names(paths: Iterable[Path]) -> dict[Path, str]:
-    """What ids begin with: the stem, numbered if another file has the same."""
+def _name_files(paths: Iterable[Path]) -> dict[Path, str]:
+    """The prefix of the ids of each file's rows: its stem, numbered if several files share it."""
     names: dict[Path, str] = {}
     seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
-            raise BadInput(f"{path}: given twice; dev must be other rows than train, or left out to be cut off train")
+            raise BadInput(f"{path}: given twice; give other rows as dev, or no dev to hold it out from train")
         seen.add(path.resolve())
-        taken = set(names.values())
-        names[path] = unique_name(path.stem, taken)
+        names[path] = unique_name(path.stem, set(names.values()))
     return names
 
 

@@ -1,7 +1,7 @@
-"""Predictions for the hidden test sets, as the GLUE server takes them: ``index<TAB>prediction``.
+"""Predictions for the hidden test sets in the format of the GLUE server: ``index<TAB>prediction``.
 
-https://gluebenchmark.com/faq: one file a test set, all of them zipped without a folder. A model that
-learned MNLI answers three: matched, mismatched and the diagnostic set.
+https://gluebenchmark.com/faq: one file per test set, zipped together without a folder. A model trained on
+MNLI predicts three test sets: matched, mismatched and the diagnostic set.
 """
 
 from __future__ import annotations
@@ -27,58 +27,57 @@ from bertvision.tasks.task import BadRow, BadRows
 
 Texts = tuple[str, str | None]
 Labeller = Callable[[Sequence[Texts]], Iterable[Mapping[str, Any]]]
-"""Texts to ``{"label": name}`` or ``{"value": number}``, in order."""
+"""Maps texts to ``{"label": name}`` or ``{"value": number}``, in order."""
 
-INDEXES = ("index", "id", "idx")
+INDEX_COLUMNS = ("index", "id", "idx")
 
-
-EVERY_ROW = "the server wants every row: fetch the file again"
+ADVICE = "the server expects every row: download the file again"
 
 
 def write_submission(name: str, label: Labeller, data: Path, out: Path) -> dict[str, int]:
-    """Answer every test file of a task that is there; gives rows by name of the file written."""
+    """Predict every test file of a task found in ``data``; returns the number of rows by file written."""
     if name not in GLUE:
-        raise BadInput(f"this model's task is {name}, which is not in GLUE; expected one of {', '.join(GLUE)}")
+        raise BadInput(f"this model's task is {name}, which is not a GLUE task; expected one of {', '.join(GLUE)}")
     task, written = GLUE[name], dict[str, int]()
     check_folder(task, data)
     for target, file in task.files.tests.items():
         path = find_file(data, file)
         if path is None:
-            log_line(f"note: no {target} without its test file: {expected_names(data, file)}")
+            log_line(f"note: skipping {target}, its test file is missing: {expected_names(data, file)}")
             continue
-        rows = read_test(task, path)
-        log_rows(str(path), len(rows), file)
-        answers = label(list(rows.values()))
+        texts = read_test(task, path)
+        log_rows(str(path), len(texts), file)
+        predictions = label(list(texts.values()))
         with atomic_open(out / target) as output:
             output.write("index\tprediction\n")
-            for index, answer in zip(rows, answers, strict=True):
-                output.write(f"{index}\t{format_prediction(task, answer)}\n")
-        written[target] = len(rows)
+            for index, prediction in zip(texts, predictions, strict=True):
+                output.write(f"{index}\t{format_prediction(task, prediction)}\n")
+        written[target] = len(texts)
     if not written:
-        looked = expected_names(data, next(iter(task.files.tests.values())))
-        raise BadInput(f"task {name} has no test file: {looked}; give another --data")
+        expected = expected_names(data, next(iter(task.files.tests.values())))
+        raise BadInput(f"task {name} has no test file: {expected}; give another data folder")
     return written
 
 
 def read_test(task: GlueTask, path: Path) -> dict[str, Texts]:
-    """Index -> texts of a test file; without a column of indexes the row's number from 0. Blank texts pass."""
-    bad, texts = BadRows(skip=False, advice=EVERY_ROW), dict[str, Texts]()
+    """Index -> texts of a test file; without an index column, row numbers from 0. Blank texts are allowed."""
+    bad, texts = BadRows(skip=False, advice=ADVICE), dict[str, Texts]()
     rows, first = read_rows(task, path, bad, labelled=False)
     columns = None
     for line, row in rows:
         columns = columns or choose_columns(task, row, str(path), labelled=False)
         with bad.row(f"{path}, line {line}"):
-            index = str(next((row[column] for column in INDEXES if column in row), line - first)).strip()
+            index = str(next((row[column] for column in INDEX_COLUMNS if column in row), line - first)).strip()
             if not (index.isascii() and index.isdigit()):
-                raise BadRow("not an index", f"got {shorten(index)}, expected a whole number")
+                raise BadRow("not an index", f"got {shorten(index)}, expected an integer")
             if index in texts:
-                raise BadRow("duplicate index", f"{index} is the index of a row above too")
+                raise BadRow("duplicate index", f"{index} is already the index of a row above")
             texts[index] = read_texts(row, columns, blank=True)
     return texts
 
 
 def format_prediction(task: GlueTask, answer: Mapping[str, Any]) -> str:
-    """What the server wants: a score within its scale, the label's name, or its number."""
+    """A prediction as the server expects it: a score clipped to its scale, the label's name, or its index."""
     if not task.labels:
         return f"{min(max(LOWEST, float(answer['value'])), HIGHEST):.3f}"
     name = str(answer["label"])

@@ -1,8 +1,8 @@
-"""GLUE as one table: what each task asks, where its files lie, how they are scored and handed in.
+"""The GLUE tasks as one table: files, columns, labels, metrics and submission format.
 
-Wang et al. 2018, https://arxiv.org/abs/1804.07461. A task more is a record more. MNLI has two dev
-sets and so two names, ``mnli`` (matched) and ``mnli-mm``; the diagnostic set ``ax`` is a third dev
-set for the same training data. One MNLI model hands in all three.
+Wang et al. 2018, https://arxiv.org/abs/1804.07461. MNLI has two dev sets and so two names, ``mnli``
+(matched) and ``mnli-mm``; the diagnostic set ``ax`` is a third dev set for the same training data. One
+MNLI model predicts the test sets of all three.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from bertvision.tasks.readers.columns import Columns
 
 LOWEST, HIGHEST = 0.0, 5.0
-"""The scale of STS-B, from nothing in common to the same."""
+"""The scale of STS-B, from unrelated to equivalent."""
 
 
 @dataclass(frozen=True)
 class GlueFile:
-    """One official file: its folders and names in the order they are tried, its rows, its split on the Hub.
+    """One official file: folders and names in the order they are tried, number of rows, and split on the Hub.
 
-    Rows are those that can be used, as the Hub's card counts them. No split: the Hub has no labels for it.
+    ``rows`` counts the usable rows, as on the Hub's dataset card. ``split`` is "" where the Hub has no labels.
     """
 
     folders: tuple[str, ...]
@@ -31,7 +31,7 @@ class GlueFile:
 
 @dataclass(frozen=True)
 class GlueFiles:
-    """What a task learns from, is judged on, and hands in (by the name that the server expects)."""
+    """Training, dev and test files of a task; tests are keyed by the file name that the server expects."""
 
     train: GlueFile
     dev: GlueFile
@@ -40,27 +40,27 @@ class GlueFiles:
 
 @dataclass(frozen=True)
 class GlueTask:
-    """One task. Learning rate, batch and length are the paper's for its runs of one epoch.
+    """One task; learning rate, batch size and length are the paper's for one epoch.
 
-    It has none for WNLI, which takes the smallest sets' (CoLA, STS-B): the defaults below.
+    WNLI, which is not in the paper, uses the defaults, which are those of CoLA and STS-B.
     """
 
     name: str
     about: str
     files: GlueFiles
-    columns: tuple[Columns, ...]  # the official names, then those of the Hub and of JSON lines made from it
-    labels: tuple[str, ...]  # in the order of their numbers; none = a score from LOWEST to HIGHEST
-    metrics: tuple[str, ...]  # all official ones; models are chosen by the first
-    hub: str  # the configuration on the Hub
-    header: tuple[str, ...] = ()  # columns of labelled TSV files that have no header
-    words: bool = False  # the server wants the label's name, not its number
+    columns: tuple[Columns, ...]  # official names first, then the names on the Hub
+    labels: tuple[str, ...]  # in the order of their indices; empty for a score from LOWEST to HIGHEST
+    metrics: tuple[str, ...]  # all official metrics; models are chosen by the first
+    hub: str  # configuration name on the Hub
+    header: tuple[str, ...] = ()  # columns of labelled TSV files without a header
+    words: bool = False  # whether submissions have label names instead of indices
     lr: float = 2e-5
     batch: int = 16
     max_length: int = 128
 
 
 def _files(folder: str, train: int, dev: int, test: int) -> GlueFiles:
-    """Three files in the task's own folder, handed in under the folder's name."""
+    """The files of a task with one folder, submitted as FOLDER.tsv."""
     return GlueFiles(
         GlueFile((folder,), ("train",), train, "train"),
         GlueFile((folder,), ("dev",), dev, "validation"),
@@ -198,4 +198,4 @@ _RECORDS = (
 )
 
 GLUE: Mapping[str, GlueTask] = {record.name: record for record in _RECORDS}
-"""All tasks by the name that a user types."""
+"""All tasks by name."""

@@ -1,17 +1,17 @@
-"""The BERTVision paper's decoding, rule by rule, so that its numbers can be compared with.
+"""The BERTVision paper's span decoding, for comparison with its published scores.
 
-1. Start and end are two independent arg-maxes over all tokens of a window, question and special
-   tokens included; there is no start <= end, no longest answer, no context mask.
+1. Start and end are independent arg-maxes over all tokens of a window, question and special tokens
+   included, without start <= end, a maximum length or a context mask.
 2. A span whose end is before its start is empty: "no answer".
-3. The CLS token alone is "no answer" too; CLS and more is an answer like any other, and a wrong one.
-4. Of a question's windows the one with the largest p(start) · p(end) speaks, also if what it says is
-   "no answer"; of equals the first. Each p is a softmax over the window's tokens.
+3. The CLS token alone is "no answer" too; a longer span that starts at CLS is an ordinary, wrong answer.
+4. The window with the largest p(start) · p(end) gives the question's answer, even if that is "no answer";
+   ties go to the first window. Each p is a softmax over the window's tokens.
 5. There is no null score and no threshold.
 
-The paper padded windows to 386 and let its arg-max and softmax run over the padding; windows here
-have none. An answer is its word pieces, which is what the paper compared. Its gold answers were *all*
-of a question's gold texts, each cut into pieces by itself (:func:`golds_by_text`), never a window's
-target: a window without the answer that says "no answer" makes an answerable question wrong.
+The paper padded windows to 386 tokens and took arg-max and softmax over the padding too; windows here are
+not padded. An answer is a sequence of word pieces, which is what the paper compared. Its gold answers were
+*all* gold texts of a question, each tokenised on its own (:func:`golds_by_text`), and never a window's
+target: an answerable question counts as wrong if the winning window lacks the answer and predicts none.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bertvision.core.records import Answer, Example, WindowTable
 from bertvision.tasks.windows import Tokenizer, answer_tokens
 
 Golds = list[list[tuple[int, ...]]]
-"""By question, by gold answer: its word pieces. A question without answers has an empty list."""
+"""Word pieces of each gold answer of each question; a question without answers has an empty list."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaperAnswer:
-    """What the winning window says: word pieces (none = no answer), where, and p(start) · p(end)."""
+    """The answer of the best window: word pieces (empty for no answer), p(start) · p(end), window and tokens."""
 
     pieces: tuple[int, ...]
     probability: float
@@ -40,17 +40,17 @@ class PaperAnswer:
     end: int
 
 
-NOTHING = PaperAnswer((), 0.0, -1, -1, -1)
-"""The answer to a question that no window could be made for."""
+NO_WINDOW = PaperAnswer((), 0.0, -1, -1, -1)
+"""The answer to a question without windows."""
 
 UNMATCHABLE = (-1,)
-"""Pieces that no prediction has."""
+"""Word pieces that equal no prediction."""
 
 
 def paper_decode(logits: Sequence[NDArray[np.float32]], table: WindowTable, examples: int) -> list[PaperAnswer]:
-    """One answer a question; ``table`` must hold the windows' input ids."""
-    assert len(table.input_ids) == len(table), "a table without input ids has no word pieces to answer with"
-    best = [NOTHING] * examples
+    """One answer per question; ``table`` must include the windows' input ids."""
+    assert len(table.input_ids) == len(table), "the window table has no input ids"
+    best = [NO_WINDOW] * examples
     for window, example in enumerate(table.example.tolist()):
         scores = logits[window]  # (tokens, 2)
         # max p(start) · max p(end); the largest value of a softmax is 1 / Σ exp(x - max x)
@@ -58,30 +58,31 @@ def paper_decode(logits: Sequence[NDArray[np.float32]], table: WindowTable, exam
         probability = float(1 / np.exp(shifted).sum(0).prod())
         if probability > best[example].probability:
             start, end = (int(token) for token in scores.argmax(0))
-            nothing = start == end == int(table.cls[window])
-            pieces = () if nothing else tuple(table.input_ids[window][start : end + 1].tolist())  # inverted: () too
+            is_null = start == end == int(table.cls[window])
+            # A span that ends before its start is empty as well.
+            pieces = () if is_null else tuple(table.input_ids[window][start : end + 1].tolist())
             best[example] = PaperAnswer(pieces, probability, window, start, end)
     return best
 
 
 def golds_by_text(examples: Sequence[Example], tokenizer: Tokenizer) -> Golds:
-    """Every gold text cut into pieces by itself: the paper's way."""
+    """Word pieces of every gold text, each tokenised on its own as in the paper."""
     texts = [answer.text for example in examples for answer in example.answers]
-    cut = iter(tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ())
-    return [[tuple(next(cut)) for _ in example.answers] for example in examples]
+    pieces = iter(tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else ())
+    return [[tuple(next(pieces)) for _ in example.answers] for example in examples]
 
 
 def golds_by_window(examples: Sequence[Example], table: WindowTable) -> Golds:
-    """The pieces under every gold answer in the first window that holds it whole: needs no tokenizer.
+    """Word pieces of every gold answer in the first window that contains it; needs no tokenizer.
 
-    Differs from :func:`golds_by_text` where an answer begins or ends within a piece (one of 500 in
-    SQuAD 2.0, of 200 in 1.1): there the whole piece counts. What no window holds whole is never said.
+    Differs from :func:`golds_by_text` for answers that begin or end within a piece (1 in 500 in SQuAD 2.0,
+    1 in 200 in 1.1), where the whole piece counts. No prediction matches an answer that no window contains.
     """
-    found: dict[tuple[int, Answer], tuple[int, ...]] = {}
+    pieces: dict[tuple[int, Answer], tuple[int, ...]] = {}
     for window, example in enumerate(table.example.tolist()):
         for answer in examples[example].answers:
             tokens = answer_tokens(answer, table.offsets[window])
             if tokens is not None:
                 first, last = tokens
-                found.setdefault((example, answer), tuple(table.input_ids[window][first : last + 1].tolist()))
-    return [[found.get((i, answer), UNMATCHABLE) for answer in e.answers] for i, e in enumerate(examples)]
+                pieces.setdefault((example, answer), tuple(table.input_ids[window][first : last + 1].tolist()))
+    return [[pieces.get((i, answer), UNMATCHABLE) for answer in e.answers] for i, e in enumerate(examples)]

@@ -1,8 +1,9 @@
-"""What suits a task by the way its encoder is tuned: adapters take higher rates and more epochs than all weights.
+"""Default learning rate and epochs by task and tuning method.
 
-Mohebbi & Rajaei: 3e-4 and 10 epochs on GLUE, 1e-4 and 50 on other sets of texts. On SQuAD, which they
-did not try, as many epochs as Hulburd. LoRA and BitFit, which train still less, hardly begin within one epoch.
-Adapters in an encoder that is trained with them take what full tuning takes: its weights do not bear more.
+Adapters need higher learning rates and more epochs than full fine-tuning. Mohebbi & Rajaei use 3e-4 and 10
+epochs on GLUE, 1e-4 and 50 epochs on other text datasets; SQuAD, which they did not try, gets as many epochs
+as in Hulburd. LoRA and BitFit train even fewer parameters and need more than one epoch. Adapters that are
+trained together with the encoder keep the defaults of full fine-tuning.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from bertvision.core.registry import parse_spec
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.task import task_defaults
 
-GLUE_SETS = {"lr": 3e-4, "epochs": 10.0}
-OTHER_SETS = {"lr": 1e-4, "epochs": 50.0}
-SQUAD_SETS = {"lr": 3e-4, "epochs": 3.0}
-LITTLE = {"lora": {"epochs": 3.0}, "bitfit": {"epochs": 3.0}}
+ADAPTERS_ON_GLUE = {"lr": 3e-4, "epochs": 10.0}
+ADAPTERS_ON_SQUAD = {"lr": 3e-4, "epochs": 3.0}
+ADAPTERS_ON_TEXTS = {"lr": 1e-4, "epochs": 50.0}
+OTHER_METHODS = {"lora": {"epochs": 3.0}, "bitfit": {"epochs": 3.0}}
 SQUAD = ("squad1", "squad2", "answerability")
 
 
 def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str, object]]:
-    """What a task and a method set differently from the defaults of a recipe."""
+    """Recipe settings, by section, that a task and a tuning method change."""
     return merged(task_defaults(name), {"tune": method_defaults(name, method)})
 
 
 def method_defaults(name: str, method: str) -> dict[str, float]:
-    """Rate and epochs of a method on a task, where they are not the common ones."""
+    """Learning rate and epochs of a tuning method on a task, where they differ from the recipe's defaults."""
     spec = parse_spec(method, "adapters:size=64")
     if spec.name != "adapters" or spec.options.get("unfreeze", 0) != 0:
-        return dict(LITTLE.get(spec.name, {}))
-    return GLUE_SETS if name in GLUE else SQUAD_SETS if name in SQUAD else OTHER_SETS
+        return dict(OTHER_METHODS.get(spec.name, {}))
+    return ADAPTERS_ON_GLUE if name in GLUE else ADAPTERS_ON_SQUAD if name in SQUAD else ADAPTERS_ON_TEXTS

@@ -1,9 +1,9 @@
-"""Start and end logits into an answer: constrained decoding, merged over a question's windows.
+"""Decode start and end logits into answers: the best valid spans, merged over a question's windows.
 
 A span's score is start logit + end logit. A window's null score is that sum at its CLS token; a
-question's null score is the *minimum* over its windows, because one window that holds the answer is
-enough. A question is answered iff null score - best span score <= threshold; the threshold is
-fitted on held-out data elsewhere and passed in.
+question's null score is the *minimum* over its windows, because a single window may contain the answer.
+A question is answered iff null score - best span score <= threshold, where the threshold is fitted on
+held-out data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ANSWER_TOKENS = 30
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A possible answer: its characters in the context and its score."""
+    """A candidate answer: its start and end character in the context, and its score."""
 
     start: int
     end: int
@@ -39,16 +39,16 @@ class DecodedSpans:
 
     @property
     def no_answer_score(self) -> float:
-        """Null score - best span score; large means "no answer". Nothing to answer with: infinity."""
+        """Null score - best span score, large for "no answer"; infinity without any candidate."""
         return self.null - self.candidates[0].score if self.candidates else float("inf")
 
 
 def decode_window(
     logits: NDArray[np.float32], offsets: NDArray[np.int32], top_k: int = TOP_K, longest: int = MAX_ANSWER_TOKENS
 ) -> list[Candidate]:
-    """Best spans of one window: the top starts x top ends inside the context, start <= end, capped length."""
+    """Best spans of one window: top starts x top ends in the context, with start <= end and limited length."""
     tokens = np.flatnonzero(offsets[:, 0] != NO_OFFSET)
-    # The tokens with the largest logits, largest first, ties in text order.
+    # Stable sorting breaks ties in text order.
     starts, ends = (tokens[np.argsort(-logits[tokens, side], kind="stable")[:top_k]] for side in (0, 1))
     length = ends[None, :] - starts[:, None] + 1  # (starts, ends)
     scores = logits[starts, 0][:, None] + logits[ends, 1][None, :]  # (starts, ends)
@@ -83,48 +83,45 @@ def decode(
 def answer_spans(
     decoded: Sequence[DecodedSpans], examples: Sequence[Example], threshold: float | None
 ) -> dict[str, tuple[int, int]]:
-    """Question id -> start and end of its answer in the context; a question without an answer is left out."""
-    places = {}
+    """Question id -> start and end of its answer in the context; unanswered questions are left out."""
+    spans = {}
     for example, answer in zip(examples, decoded, strict=True):
         if answer.candidates and (threshold is None or answer.no_answer_score <= threshold):
-            places[example.id] = answer.candidates[0].start, answer.candidates[0].end
-    return places
+            spans[example.id] = answer.candidates[0].start, answer.candidates[0].end
+    return spans
 
 
 def answer_texts(
     decoded: Sequence[DecodedSpans], examples: Sequence[Example], threshold: float | None
 ) -> dict[str, str]:
     """Question id -> answer text, "" for no answer; without a threshold the best span is always given."""
-    places = answer_spans(decoded, examples, threshold)
-    return {example.id: (example.pair or "")[slice(*places.get(example.id, (0, 0)))] for example in examples}
+    spans = answer_spans(decoded, examples, threshold)
+    return {example.id: (example.pair or "")[slice(*spans.get(example.id, (0, 0)))] for example in examples}
 
 
 def n_best(
     decoded: DecodedSpans, context: str, threshold: float | None, count: int, temperature: float = 1.0
 ) -> list[dict[str, object]]:
-    """Candidates with probabilities: softmax over their scores / T and, with a threshold, the null score / T.
+    """The ``count`` most probable answers: softmax over scores / T and, with a threshold, the null score / T.
 
-    The null score enters lowered by the threshold, so that "no answer" is the likeliest entry
-    exactly when the threshold says so.
+    The threshold is subtracted from the null score, so that "no answer" has the highest probability
+    exactly when the question is left unanswered.
     """
-    may_be_empty = threshold is not None or not decoded.candidates
-    entries = _with_nothing(decoded, threshold or 0.0) if may_be_empty else list(decoded.candidates)
-    scores = np.array([entry.score for entry in entries])
+    candidates = list(decoded.candidates)
+    if not candidates:
+        candidates = [Candidate(0, 0, 0.0)]
+    elif threshold is not None:
+        best, null = candidates[0].score, decoded.null - threshold
+        if decoded.no_answer_score <= threshold:  # rounding must not put "no answer" first
+            candidates.append(Candidate(0, 0, min(null, best)))
+        else:  # then null >= best even after rounding
+            candidates.insert(0, Candidate(0, 0, null))
+        candidates.sort(key=lambda candidate: -candidate.score)
+    scores = np.array([candidate.score for candidate in candidates])
     weights = np.exp((scores - scores.max()) / temperature)
-    shares = (weights / weights.sum()).tolist()
-    return [
-        {"answer": context[entry.start : entry.end], "score": share, "start": entry.start, "end": entry.end}
-        for entry, share in list(zip(entries, shares, strict=True))[:count]
-    ]
-
-
-def _with_nothing(decoded: DecodedSpans, threshold: float) -> list[Candidate]:
-    """The candidates and, as an empty one, "no answer", best first; rounding must not overrule the threshold."""
-    if not decoded.candidates:
-        return [Candidate(0, 0, 0.0)]
-    best, null = decoded.candidates[0].score, decoded.null - threshold
-    if decoded.no_answer_score <= threshold:
-        listed = [*decoded.candidates, Candidate(0, 0, min(null, best))]
-    else:  # then null >= best, rounded or not
-        listed = [Candidate(0, 0, null), *decoded.candidates]
-    return sorted(listed, key=lambda entry: -entry.score)
+    probabilities = (weights / weights.sum()).tolist()
+    answers: list[dict[str, object]] = []
+    for candidate, probability in list(zip(candidates, probabilities, strict=True))[:count]:
+        text = context[candidate.start : candidate.end]
+        answers.append({"answer": text, "score": probability, "start": candidate.start, "end": candidate.end})
+    return answers

@@ -1,4 +1,4 @@
-"""The three splits of a task, out of the examples that were read for it."""
+"""Splitting examples into train, inner and dev: by group, stratified by label, by hash instead of by seed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import SPLITS, Example
 from bertvision.tasks.task import check_integer
 
-INNER_SHARE = 0.10
+HELD_OUT_SHARE = 0.10
 
-ENOUGH_GROUPS = 5
+MIN_ARTICLES = 5
+"""Questions are grouped by article if there are at least this many articles, else by context."""
 
 
 def split_off(
     examples: Sequence[Example], stratify: bool, salt: str = "inner"
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Split training examples into (train, inner): 10 % of the groups, by hash, whatever the seed.
+    """Split examples into (rest, held out), holding out the 10 % of the groups whose hashes are lowest.
 
-    Groups are articles if there are at least five, else contexts; rows without a group are their
-    own text, so that equal texts stay together, and are drawn per label, or set of labels. Another
-    ``salt`` is another draw: dev, where the user has none, is cut off in the same way.
+    Groups are articles if there are at least five, else contexts. A row without a group is grouped by
+    its text, so that duplicates stay together. With ``stratify``, groups are drawn per label or set of
+    labels. A different ``salt`` gives a different draw.
     """
     keys = [_group_key(example) for example in examples]
-    if any(example.group for example in examples) and len({e.group for e in examples}) >= ENOUGH_GROUPS:
+    if any(example.group for example in examples) and len({e.group for e in examples}) >= MIN_ARTICLES:
         keys = [example.group for example in examples]
     strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
     chosen = _choose_groups(keys, strata, salt)
@@ -37,7 +38,7 @@ def split_off(
 
 
 def _group_key(example: Example) -> str:
-    """Contexts group questions; texts group rows, so that a duplicate never straddles the cut."""
+    """The context of a question, the text (and pair) of a row."""
     unlabelled = example.label is None and example.labels is None
     if example.answers or (unlabelled and example.pair is not None):
         return example.pair or ""
@@ -45,47 +46,46 @@ def _group_key(example: Example) -> str:
 
 
 def _choose_groups(keys: Sequence[str], strata: Sequence[str], salt: str) -> set[str]:
-    """Per stratum the groups that hash lowest, as long as each brings the total nearer to a tenth.
+    """The groups to hold out: per stratum, in order of hash, while each brings the total nearer to a tenth.
 
-    The rounding is carried from stratum to stratum, so that many rare labels still make a tenth
-    together. The last group of each stratum stays, so that training knows every label. If no group
-    is small enough, the smallest that is not alone is taken: an inner split too large beats none.
+    Rounding errors carry over from stratum to stratum, so that many rare labels still add up to a tenth.
+    The last group of each stratum is never held out, so that train has every label. If every group is
+    too large, the smallest one whose stratum has others is held out: too large an inner split beats none.
     """
-    owner: dict[str, str] = {}  # a group with rows of several strata belongs to the first by name
+    stratum_of: dict[str, str] = {}  # a group with rows of several strata belongs to the first by name
     for key, stratum in zip(keys, strata, strict=True):
-        owner[key] = min(stratum, owner.get(key, stratum))
+        stratum_of[key] = min(stratum, stratum_of.get(key, stratum))
     sizes: dict[str, Counter[str]] = defaultdict(Counter)  # rows per group in each stratum
     for key in keys:
-        sizes[owner[key]][key] += 1
+        sizes[stratum_of[key]][key] += 1
     chosen: set[str] = set()
-    spare: Counter[str] = Counter()
-    wanted, taken = 0.0, 0
+    candidates: Counter[str] = Counter()  # groups that are not alone in their stratum
+    target, held_out = 0.0, 0
     for _, groups in sorted(sizes.items()):
-        wanted += INNER_SHARE * groups.total()
-        spare += groups if len(groups) > 1 else Counter()
+        target += HELD_OUT_SHARE * groups.total()
+        candidates += groups if len(groups) > 1 else Counter()
         for key in sorted(groups, key=lambda key: stable_hash(f"{salt}\x00{key}"))[:-1]:
-            if taken + groups[key] / 2 <= wanted:
+            if held_out + groups[key] / 2 <= target:
                 chosen.add(key)
-                taken += groups[key]
+                held_out += groups[key]
     if not chosen and len(set(keys)) > 1:
-        spare = spare or Counter(keys)
-        chosen = {min(spare, key=lambda key: (spare[key], stable_hash(f"{salt}\x00{key}")))}
+        candidates = candidates or Counter(keys)
+        chosen = {min(candidates, key=lambda key: (candidates[key], stable_hash(f"{salt}\x00{key}")))}
     return chosen
 
 
 def stable_hash(text: str) -> str:
-    """The same on every machine and in every run; half a surrogate pair is text too."""
+    """SHA-256 of a text, the same on every machine and in every run; accepts lone surrogates."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def make_splits(
     train: Sequence[Example], dev: Sequence[Example] | None, *, stratify: bool, limit: int | None = None, seed: int = 0
 ) -> dict[str, tuple[Example, ...]]:
-    """Train, inner and dev out of what was read.
+    """Make the splits train, inner and dev.
 
-    Without dev examples, a tenth of the groups is cut off for dev before anything else, another tenth
-    for every ``seed``. ``limit`` then leaves at most that many examples for dev, and as many for train
-    and inner together.
+    Without dev examples, a tenth of the groups is first held out as dev, a different tenth for each
+    ``seed``. ``limit`` then caps the number of dev examples, and that of train and inner together.
     """
     if limit is not None:
         check_integer("limit", limit, 1)
@@ -94,22 +94,22 @@ def make_splits(
     if dev is None:
         train, dev = split_off(train, stratify, salt=f"dev{seed}" if seed else "dev")
     elif seed:
-        raise BadInput("--split-seed says which rows are cut off train for dev; there is a dev already: leave one out")
-    fit, inner = split_off(spread(train, limit), stratify)
-    splits = {"train": fit, "inner": inner, "dev": spread(dev, limit)}
+        raise BadInput("split_seed chooses the rows of train that are held out as dev; give either split_seed or dev")
+    fit, inner = split_off(hash_sample(train, limit), stratify)
+    splits = {"train": fit, "inner": inner, "dev": hash_sample(dev, limit)}
     for split in SPLITS:
         if not splits[split]:
             raise BadInput(
-                f"{rows} training examples (limit: {limit or 'none'}) leave nothing for {split}: "
-                "they need at least two different texts or contexts, three without a dev file; give more data"
+                f"{rows} training examples (limit: {limit or 'none'}) leave no examples for {split}: "
+                "expected at least two different texts or contexts, three without a dev file; give more data"
             )
     return splits
 
 
-def spread(examples: Sequence[Example], limit: int | None, salt: str = "") -> tuple[Example, ...]:
-    """The ``limit`` examples whose ids hash lowest, in file order: a sample of all articles, not the first few.
+def hash_sample(examples: Sequence[Example], limit: int | None, salt: str = "") -> tuple[Example, ...]:
+    """The ``limit`` examples whose ids have the lowest hashes, in file order: a sample of the whole file.
 
-    Samples of samples need a ``salt``: by the same hash the second would prefer what the first cut down.
+    To sample from a sample, give another ``salt``: the hashes of a sample are all low already.
     """
     if limit is None or limit >= len(examples):
         return tuple(examples)

@@ -1,8 +1,8 @@
-"""What a task is: examples in three splits, and how they are asked and scored.
+"""A task: examples in three splits, with the metric and the preprocessing that belong to the data.
 
-``inner`` is cut off the training data before anything is trained. Everything that is chosen or
+``inner`` is held out from the training data before anything is trained. Everything that is chosen or
 fitted after training (epoch, model, threshold, ensemble weights) is chosen on ``inner``; ``dev`` is
-only ever reported.
+used for reporting only.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import hashed_as
 from bertvision.core.records import SPLITS, Answer, Example, Kind
 from bertvision.core.registry import Registry, unknown_name
-from bertvision.tasks.class_weights import weighed
+from bertvision.tasks.class_weights import with_class_weights
 
 TASKS: Registry[Callable[..., Task]] = Registry("task", "bertvision.tasks")
-"""Loaders by name; a loader may have ``defaults``: recipe settings by section that suit its task."""
+"""Loaders by name; a loader may have ``defaults``, recipe settings by section for its task."""
 
 PathsLike = str | Path | Sequence[str | Path]
+
+REPR_LABELS = 5
 
 
 @hashed_as(
@@ -48,7 +50,41 @@ PathsLike = str | Path | Sequence[str | Path]
 )
 @dataclass(frozen=True)
 class Task:
-    """Examples in splits, with the settings that belong to the data and not to a model."""
+    """A dataset: examples in splits, with the settings that belong to the data and not to a model.
+
+    Usually made by :func:`load_task`. ``task["train"]`` is the tuple of examples of a split.
+
+    Args:
+        name: Name of the loader that made the task, e.g. ``"text"`` or ``"squad2"``.
+        kind: ``"span"``, ``"classify"``, ``"multilabel"`` or ``"regress"``.
+        splits: Examples of ``"train"``, ``"inner"`` (held out from train, for every choice made after
+            training) and ``"dev"`` (for reporting).
+        metric: Metric by which epochs and models are chosen, e.g. ``"accuracy"`` or ``"f1"``.
+        labels: Label names; an example's label is an index into them. Empty for spans and values.
+        no_answer: Whether a question may have no answer (``squad2``).
+        threshold: No-answer threshold; None to fit it on ``inner``.
+        max_length: Largest number of tokens in a window, special tokens included.
+        overlap: Tokens that neighbouring windows of a long context share.
+        center: Values to predict are standardised to ``(value - center) / spread``.
+        spread: See ``center``.
+        merge: How the windows of an example become one prediction: ``"mean"``, or ``"any-LABEL"`` to
+            predict LABEL if any window does.
+        class_weights: Weight of each label in the loss; empty for equal weights.
+        skip_bad: Whether rows that cannot be used are skipped instead of raising :class:`BadInput`.
+        skipped: Number of skipped rows by reason.
+
+    Example:
+        >>> from bertvision import Example, Task
+        >>> rows = (Example("1", "good film", label=1.0), Example("2", "dull film", label=0.0))
+        >>> splits = {"train": rows, "inner": rows, "dev": rows}
+        >>> task = Task("reviews", "classify", splits, metric="accuracy", labels=("neg", "pos"))
+        >>> task
+        Task('reviews', classify, train=2, inner=2, dev=2, labels=neg, pos)
+        >>> task["dev"][0].text
+        'good film'
+        >>> task.outputs
+        2
+    """
 
     name: str
     kind: Kind
@@ -56,68 +92,100 @@ class Task:
     metric: str
     labels: tuple[str, ...] = ()
     no_answer: bool = False
-    threshold: float | None = None  # of no answer; None: fitted on inner
+    threshold: float | None = None
     max_length: int = 384
     overlap: int = 128
-    center: float = 0.0  # values are learned as (value - center) / spread
+    center: float = 0.0
     spread: float = 1.0
-    merge: str = "mean"  # of an example's windows: their mean, or any-LABEL: one that gives this label is enough
-    class_weights: tuple[float, ...] = ()  # what each label weighs in the loss; () is alike
+    merge: str = "mean"
+    class_weights: tuple[float, ...] = ()
     skip_bad: bool = False
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def outputs(self) -> int:
-        """Numbers a head gives: start and end, one per label, or the value."""
+        """Number of logits per token (spans: start and end) or per text (one per label, or the value)."""
         return len(self.labels) if self.kind in ("classify", "multilabel") else 2 if self.kind == "span" else 1
 
     @property
     def merge_label(self) -> int | None:
-        """Under ``any-LABEL`` that label's number; None for the mean."""
+        """Index of LABEL for ``merge="any-LABEL"``, None for ``"mean"``."""
         return None if self.merge == "mean" else self.labels.index(self.merge.removeprefix("any-"))
 
     def __getitem__(self, split: str) -> tuple[Example, ...]:
         return self.splits[split]
 
+    def __repr__(self) -> str:
+        counts = [f"{split}={len(examples)}" for split, examples in self.splits.items()]
+        labels = ", ".join(self.labels[:REPR_LABELS]) + (", ..." if len(self.labels) > REPR_LABELS else "")
+        return f"Task({', '.join([repr(self.name), self.kind, *counts])}{f', labels={labels}' if labels else ''})"
+
 
 def task_defaults(name: str) -> Mapping[str, Mapping[str, object]]:
-    """What a task sets differently from the defaults of a recipe; nothing for most, or for a name unknown."""
+    """Recipe settings, by section, that a task changes; empty for most tasks and for unknown names."""
     return getattr(TASKS[name], "defaults", {}) if name in TASKS else {}
 
 
 def load_task(name: str, **options: object) -> Task:
-    """Load a task by name, e.g. ``load_task("squad2", train="train.json", dev="dev.json")``.
+    """Load the data of a task and split it into train, inner and dev.
 
-    An option that is None counts as not given, so that a command can pass on all it has.
-    ``class_weights="balanced"``, which every task with labels takes, weighs them in the loss.
+    Args:
+        name: A registered task: ``"text"`` (your own table), ``"squad1"``, ``"squad2"``,
+            ``"answerability"``, or a GLUE task such as ``"mrpc"``; ``bertvision tasks`` lists them.
+        **options: Options of that task's loader; None means not given. Most take ``train``, ``dev``,
+            ``limit``, ``skip_bad`` and ``max_length``. Tasks with labels also take
+            ``class_weights="balanced"``, which weights labels by inverse frequency in the loss.
+
+    Returns:
+        The task. Without ``dev``, a tenth of the training data is held out as dev; a further tenth is
+        always held out as inner.
+
+    Raises:
+        BadInput: An option is unknown or missing, or the data cannot be used; the message names the
+            file and the row.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from bertvision import load_task
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = Path(folder.name, "reviews.csv")
+        >>> rows = [f"film number {i},{'pos' if i % 2 else 'neg'}" for i in range(100)]
+        >>> _ = path.write_text("\\n".join(["review,sentiment", *rows]))
+        >>> task = load_task("text", train=path, text_column="review", label_column="sentiment")
+        >>> task
+        Task('text', classify, train=81, inner=9, dev=10, labels=neg, pos)
+        >>> len(load_task("text", train=path, limit=50)["train"])
+        45
+        >>> folder.cleanup()
     """
     loader = TASKS[name]
     given = {key: value for key, value in options.items() if value is not None}
     weights = given.pop("class_weights", "none")
     _check_options(name, loader, given)
     task = replace(loader(**given), skip_bad=bool(given.get("skip_bad")))
-    if task.kind == "regress":  # values of any scale are learned at mean 0 and spread 1 of the training values
+    if task.kind == "regress":  # standardise the values to predict to mean 0 and standard deviation 1 on train
         values = [example.label for example in task["train"] if example.label is not None]
         center = math.fsum(values) / len(values)
         spread = math.sqrt(math.fsum((value - center) ** 2 for value in values) / len(values))
         task = replace(task, center=center, spread=spread or 1.0)
-    return weighed(task, weights)
+    return with_class_weights(task, weights)
 
 
 def _check_options(name: str, loader: Callable[..., Task], given: Mapping[str, object]) -> None:
-    """A stray or a missing option is the user's mistake, and named; it must not become a TypeError."""
+    """Raise BadInput, not TypeError, for an unknown or a missing option."""
     parameters = inspect.signature(loader).parameters
-    stray = [key for key in given if key not in parameters]
-    if stray and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        raise BadInput(unknown_name(f"option of task {name!r}", stray[0], list(parameters)))
-    needed = [key for key, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    missing = [f"--{key.replace('_', '-')}" for key in needed if key not in given]
+    unexpected = [key for key in given if key not in parameters]
+    if unexpected and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        raise BadInput(unknown_name(f"option of task {name!r}", unexpected[0], list(parameters)))
+    required = [key for key, p in parameters.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    missing = [key for key in required if key not in given]
     if missing:
         raise BadInput(f"task {name!r} needs {', '.join(missing)}")
 
 
 class BadRow(Exception):
-    """One row that cannot be used; raised where that is seen, judged in :meth:`BadRows.row`."""
+    """One row cannot be used; :meth:`BadRows.row` catches this, and skips the row or raises BadInput."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -126,30 +194,30 @@ class BadRow(Exception):
 
 
 class BadRows:
-    """Bad rows end the loading, or are counted and left out if the user asked for that."""
+    """Raises BadInput at the first bad row or, with ``skip``, skips and counts bad rows."""
 
-    def __init__(self, skip: bool, advice: str = "--skip-bad leaves such rows out and counts them") -> None:
+    def __init__(self, skip: bool, advice: str = "use skip_bad (--skip-bad) to skip and count such rows") -> None:
         self.skip = skip
         self.advice = f" ({advice})" if advice else ""
         self.counts: Counter[str] = Counter()
 
     def add(self, reason: str, where: str, detail: str) -> None:
-        """``reason`` is what to count by; ``where`` is file and row; ``detail`` says got, expected, do."""
+        """Count a bad row by ``reason``, or raise: ``where`` is file and row, ``detail`` is got, expected, do."""
         if not self.skip:
             raise BadInput(f"{where}: {reason}: {detail}{self.advice}")
         self.counts[reason] += 1
 
     @contextmanager
     def row(self, where: str) -> Iterator[None]:
-        """Whatever is read inside is one row: a :class:`BadRow` raised in it ends here."""
+        """Read one row in this context: a :class:`BadRow` raised inside is added with ``where``."""
         try:
             yield
-        except BadRow as row:
-            self.add(row.reason, where, row.detail)
+        except BadRow as error:
+            self.add(error.reason, where, error.detail)
 
     def __str__(self) -> str:
         counts = ", ".join(f"{reason} ({count})" for reason, count in self.counts.most_common())
-        return f"{self.counts.total()} bad rows were skipped: {counts}" if counts else "no bad rows"
+        return f"skipped {self.counts.total()} bad rows: {counts}" if counts else "no bad rows"
 
 
 def save_task(task: Task, folder: Path) -> None:
@@ -171,13 +239,13 @@ def save_task(task: Task, folder: Path) -> None:
                 row["labels"] = example.labels
             lines.append(json.dumps(row, ensure_ascii=True) + "\n")
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-    head = {key: value for key, value in asdict(replace(task, splits={})).items() if key != "splits"}
-    (folder / "task.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
+    settings = {key: value for key, value in asdict(replace(task, splits={})).items() if key != "splits"}
+    (folder / "task.json").write_text(json.dumps(settings, indent=1), encoding="utf-8")
 
 
 def read_task(folder: Path) -> Task:
-    """The inverse of :func:`save_task`."""
-    head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    """Read a task that :func:`save_task` wrote."""
+    settings = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     splits = {}
     for split in SPLITS:
         examples = []
@@ -189,19 +257,19 @@ def read_task(folder: Path) -> Task:
                     fields["labels"] = tuple(fields["labels"])
                 examples.append(Example(**fields))
         splits[split] = tuple(examples)
-    listed = {key: tuple(head.get(key, ())) for key in ("labels", "class_weights")}
-    return Task(**{**head, **listed, "splits": splits})
+    tuples = {key: tuple(settings.get(key, ())) for key in ("labels", "class_weights")}
+    return Task(**{**settings, **tuples, "splits": splits})
 
 
 def as_paths(option: str, value: PathsLike) -> tuple[Path, ...]:
-    """One path or several, as a tuple."""
-    several = [value] if isinstance(value, str | Path) else value
-    if not isinstance(several, Sequence) or not several or not all(isinstance(p, str | Path) and p for p in several):
-        raise BadInput(f"--{option}: got {shorten(value)}, expected a file or several")
-    return tuple(Path(path) for path in several)
+    """Convert one path or several to a tuple."""
+    paths = [value] if isinstance(value, str | Path) else value
+    if not isinstance(paths, Sequence) or not paths or not all(isinstance(p, str | Path) and p for p in paths):
+        raise BadInput(f"{option}: got {shorten(value)}, expected one file or a list of files")
+    return tuple(Path(path) for path in paths)
 
 
 def check_integer(option: str, value: object, least: int) -> None:
-    """Refuse what is not a whole number of at least ``least``."""
+    """Raise BadInput unless the value is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise BadInput(f"option {option}: got {shorten(value)}, expected a whole number of at least {least}")
+        raise BadInput(f"{option}: got {shorten(value)}, expected an integer of at least {least}")

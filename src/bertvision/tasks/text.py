@@ -1,4 +1,4 @@
-"""The ``text`` task: a user's own table of texts, or pairs of texts, with a label, several, or a number."""
+"""The ``text`` task: the user's own table of texts or text pairs, with labels, sets of labels, or values."""
 
 from __future__ import annotations
 
@@ -14,59 +14,61 @@ from bertvision.tasks.splits import make_splits
 from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, check_integer
 
 SEPARATORS = ("|", ";", ",")
-"""What may stand between the labels of a cell; where several occur, the first of these is the one."""
+"""Separators of several labels in one cell, in order of preference."""
 
 YES_NO = {"1": True, "0": False, "true": True, "false": False, "1.0": True, "0.0": False}
 
 RawLabels = str | tuple[str, ...]
-"""Labels as a cell has them, still to be split; or as a list or the names of the columns that say 1."""
+"""Labels as read: the text of one cell, not yet split; or a list, or the names of the columns that are 1."""
 
 KINDS: Mapping[str, Kind] = {"classify": "classify", "multilabel": "multilabel", "regress": "regress"}
 
 METRICS = {"classify": "accuracy", "multilabel": "f1_micro", "regress": "spearmanr"}
 
 MOST_NUMBER_CLASSES = 20
-"""Whole numbers with more distinct values than this are taken for amounts, not for names of classes."""
+"""Integer labels with more distinct values than this are values to predict, not classes."""
 
 PEEKED_ROWS = 100
-"""Rows whose keys are taken for the columns of a JSON-lines file; in other tables one row has them all."""
+"""Rows whose keys make up the columns of a JSON-lines file; in other tables every row has all columns."""
 
 
 def read_labels(row: Mapping[str, object], columns: Columns) -> RawLabels:
-    """The labels of a row as they are written; a blank cell is none."""
+    """The labels of a row of a ``multilabel`` task; a blank cell means none."""
     if columns.more:
-        marked = []
+        positive = []
         for column in (columns.label, *columns.more):
             text = cell_text(row.get(column), column)
             if text.lower() not in YES_NO:
                 raise BadRow("not 0 or 1", f"column {column!r}: got {shorten(text)}, expected 0 or 1 (or true, false)")
             if YES_NO[text.lower()]:
-                marked.append(column)
-        return tuple(marked)
+                positive.append(column)
+        return tuple(positive)
     if columns.label not in row:
-        raise BadRow("missing label", f"no {columns.label!r}; expected labels, or an empty one for none")
+        raise BadRow("missing label", f"no {columns.label!r}; expected labels, or an empty value for none")
     value = row[columns.label]
     if isinstance(value, list | tuple):
-        return tuple(cell_text(item, columns.label) for item in value)
+        return tuple(cell_text(label, columns.label) for label in value)
     return cell_text(value, columns.label)
 
 
-def find_separator(written: Iterable[RawLabels]) -> str:
-    """The first of the known separators that stands in any of the cells."""
-    cells = [cell for cell in written if isinstance(cell, str)]
-    used = (separator for separator in SEPARATORS if any(separator in cell for cell in cells))
-    return next(used, SEPARATORS[0])
+def find_separator(labels: Iterable[RawLabels]) -> str:
+    """The first of ``SEPARATORS`` that occurs in any cell."""
+    cells = [cell for cell in labels if isinstance(cell, str)]
+    for separator in SEPARATORS:
+        if any(separator in cell for cell in cells):
+            return separator
+    return SEPARATORS[0]
 
 
-def split_labels(written: RawLabels, separator: str) -> tuple[str, ...]:
-    """Labels, each once, in the order they are written."""
-    parts = written.split(separator) if isinstance(written, str) else written
+def split_labels(labels: RawLabels, separator: str) -> tuple[str, ...]:
+    """Distinct labels in the order they are written."""
+    parts = labels.split(separator) if isinstance(labels, str) else labels
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """A row whose label is still as written: what it means depends on all the others."""
+    """A row with its label as read; how labels are interpreted depends on all rows."""
 
     where: str
     example: Example
@@ -92,30 +94,41 @@ def load_text(
 ) -> Task:
     """CSV, TSV, JSON lines, Parquet, pandas or a data set of the Hub; labels, sets of labels or numbers.
 
-    Columns and kind are guessed where that leaves no doubt; ``multilabel`` is asked for, or follows
-    from several label columns. Without ``dev``, a tenth of the rows is cut off for it, another tenth
-    for every ``split_seed``. ``limit`` takes that many training rows, spread over all files by a
-    hash, and leaves at most as many for dev.
+    Args:
+        train: File or files (CSV, TSV, JSON lines, Parquet) or DataFrames to train on.
+        dev: Files or DataFrames to report on; without them a tenth of the training rows is held out.
+        hub: Dataset on the Hub to use instead of files, ``NAME`` or ``NAME:CONFIG``.
+        text_column: Column of the text; guessed from its name if there is no ambiguity.
+        pair_column: Column of a second text.
+        label_column: Column of the label, or several columns of 0 and 1, one per label.
+        label_separator: Separator of several labels in one cell.
+        kind: ``"classify"``, ``"multilabel"`` or ``"regress"``; None to guess it from the labels.
+        encoding: Encoding of CSV, TSV and JSON lines; None to detect it.
+        split_seed: Holds out a different tenth as dev for each value.
+        limit: Sample this many training rows by hash, and at most as many for dev.
+        skip_bad: Skip and count rows that cannot be used.
+        max_length: Tokens per text; longer texts are truncated.
     """
     check_integer("max_length", max_length, 1)
     label_columns = (label_column,) if isinstance(label_column, str) else tuple(label_column or ())
     kind = _check_kind(kind, len(label_columns) > 1, label_separator)
     bad = BadRows(skip_bad)
-    wanted = RequestedColumns(text_column, pair_column, label_columns[0] if label_columns else None, label_columns[1:])
-    rows = _read_tables(find_tables(train, dev, hub, encoding), wanted, bad, kind == "multilabel")
-    settled = KINDS[kind or _guess_kind(rows["train"])]
-    if settled == "multilabel":
+    first_label = label_columns[0] if label_columns else None
+    requested = RequestedColumns(text_column, pair_column, first_label, label_columns[1:])
+    rows = _read_tables(find_tables(train, dev, hub, encoding), requested, bad, kind == "multilabel")
+    task_kind = KINDS[kind or _guess_kind(rows["train"])]
+    if task_kind == "multilabel":
         separator = label_separator or find_separator(row.label for row in rows["train"])
-        for split, part in rows.items():
-            rows[split] = [replace(row, label=split_labels(row.label, separator)) for row in part]
-    labels = _label_names(rows["train"], settled, label_columns if len(label_columns) > 1 else ())
-    examples = {split: _number_labels(split, part, labels, bad) for split, part in rows.items()}
-    stratify = settled != "regress"
+        for split, split_rows in rows.items():
+            rows[split] = [replace(row, label=split_labels(row.label, separator)) for row in split_rows]
+    labels = _label_names(rows["train"], task_kind, label_columns if len(label_columns) > 1 else ())
+    examples = {split: _index_labels(split, split_rows, labels, bad) for split, split_rows in rows.items()}
+    stratify = task_kind != "regress"
     return Task(
         name="text",
-        kind=settled,
+        kind=task_kind,
         splits=make_splits(examples["train"], examples.get("dev"), stratify=stratify, limit=limit, seed=split_seed),
-        metric=METRICS[settled],
+        metric=METRICS[task_kind],
         labels=labels,
         max_length=max_length,
         overlap=0,
@@ -123,68 +136,69 @@ def load_text(
     )
 
 
-def _check_kind(kind: str | None, several: bool, separator: str | None) -> str | None:
+def _check_kind(kind: str | None, several_columns: bool, separator: str | None) -> str | None:
+    """The kind, "multilabel" for several label columns; raises for options that contradict it."""
     if kind not in (None, *KINDS):
-        raise BadInput(f"--kind: got {shorten(kind)}, expected classify, multilabel or regress")
-    if several and kind not in (None, "multilabel"):
-        raise BadInput(f"--label-column: got several columns, which are for --kind multilabel; --kind is {kind}")
-    kind = "multilabel" if several else kind
-    if separator is not None and (kind != "multilabel" or several or not separator):
-        raise BadInput("--label-separator is for --kind multilabel with all labels of a text in one cell")
+        raise BadInput(f"kind: got {shorten(kind)}, expected classify, multilabel or regress")
+    if several_columns and kind not in (None, "multilabel"):
+        raise BadInput(f"label_column: got several columns with kind={kind}, expected kind=multilabel")
+    kind = "multilabel" if several_columns else kind
+    if separator is not None and (kind != "multilabel" or several_columns or not separator):
+        raise BadInput("label_separator: expected kind=multilabel with all labels of a text in one cell")
     return kind
 
 
 def _read_tables(
-    tables: Sequence[Table], wanted: RequestedColumns, bad: BadRows, sets: bool
+    tables: Sequence[Table], requested: RequestedColumns, bad: BadRows, multilabel: bool
 ) -> dict[str, list[LabelledRow]]:
-    """Rows by split; columns that were guessed in one table are the columns of those after it."""
+    """Rows by split; the columns of the first table are required in all others."""
     rows: dict[str, list[LabelledRow]] = {}
     for table in tables:
-        part = rows.setdefault(table.split, [])
+        split_rows = rows.setdefault(table.split, [])
         unread = table.read(bad)
         peeked = list(islice(unread, PEEKED_ROWS))
         if not peeked:
             continue
         names = list(dict.fromkeys(name for _, row in peeked for name in row))
-        columns = choose_columns(names, wanted, table.where)
-        wanted = RequestedColumns(columns.text, columns.pair, columns.label, columns.more)
+        columns = choose_columns(names, requested, table.where)
+        requested = RequestedColumns(columns.text, columns.pair, columns.label, columns.more)
         for number, row in chain(peeked, unread):
-            where = table.place(number)
+            where = table.row_location(number)
             with bad.row(where):
                 text = read_cell(row, columns.text, "text")
                 pair = read_cell(row, columns.pair, "pair") if columns.pair else None
-                label = read_labels(row, columns) if sets else _read_label(row, columns.label)
-                part.append(LabelledRow(where, Example(f"{table.name}:{number}", text, pair), label))
+                label = read_labels(row, columns) if multilabel else _read_label(row, columns.label)
+                split_rows.append(LabelledRow(where, Example(f"{table.name}:{number}", text, pair), label))
     return rows
 
 
 def _read_label(row: Mapping[str, object], column: str) -> str:
     if isinstance(row.get(column), list | tuple):
-        detail = f"column {column!r}: got {shorten(row[column])}, expected one label (or give --kind multilabel)"
+        detail = f"column {column!r}: got {shorten(row[column])}, expected one label (or give kind=multilabel)"
         raise BadRow("wrong type", detail)
     return read_cell(row, column, "label")
 
 
 def _guess_kind(rows: Sequence[LabelledRow]) -> str:
-    """Numbers that are not all whole, or take many values, are values to predict; other labels are classes.
+    """Numbers with fractions or with many distinct values are values to predict; other labels are classes.
 
-    A column in which most rows have a value of their own, and not all are numbers, is neither.
+    Text labels that mostly occur only once are neither, and raise BadInput.
     """
     values = {str(row.label) for row in rows}
     words = [value for value in values if not is_number(value)]
     if not words:
-        whole = all(float(value).is_integer() for value in values)
-        return "classify" if whole and len(values) <= MOST_NUMBER_CLASSES else "regress"
+        integers = all(float(value).is_integer() for value in values)
+        return "classify" if integers and len(values) <= MOST_NUMBER_CLASSES else "regress"
     if len(values) > max(MOST_NUMBER_CLASSES, len(rows) / 2):
         raise BadInput(
-            f"{len(values)} different labels in {len(rows)} rows, e.g. {shorten(min(words))}: neither classes nor "
-            "numbers throughout; give another --label-column, or --kind classify, multilabel or regress"
+            f"{len(values)} different labels in {len(rows)} rows, e.g. {shorten(min(words))}: too many classes, and "
+            "not all are numbers; give another label_column, or kind=classify, multilabel or regress"
         )
     return "classify"
 
 
 def _label_names(rows: Sequence[LabelledRow], kind: Kind, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The labels in order: as the columns were given, else numbers by size, else by name; none for values."""
+    """The labels: given columns in their order, else sorted, numerically if all are numbers; none for values."""
     if columns or kind == "regress":
         return columns
     names: set[str] = set()
@@ -193,35 +207,34 @@ def _label_names(rows: Sequence[LabelledRow], kind: Kind, columns: tuple[str, ..
     if len(names) == 1 and kind == "classify":
         raise BadInput(f"all {len(rows)} training rows are labelled {shorten(min(names))}; expected at least 2 classes")
     if len(names) < 2 and kind == "multilabel":
-        only = shorten(min(names)) if names else "none"
-        raise BadInput(f"the training rows hold {only} as label; --kind multilabel expects at least 2 labels")
-    numbers = all(is_number(name) for name in names)
-    return tuple(sorted(names, key=lambda name: (float(name) if numbers else 0.0, name)))
+        got = f"only the label {shorten(min(names))}" if names else "no labels"
+        raise BadInput(f"the training rows have {got}; kind=multilabel expects at least 2 labels")
+    numeric = all(is_number(name) for name in names)
+    return tuple(sorted(names, key=lambda name: (float(name) if numeric else 0.0, name)))
 
 
-def _number_labels(split: str, rows: Sequence[LabelledRow], labels: Sequence[str], bad: BadRows) -> list[Example]:
-    """The examples with their labels as numbers: indices into ``labels`` or, without those, the value."""
+def _index_labels(split: str, rows: Sequence[LabelledRow], labels: Sequence[str], bad: BadRows) -> list[Example]:
+    """Examples with their labels as indices into ``labels`` or, if that is empty, as values."""
     indices = {label: index for index, label in enumerate(labels)}
+
+    def index_of(label: str) -> int:
+        if label not in indices:
+            known = shorten(list(indices), 200)
+            raise BadRow("unknown label", f"got {shorten(label)}, expected a label of the training rows: {known}")
+        return indices[label]
+
     examples = []
     for row in rows:
         with bad.row(row.where):
             if isinstance(row.label, tuple):
-                several = tuple(sorted(_index(label, indices) for label in row.label))
-                examples.append(replace(row.example, labels=several))
+                examples.append(replace(row.example, labels=tuple(sorted(map(index_of, row.label)))))
             elif labels:
-                examples.append(replace(row.example, label=float(_index(row.label, indices))))
+                examples.append(replace(row.example, label=float(index_of(row.label))))
             elif is_number(row.label):
                 examples.append(replace(row.example, label=float(row.label)))
             else:
-                detail = f"got {shorten(row.label)}, expected a number as label (or give --kind classify)"
+                detail = f"got {shorten(row.label)}, expected a number as label (or give kind=classify)"
                 raise BadRow("not a number", detail)
     if not examples:
-        raise BadInput(f"no row of the {split} data can be used; {bad}")
+        raise BadInput(f"no usable row in the {split} data; {bad}")
     return examples
-
-
-def _index(label: str, indices: Mapping[str, int]) -> int:
-    if label not in indices:
-        known = shorten(list(indices), 200)
-        raise BadRow("unknown label", f"got {shorten(label)}, expected one that the training rows have: {known}")
-    return indices[label]

@@ -1,9 +1,9 @@
-"""Examples into encoder inputs: one window per text, or overlapping windows over a long context.
+"""Tokenise examples: one window per text, or overlapping windows over a long context.
 
-Question first, only the context is cut, neighbouring windows share ``overlap`` tokens. Answers are
-aligned by character offsets; a window that does not hold the whole answer is labelled at its CLS
-token, which is how "no answer here" is taught and scored. Labelled pairs are cut in the same way if
-``overlap`` is more than 0; else they are one window, and what is too long is lost.
+A window starts with the whole question; only the context is split, and neighbouring windows share
+``overlap`` tokens. Answers are aligned by character offsets; the target of a window that does not contain
+the whole answer is its CLS token, which stands for "no answer". Labelled pairs are split in the same way if
+``overlap`` is more than 0; otherwise they are one window and are truncated.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Tokenizer = Any
 
 CHUNK = 512
 LEAST_ROOM = 8
-"""Context tokens a window must have room for beside the question."""
+"""Smallest number of context tokens that a window must have room for after the question."""
 
 UNANSWERABLE = 1.0
-"""Label of a window without the answer, where a label says whether there is one."""
+"""Label of the ``answerability`` task for a window without the answer."""
 
 Target = Callable[[Example, NDArray[np.int32], int], tuple[float, ...]]
 
@@ -43,37 +43,32 @@ def make_windows(
     bad: BadRows,
     labels: int = 1,
 ) -> list[Window]:
-    """All windows of the examples, in order; examples that cannot be asked are bad rows.
+    """All windows of the examples, in order; questions too long for a window are bad rows.
 
-    ``labels`` is how many there are, where an example may have any number of them.
+    ``labels`` is the number of labels of a ``multilabel`` task.
     """
     cls_id = getattr(tokenizer, "cls_token_id", None)
     if cls_id is None or not getattr(tokenizer, "is_fast", False):
         raise BadInput("this encoder's tokenizer has no CLS token or no fast version; choose a BERT-like encoder")
-    _check_length(examples, tokenizer, kind, max_length, overlap)
+
+    # Decided for each example on its own, so that its windows do not depend on the other examples.
+    def is_split(example: Example) -> bool:
+        return kind == "span" or (kind == "classify" and overlap > 0 and example.pair is not None)
+
+    # With less room than its special tokens need, a tokenizer silently does not truncate at all.
+    special = tokenizer.num_special_tokens_to_add(pair=any(example.pair is not None for example in examples))
+    least = special + 1 + (LEAST_ROOM if kind == "span" or any(map(is_split, examples)) else 0)
+    if max_length < least:
+        raise BadInput(f"max_length: got {max_length}, which has no room for text; expected at least {least}")
     overlapping = partial(_overlapping_windows, target=_span_target if kind == "span" else _label_target)
     single = partial(_text_windows, labels=labels if kind == "multilabel" else None)
     windows: list[Window] = []
     for first in range(0, len(examples), CHUNK):
         chunk = list(enumerate(examples[first : first + CHUNK], first))
-        for several, part in groupby(chunk, lambda item: _is_overlapping(item[1], kind, overlap)):
-            cut = overlapping if several else single
-            windows.extend(cut(list(part), tokenizer, max_length, overlap, bad))
+        for split, part in groupby(chunk, lambda indexed: is_split(indexed[1])):
+            make = overlapping if split else single
+            windows.extend(make(list(part), tokenizer, max_length, overlap, bad))
     return windows
-
-
-def _is_overlapping(example: Example, kind: Kind, overlap: int) -> bool:
-    """Whether a text may need several windows; decided by itself, so that company changes nothing."""
-    return kind == "span" or (kind == "classify" and overlap > 0 and example.pair is not None)
-
-
-def _check_length(examples: Sequence[Example], tokenizer: Tokenizer, kind: Kind, max_length: int, overlap: int) -> None:
-    """Below its special tokens a tokenizer cuts nothing at all, and says nothing about it."""
-    special = tokenizer.num_special_tokens_to_add(pair=any(example.pair is not None for example in examples))
-    several = kind == "span" or any(_is_overlapping(example, kind, overlap) for example in examples)
-    least = special + 1 + (LEAST_ROOM if several else 0)
-    if max_length < least:
-        raise BadInput(f"--max-length {max_length} leaves no room beside the special tokens; expected at least {least}")
 
 
 def _text_windows(
@@ -84,22 +79,22 @@ def _text_windows(
     bad: BadRows,
     labels: int | None,
 ) -> Iterator[Window]:
-    """One window per text or pair; what is too long is cut, the longer text of a pair first."""
-    # Texts alone and pairs are encoded apart: an empty second text is one special token more than none.
-    alone = [example.text for _, example in chunk if example.pair is None]
+    """One window per text or pair, truncated from the longer text of a pair first."""
+    # Texts and pairs are encoded separately: a pair with an empty second text has an extra special token.
+    texts = [example.text for _, example in chunk if example.pair is None]
     pairs = [(example.text, example.pair) for _, example in chunk if example.pair is not None]
     encode = partial(tokenizer, truncation=True, max_length=max_length)
-    one, two = (iter(encode(texts).encodings if texts else ()) for texts in (alone, pairs))
+    text_encodings, pair_encodings = (iter(encode(batch).encodings if batch else ()) for batch in (texts, pairs))
     for index, example in chunk:
-        encoding = next(one if example.pair is None else two)
-        nowhere = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
-        if labels is None:  # an example that is only asked about has no label or value
+        encoding = next(text_encodings if example.pair is None else pair_encodings)
+        no_offsets = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
+        if labels is None:  # at inference an example has no label or value
             target: tuple[float, ...] = (float("nan") if example.label is None else float(example.label),)
         elif example.labels is None:
             target = (float("nan"),) * labels
         else:
             target = tuple(float(label in example.labels) for label in range(labels))
-        yield _window(index, encoding, nowhere, tokenizer.cls_token_id, target)
+        yield _window(index, encoding, no_offsets, tokenizer.cls_token_id, target)
 
 
 def _overlapping_windows(
@@ -110,7 +105,7 @@ def _overlapping_windows(
     bad: BadRows,
     target: Target,
 ) -> Iterator[Window]:
-    """Overlapping windows over each context, the question in front of each."""
+    """Overlapping windows over each context, each with the whole question in front."""
     special = tokenizer.num_special_tokens_to_add(pair=True)
     questions = tokenizer([e.text for _, e in chunk], add_special_tokens=False).encodings
     for (index, example), question in zip(chunk, questions, strict=True):
@@ -123,7 +118,7 @@ def _overlapping_windows(
                 "shorten it or raise --max-length",
             )
             continue
-        # A long question leaves little room; an overlap as large as the room would never move on.
+        # After a long question, an overlap as large as the remaining room would never advance.
         encoded = tokenizer(
             example.text,
             example.pair,
@@ -145,10 +140,10 @@ def _window(index: int, encoding: Any, offsets: NDArray[np.int32], cls_id: int, 
 
 
 def context_offsets(encoding: Any, context: str) -> NDArray[np.int32]:
-    """Characters of the context under each token.
+    """Start and end character in the context of each token, (tokens, 2).
 
-    RoBERTa's tokens lose the blank they carry in front. A combining mark that the tokenizer dropped
-    (the accent of an e written as two characters) stays with the letter it is on.
+    The leading space of RoBERTa's tokens is excluded. A combining mark that the tokenizer dropped (the
+    accent of an e written as two characters) belongs to the token of its letter.
     """
     offsets = np.full((len(encoding.ids), 2), NO_OFFSET, np.int32)
     for token, (sequence, (start, end)) in enumerate(zip(encoding.sequence_ids, encoding.offsets, strict=True)):
@@ -166,22 +161,22 @@ def context_offsets(encoding: Any, context: str) -> NDArray[np.int32]:
 
 
 def _span_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, ...]:
-    """First and last token of the first gold answer, or the CLS token twice."""
+    """First and last token of the first gold answer; the CLS token for both if the window does not contain it."""
     tokens = answer_tokens(example.answers[0], offsets) if example.answers else None
     first, last = tokens or (cls, cls)
     return float(first), float(last)
 
 
 def _label_target(example: Example, offsets: NDArray[np.int32], cls: int) -> tuple[float, ...]:
-    """The example's label; of one with answers only the windows that hold the first of them whole have it."""
+    """The example's label; unanswerable if the example has answers but this window lacks the first of them."""
     if example.label is None:
         return (float("nan"),)
-    elsewhere = example.answers and answer_tokens(example.answers[0], offsets) is None
-    return (UNANSWERABLE if elsewhere else float(example.label),)
+    lacks_answer = example.answers and answer_tokens(example.answers[0], offsets) is None
+    return (UNANSWERABLE if lacks_answer else float(example.label),)
 
 
 def answer_tokens(answer: Answer, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
-    """First and last token of an answer, None in a window that does not hold all of it."""
+    """First and last token of an answer, None if the window does not contain all of it."""
     start = answer.start + len(answer.text) - len(answer.text.lstrip())
     end = answer.start + len(answer.text.rstrip())
     tokens = np.flatnonzero(offsets[:, 0] != NO_OFFSET)

@@ -21,9 +21,9 @@ from metric_oracles import (
     paired_metric_test,
 )
 
-from bertvision.evaluation.metrics.bootstrap import Score, mean_score, percentile_interval, resampled, swap_p
+from bertvision.evaluation.metrics.bootstrap import Score, mean_score, percentile_interval, resample_scores, swap_p
 from bertvision.evaluation.metrics.labels import label_score
-from bertvision.evaluation.metrics.values import Ranked, pearson, pearson_score, spearmanr
+from bertvision.evaluation.metrics.values import SpearmanScore, pearson, pearson_score, spearmanr
 
 RANDOM = np.random.default_rng(0)
 GOLD = RANDOM.integers(0, 3, 60)
@@ -54,7 +54,7 @@ def score(name: str, gold: Any, said: Any) -> Score:
     if name == "pearson":
         return pearson_score(gold, said)
     if name == "spearmanr":
-        return Ranked(gold.astype(float), said.astype(float))
+        return SpearmanScore(gold.astype(float), said.astype(float))
     return (
         label_score(name, sets(gold), sets(said), 4)
         if name in ("f1_micro", "f1_macro")
@@ -71,7 +71,7 @@ def columns(name: str) -> tuple[Any, Any, Any]:
 def test_intervals_are_those_of_the_bootstrap(name: str, clusters: list[int] | None) -> None:
     gold, said, _ = columns(name)
     wanted = bootstrap_metric(FUNCTIONS[name], gold, said, clusters=clusters, draws=200)
-    drawn = resampled([score(name, gold, said)], clusters, 60, draws=200)[0]
+    drawn = resample_scores([score(name, gold, said)], clusters, 60, draws=200)[0]
     assert wanted is not None
     assert percentile_interval(drawn, wanted.units) == pytest.approx((wanted.low, wanted.high))
 
@@ -80,7 +80,7 @@ def test_intervals_are_those_of_the_bootstrap(name: str, clusters: list[int] | N
 def test_a_mean_is_resampled_as_a_mean(clusters: list[int] | None) -> None:
     values = RANDOM.random(60)
     wanted = bootstrap_interval(values, clusters)
-    drawn = resampled([mean_score(values)], clusters, 60)[0]
+    drawn = resample_scores([mean_score(values)], clusters, 60)[0]
     assert wanted is not None
     assert percentile_interval(drawn, wanted.units) == pytest.approx((wanted.low, wanted.high))
 
@@ -93,7 +93,7 @@ def test_p_is_that_of_the_swaps(name: str, clusters: list[int] | None) -> None:
     assert swap_p(score(name, gold, a), score(name, gold, b), clusters, draws=300) == wanted.p
 
 
-@pytest.mark.parametrize("make", [pearson_score, Ranked])
+@pytest.mark.parametrize("make", [pearson_score, SpearmanScore])
 def test_correlations_that_differ_are_told_apart_whatever_their_scale(make: Any) -> None:
     gold = RANDOM.normal(size=200)
     good, bad = gold + 0.3 * RANDOM.normal(size=200), 1000 * RANDOM.normal(size=200)

@@ -170,7 +170,7 @@ def test_bins_hold_every_prediction_once(rows: list[tuple[float, bool]], bins: i
 
 
 def test_what_cannot_be_calibrated() -> None:
-    with pytest.raises(BadInput, match=r"confidence: got 0.5 to 1.5, expected shares"):
+    with pytest.raises(BadInput, match=r"confidence: got 0.5 to 1.5, expected probabilities"):
         expected_calibration_error([0.5, 1.5], [1, 0])
     with pytest.raises(BadInput, match="confidence: got nan"):
         reliability_bins([math.nan], [1])

@@ -264,7 +264,7 @@ def test_what_cannot_be_drawn() -> None:
         bootstrap_interval([])
     with pytest.raises(BadInput, match="finite"):
         bootstrap_interval([1.0, math.nan])
-    with pytest.raises(BadInput, match="2 clusters for 3 examples"):
+    with pytest.raises(BadInput, match="clusters: got 2 for 3 examples"):
         bootstrap_interval([1.0, 2.0, 3.0], ["a", "b"])
     with pytest.raises(BadInput, match="columns of 2, 3 rows"):
         paired_test([1.0, 2.0], [1.0, 2.0, 3.0])

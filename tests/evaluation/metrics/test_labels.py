@@ -89,7 +89,7 @@ def test_rows_that_cannot_be_compared() -> None:
         classification_scores([0, 1, 1], [0, 1], labels=2)
     with pytest.raises(BadInput, match="no rows"):
         classification_scores([], [], labels=2)
-    with pytest.raises(BadInput, match=r"predicted row 1: got label 2, expected a whole number 0\.\.1"):
+    with pytest.raises(BadInput, match=r"predicted row 1: got label 2, expected an integer 0\.\.1"):
         classification_scores([0, 1], [0, 2], labels=2)
     with pytest.raises(BadInput, match="gold row 0: got label -1"):
         classification_scores([-1, 1], [0, 1], labels=2)

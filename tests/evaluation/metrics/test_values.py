@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.values import Ranked, pearson, pearson_score, regression_scores, spearmanr
+from bertvision.evaluation.metrics.values import SpearmanScore, pearson, pearson_score, regression_scores, spearmanr
 
 PAIRS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float)] * 2), min_size=1, max_size=20)
 
@@ -63,7 +63,7 @@ def test_sums_over_examples_give_the_same_correlations(pairs: list[tuple[float, 
     gold, predicted = (np.array(side) for side in zip(*pairs, strict=True))
     once, members = np.ones((1, len(pairs))), np.arange(len(pairs))
     assert pearson_score(gold, predicted).of(once, members)[0] == pytest.approx(pearson(gold, predicted), abs=1e-6)
-    assert Ranked(gold, predicted).of(once, members)[0] == pytest.approx(spearmanr(gold, predicted), abs=1e-9)
+    assert SpearmanScore(gold, predicted).of(once, members)[0] == pytest.approx(spearmanr(gold, predicted), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -36,10 +36,10 @@ def test_columns_are_guessed(there: list[str], columns: Columns) -> None:
 @pytest.mark.parametrize(
     ("there", "parts"),
     [
-        (["text", "bias"], ["no column is called like a label", "the file has: text, bias", "give --label-column"]),
-        (["text", "label", "score"], ["the label may be 'label' or 'score'", "give --label-column"]),
-        (["a", "label"], ["no column is called like a text", "the file has: a, label", "give --text-column"]),
-        (["content", "label", "text"], ["the text may be 'content' or 'text'", "give --text-column"]),
+        (["text", "bias"], ["no column has a known name for a label", "the file has: text, bias", "give label_column"]),
+        (["text", "label", "score"], ["the label may be 'label' or 'score'", "give label_column"]),
+        (["a", "label"], ["no column has a known name for a text", "the file has: a, label", "give text_column"]),
+        (["content", "label", "text"], ["the text may be 'content' or 'text'", "give text_column"]),
         (["premise", "hypothesis", "text", "label"], ["the text may be 'premise' with 'hypothesis' or 'text'"]),
         (["text", "Text", "label"], ["the text may be 'text' or 'Text'"]),
         (["label", "x" * 500], ["x" * 37 + "...;"]),
@@ -66,7 +66,7 @@ def test_columns_can_be_given(wanted: RequestedColumns, columns: Columns) -> Non
 
 def test_a_column_that_is_not_there_or_named_twice() -> None:
     there = ["a", "b", "c"]
-    expected = "my.csv: no column 'stars'; the file has: a, b, c; give --label-column"
+    expected = "my.csv: no column 'stars'; the file has: a, b, c; give label_column"
     assert refusal(there, RequestedColumns(text="a", label="stars")) == expected
-    assert "no column 'A'; the file has: a, b, c; give --pair-column" in refusal(there, RequestedColumns(pair="A"))
+    assert "no column 'A'; the file has: a, b, c; give pair_column" in refusal(there, RequestedColumns(pair="A"))
     assert "column 'a' is named twice" in refusal(there, RequestedColumns(text="a", label="a"))

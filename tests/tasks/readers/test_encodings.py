@@ -52,7 +52,7 @@ def test_western_text_is_assumed_to_be_cp1252_and_that_is_said_once(
 ) -> None:
     path = write(tmp_path, WESTERN.encode("cp1252"))
     assert "".join(lines(path)) == WESTERN
-    told = "read as cp1252; if letters come out wrong, give the --encoding it was saved in"
+    told = "reading it as cp1252; if letters look wrong, give the encoding it was saved in"
     assert capsys.readouterr().err == f"note: {path}: not utf-8: byte 0xe4 at position 5; {told}\n"
     lines(path, "cp1252")
     assert capsys.readouterr().err == ""
@@ -61,11 +61,11 @@ def test_western_text_is_assumed_to_be_cp1252_and_that_is_said_once(
 @pytest.mark.parametrize(
     ("content", "position", "parts"),
     [
-        (RUSSIAN.encode("cp1251"), 0, ["no Western script", "give the --encoding", "cp1251"]),
-        ("a,b\n日本語の文章,1\n".encode("shift_jis"), 4, ["no Western script"]),
-        ("id,text\n1,中文评论内容很好\n2,english text\n".encode("gb18030"), 10, ["no Western script", "gb18030"]),
-        (b"a,b\n\x81\xe9,2\n", 4, ["nor cp1252: byte 0x81 at position 4", "latin-1 takes any byte"]),
-        ("a,b\nné,1\n".encode("utf-16-le"), 10, ["NULs", "--encoding utf-16"]),
+        (RUSSIAN.encode("cp1251"), 0, ["not in Latin script", "give the encoding", "cp1251"]),
+        ("a,b\n日本語の文章,1\n".encode("shift_jis"), 4, ["not in Latin script"]),
+        ("id,text\n1,中文评论内容很好\n2,english text\n".encode("gb18030"), 10, ["not in Latin script", "gb18030"]),
+        (b"a,b\n\x81\xe9,2\n", 4, ["nor cp1252: byte 0x81 at position 4", "latin-1 accepts any byte"]),
+        ("a,b\nné,1\n".encode("utf-16-le"), 10, ["NULs", "encoding=utf-16"]),
     ],
 )
 def test_what_may_be_something_else_is_refused(
@@ -83,9 +83,7 @@ def test_a_few_bytes_that_are_not_utf_8_spoil_their_rows_only(tmp_path: Path, st
     good, bad = lines(write(tmp_path, start + b"caf\xe9,2\n"))
     assert good == start.decode("utf-8-sig")
     assert not is_unicode(bad)
-    assert (
-        describe_bad_character(bad) == "byte 0xe9 is not utf-8, as the rest of the file is; mend it, or give --encoding"
-    )
+    assert describe_bad_character(bad) == "byte 0xe9 is not utf-8, unlike the rest of the file; fix it or give encoding"
     assert describe_bad_character("\ud83d") == "got half a surrogate pair, expected Unicode text"
 
 
@@ -119,10 +117,10 @@ def test_the_encoding_given_is_used(tmp_path: Path) -> None:
 
 def test_a_wrong_encoding_given(tmp_path: Path) -> None:
     path = write(tmp_path, b"a,b\n\x81,1\n")
-    assert "not cp1252: byte 0x81 at position 4; give the --encoding it was saved in" in refusal(path, "cp1252")
+    assert "not cp1252: byte 0x81 at position 4; give the encoding it was saved in" in refusal(path, "cp1252")
     assert "not undefined: " in refusal(path, "undefined")
     for encoding in ("utf-9", "base64", "a\0b"):
-        assert f"--encoding: got {encoding!r}, expected" in refusal(path, encoding)
+        assert f"encoding: got {encoding!r}, expected" in refusal(path, encoding)
 
 
 LETTERS = st.sampled_from("abc déèßñ,;“”’–€…\n")

@@ -107,7 +107,7 @@ def test_broken_parquet_is_one_line(tmp_path: Path) -> None:
     whole = write(path, columns(500)).read_bytes()
     path.write_bytes(whole[:100] + b"\xff" * 50 + whole[150:])
     assert str(path) in refusal(train=path)
-    assert f"{path}: a table without rows" in refusal(train=write(path, {"text": [], "label": []}))
+    assert f"{path}: got a table without rows" in refusal(train=write(path, {"text": [], "label": []}))
     twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
     parquet.write_table(twice, path)
     assert f"{path}: two columns are named 'text'" in refusal(train=path)
@@ -181,7 +181,7 @@ def test_data_frames_that_cannot_be_used() -> None:
     assert "the dev DataFrame: given twice" in refusal(train=frame, dev=frame)
     assert "the train DataFrame has no rows" in refusal(train=Frame({"text": [], "label": []}))
     assert "the train DataFrame: two columns are named '1'" in refusal(train=Frame({1: ["a"], "1": ["b"]}))
-    assert "--train: got {'text': [], 'label': []}, expected a file or several" in refusal(
+    assert "train: got {'text': [], 'label': []}, expected one file or a list of files" in refusal(
         train={"text": [], "label": []}
     )
 
@@ -235,7 +235,7 @@ def test_a_data_set_of_the_hub(hub: Hub, capsys: pytest.CaptureFixture[str]) -> 
 def test_what_is_reported_on_where_the_hub_has_no_validation(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     hub({split: HubRows(rows(split, ["a", "b"] * 10)) for split in ("train", "test")})
     assert {e.id.partition(":")[0] for e in load_task("text", hub="x")["dev"]} == {"test"}
-    assert "note: x has no split for validation; 'test' is what is reported on" in capsys.readouterr().err
+    assert "note: x has no validation split; using 'test' as dev" in capsys.readouterr().err
     own = load_task("text", hub="x", dev=Frame({"text": ["q"], "label": ["a"]}))
     assert [e.id for e in own["dev"]] == ["dev:0"]
     hub({"train": HubRows(rows("train", ["a", "b"] * 10))})
@@ -250,7 +250,7 @@ def test_lists_of_labels_from_the_hub(hub: Hub) -> None:
     assert task.labels == ("x", "y", "z")
     assert by_id(task)["train:3"].labels == (0, 1)
     assert "go/emotions, train, row 0: wrong type" in refusal(hub="go/emotions")
-    assert "--kind multilabel" in refusal(hub="go/emotions")
+    assert "kind=multilabel" in refusal(hub="go/emotions")
 
 
 def test_rows_of_the_hub_are_named_in_messages(hub: Hub) -> None:
@@ -261,10 +261,10 @@ def test_rows_of_the_hub_are_named_in_messages(hub: Hub) -> None:
 
 def test_one_place_to_take_the_data_from(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "my.parquet", columns())
-    assert "needs --train FILE or --hub NAME: got both" in refusal(train=path, hub="x")
-    assert "needs --train FILE or --hub NAME: got neither" in refusal(dev=path)
+    assert "needs train (files) or hub (a dataset's name): got both" in refusal(train=path, hub="x")
+    assert "needs train (files) or hub (a dataset's name): got neither" in refusal(dev=path)
     hub({"test": HubRows(rows("test", "ab"))})
-    assert "--hub x: no split 'train'; it has test" in refusal(hub="x")
+    assert "hub: x has no split 'train'; it has test" in refusal(hub="x")
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert "datasets is not installed; this needs it: pip install -e '.[hub]'" in refusal(hub="x")
 
@@ -274,5 +274,5 @@ def test_a_hub_that_cannot_be_reached_is_one_line(monkeypatch: pytest.MonkeyPatc
         raise ConnectionError("no route\nto the Hub")
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
-    assert refusal(hub="x").startswith("--hub x: cannot load it: ConnectionError")
-    assert refusal(hub="x:y").startswith("--hub x: cannot load y: ConnectionError")
+    assert refusal(hub="x").startswith("hub: cannot load it of x: ConnectionError")
+    assert refusal(hub="x:y").startswith("hub: cannot load y of x: ConnectionError")

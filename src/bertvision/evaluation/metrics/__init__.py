@@ -1,7 +1,7 @@
-"""Scores as pure functions: plain numbers and strings in, plain numbers out.
+"""Metrics as pure functions of arrays, numbers and strings.
 
-Every score is times 100, so that one table can hold them all; an error such as ``rmse`` keeps the
-unit of the data.
+Every score is in percent, so that one table can hold all of them; an error such as ``rmse`` is in the unit
+of the data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bertvision.core.errors import BadInput
 
 
 def check_rows(gold: Sequence[object], predicted: Sequence[object]) -> None:
-    """Rows are compared by position, so there must be some, and as many on both sides."""
+    """Check that there are as many predictions as gold rows, and at least one."""
     if len(gold) != len(predicted):
         raise BadInput(f"got {len(predicted)} predictions for {len(gold)} gold rows; expected one per row, in order")
     if len(gold) == 0:

@@ -1,8 +1,8 @@
-"""The BERTVision paper's EM and F1: over word pieces as they are, no normalising of answers.
+"""The BERTVision paper's EM and F1, computed over word pieces without normalising answers.
 
-Numbers in its tables can be compared with these and with nothing else: articles, punctuation and
-every ``##`` piece count, where the official script drops the first two and knows whole words only.
-Several gold answers: the best counts. No gold answer: only the empty prediction is right.
+Only these scores are comparable with the paper's tables: articles, punctuation and every ``##`` piece count,
+whereas the official script drops articles and punctuation and compares whole words. With several gold
+answers the best score counts; without any, only the empty prediction is right.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from bertvision.evaluation.metrics import check_rows
 from bertvision.evaluation.metrics.squad import split_by_answerability
 
 Pieces = Sequence[int]
-"""Word-piece ids of an answer, in order; none of them is "no answer"."""
+"""Word-piece ids of an answer, in order; empty for "no answer"."""
 
 
 def exact(gold: Pieces, pred: Pieces) -> float:
-    """1 if both are the same pieces in the same order, else 0."""
+    """1 if both have the same pieces in the same order, else 0."""
     return float(tuple(gold) == tuple(pred))
 
 
 def f1(gold: Pieces, pred: Pieces) -> float:
-    """2 · |gold ∩ pred| / (|gold| + |pred|) over bags of pieces; two empty answers agree fully."""
+    """2 · |gold ∩ pred| / (|gold| + |pred|) over bags of pieces; 1 for two empty answers."""
     if not len(gold) and not len(pred):
         return 1.0
     shared = (Counter(gold) & Counter(pred)).total()
@@ -31,10 +31,9 @@ def f1(gold: Pieces, pred: Pieces) -> float:
 
 
 def paper_scores(golds: Sequence[Sequence[Pieces]], predicted: Sequence[Pieces]) -> dict[str, float]:
-    """legacy_exact and legacy_f1 in percent, by position: each question's gold answers, and what was said.
+    """legacy_exact and legacy_f1 in percent, from the gold answers and the prediction of each question.
 
-    ``HasAns_`` and ``NoAns_`` in front: the same over the questions with and without gold answers,
-    where there are such.
+    With prefix ``HasAns_`` and ``NoAns_``: over the questions with and without gold answers, if there are any.
     """
     check_rows(golds, predicted)
     rows = list(zip(golds, predicted, strict=True))

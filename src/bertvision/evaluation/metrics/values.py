@@ -1,8 +1,8 @@
-"""Scores of predicted values: two correlations and an error.
+"""Metrics of predicted values: Pearson and Spearman correlation, and RMSE.
 
-A correlation is written down twice: of the values themselves, with deviations from their own mean, so
-that neither huge nor almost constant values spoil it; and of sums over examples, so that thousands of
-resamples are one product. Tests compare the two.
+Correlations are implemented twice: from deviations from the mean, which is accurate for huge and for almost
+constant values; and from sums over examples, so that thousands of resamples are one matrix product. Tests
+compare the two.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from bertvision.core.errors import BadInput, shorten
 from bertvision.evaluation.metrics import check_rows
 from bertvision.evaluation.metrics.bootstrap import ClusterIds, Floats, SumScore
 
-FLAT = 1e-9  # a sum of squares of values of spread 1 below this is rounding
+EPS = 1e-9  # a smaller sum of squares of standardised values is a rounding error
 
 
 def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Linear correlation in -1..1; 0 if one side is constant, since a constant tells nothing.
-
-    The cosine of the two deviations from the mean. Values near 1e308 have no finite mean: 0 as well.
-    """
+    """Linear correlation in -1..1; 0 if one side is constant, or so large that its mean is infinite."""
     x, y = _deviations(np.asarray(gold, np.float64)), _deviations(np.asarray(predicted, np.float64))
     return float(_cosine(x @ y, x @ x, y @ y))
 
@@ -37,39 +34,40 @@ def spearmanr(gold: Sequence[float], predicted: Sequence[float]) -> float:
     return pearson(x, y)
 
 
-def _deviations(numbers: Floats) -> Floats:
-    """Deviations from the mean, scaled so that the largest is 1 and no square is lost; all 0 if there are none."""
-    if numbers.min() == numbers.max():  # its rounded mean may be off by a bit
-        return np.zeros(len(numbers))
+def _deviations(values: Floats) -> Floats:
+    """Deviations from the mean, scaled so that the largest is 1 and squares do not underflow; 0 if constant."""
+    if values.min() == values.max():  # the mean of constant values may differ from them by rounding
+        return np.zeros(len(values))
     with np.errstate(all="ignore"):
-        deviations = numbers - numbers.mean()
+        deviations = values - values.mean()
         largest = float(np.abs(deviations).max())
-        return deviations / largest if 0 < largest < math.inf else np.zeros(len(numbers))
+        return deviations / largest if 0 < largest < math.inf else np.zeros(len(values))
 
 
-def _cosine(both: Floats, one: Floats, other: Floats) -> Floats:
-    """both / sqrt(one · other), 0 where a side does not vary."""
-    flat = (one <= FLAT) | (other <= FLAT)
-    lengths = np.sqrt(np.where(flat, 1.0, one * other))
-    return np.where(flat, 0.0, np.clip(both / lengths, -1, 1))
+def _cosine(xy: Floats, xx: Floats, yy: Floats) -> Floats:
+    """xy / sqrt(xx · yy), 0 where a side is constant."""
+    constant = (xx <= EPS) | (yy <= EPS)
+    norms = np.sqrt(np.where(constant, 1.0, xx * yy))
+    return np.where(constant, 0.0, np.clip(xy / norms, -1, 1))
 
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
-    """Ranks (draws, examples) from 1 of values that occur ``weights`` times; equal values share their mean rank."""
-    levels, positions = np.unique(values, return_inverse=True)
-    order = np.argsort(positions, kind="stable")
-    starts = np.searchsorted(positions[order], np.arange(len(levels)))
-    drawn = np.add.reduceat(weights[:, order], starts, axis=1)  # (draws, levels)
-    ranks = np.cumsum(drawn, axis=1) - (drawn - 1) / 2
-    return np.asarray(ranks[:, positions])
+    """Ranks (draws, examples) from 1 of values that occur ``weights`` times; ties share their mean rank."""
+    levels, indices = np.unique(values, return_inverse=True)
+    order = np.argsort(indices, kind="stable")
+    starts = np.searchsorted(indices[order], np.arange(len(levels)))
+    counts = np.add.reduceat(weights[:, order], starts, axis=1)  # (draws, levels)
+    ranks = np.cumsum(counts, axis=1) - (counts - 1) / 2  # (draws, levels)
+    return np.asarray(ranks[:, indices])
 
 
 def pearson_score(gold: NDArray[Any], predicted: NDArray[Any]) -> SumScore:
-    """Out of the sums of both, their squares and their product.
+    """Pearson correlation from the sums of both sides, their squares and their product.
 
-    Both at mean 0 and spread 1: no square is lost, and predictors of another scale swap like with like.
+    Both sides are standardised, for precision and so that swapping predictions between predictors of
+    different scales is meaningful.
     """
-    x, y = _scaled(gold), _scaled(predicted)
+    x, y = _standardise(gold), _standardise(predicted)
     return SumScore(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], 1), _pearson)
 
 
@@ -78,17 +76,17 @@ def _pearson(sums: Floats) -> Floats:
     return _cosine(xy - x * y / total, xx - x * x / total, yy - y * y / total)
 
 
-def _scaled(values: NDArray[Any]) -> Floats:
+def _standardise(values: NDArray[Any]) -> Floats:
     numbers = np.asarray(values, np.float64)
-    spread = float(numbers.std())
-    return np.asarray((numbers - numbers.mean()) / spread) if spread > 0 else np.zeros(len(numbers))
+    std = float(numbers.std())
+    return np.asarray((numbers - numbers.mean()) / std) if std > 0 else np.zeros(len(numbers))
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """Spearman's correlation: every resample is ranked anew.
+class SpearmanScore:
+    """Spearman correlation; every resample is ranked again.
 
-    Sorted once, an example's rank in a resample is what was drawn before it and half of its equals.
+    Examples are sorted once: a rank in a resample is the number of draws before it plus half of its ties.
     """
 
     gold: Floats  # (examples,)
@@ -102,18 +100,18 @@ class Ranked:
         return _cosine((weights * x * y).sum(1), (weights * x * x).sum(1), (weights * y * y).sum(1))
 
     def sums(self) -> SumScore:
-        """Pearson's of the ranks in the whole, which a swap leaves as they are."""
+        """Pearson correlation of the ranks among all examples, which swapping does not recompute."""
         once = np.ones((1, len(self.gold)))
         return pearson_score(*(_ranks(values, once)[0] for values in (self.gold, self.predicted)))
 
 
 def rmse(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """sqrt(mean (gold - predicted)²), in the unit of the data."""
+    """Root mean squared error, in the unit of the data."""
     return math.dist(gold, predicted) / math.sqrt(len(gold))
 
 
 def regression_scores(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
-    """pearson and spearmanr times 100, and rmse as it is."""
+    """pearson and spearmanr in percent, and rmse."""
     check_rows(gold, predicted)
     _check_finite("gold", gold)
     _check_finite("predicted", predicted)

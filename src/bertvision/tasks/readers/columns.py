@@ -1,4 +1,4 @@
-"""Which column of a table is the text, which the second text, which the label."""
+"""Columns of a table: which is the text, the second text and the label; and the text of a cell."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PAIRS = (
 LABELS = ("label", "labels", "class", "target", "sentiment", "score", "category", "rating", "stars", "gold_label")
 
 LARGEST_VALUE = 1e100
-"""What is beyond this is no measurement, and its square would overflow."""
+"""Larger numbers are not taken for values: their squares would overflow."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 
 
 @dataclass(frozen=True)
 class RequestedColumns:
-    """The columns as the user named them; None is for guessing."""
+    """Column names given by the user; None for columns to guess."""
 
     text: str | None = None
     pair: str | None = None
@@ -44,7 +44,7 @@ class RequestedColumns:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns as they are; no pair where a text stands alone, more labels where each has its own column."""
+    """Column names of a table: no ``pair`` for single texts; ``more`` if every label has its own column."""
 
     text: str
     pair: str | None
@@ -52,77 +52,79 @@ class Columns:
     more: tuple[str, ...] = ()
 
 
-def choose_columns(columns: Sequence[str], wanted: RequestedColumns, path: str | Path) -> Columns:
-    """The columns that were named, and for the others the only one that is called like what is looked for.
+def choose_columns(columns: Sequence[str], requested: RequestedColumns, path: str | Path) -> Columns:
+    """The requested columns; the others are guessed from their names if only one column matches.
 
-    A pair is guessed only together with its text: who names the text alone wants it alone.
+    A pair is guessed only together with its text: a text column that is given alone is a single text.
     """
-    labels = [("label", name) for name in (wanted.label, *wanted.more)]
-    named = [(what, name) for what, name in (("text", wanted.text), ("pair", wanted.pair), *labels) if name]
-    names = [name for _, name in named]
-    for what, name in named:
+    labels = [("label", name) for name in (requested.label, *requested.more)]
+    given = [(role, name) for role, name in (("text", requested.text), ("pair", requested.pair), *labels) if name]
+    names = [name for _, name in given]
+    for role, name in given:
         if name not in columns:
-            raise BadInput(f"{path}: no column {name!r}; {_listed(columns)}; give --{what}-column")
+            raise BadInput(f"{path}: no column {name!r}; {_list_columns(columns)}; give {role}_column")
         if names.count(name) > 1:
             raise BadInput(f"{path}: column {name!r} is named twice; text, pair and label must be different columns")
-    left = [name for name in columns if name not in names]
-    label = wanted.label or _only([(name,) for name in left if name.lower() in LABELS], "label", columns, path)[0]
-    if wanted.text:
-        return Columns(wanted.text, wanted.pair, label, wanted.more)
-    text, *pair = _only(_text_candidates(left, not wanted.pair), "text", columns, path)
-    return Columns(text, wanted.pair or (pair[0] if pair else None), label, wanted.more)
+    others = [name for name in columns if name not in names]
+    label = requested.label
+    if label is None:
+        label = _only_candidate([(name,) for name in others if name.lower() in LABELS], "label", columns, path)[0]
+    if requested.text:
+        return Columns(requested.text, requested.pair, label, requested.more)
+    text, *pair = _only_candidate(_text_candidates(others, not requested.pair), "text", columns, path)
+    return Columns(text, requested.pair or (pair[0] if pair else None), label, requested.more)
 
 
 def _text_candidates(columns: Sequence[str], pairs: bool) -> list[tuple[str, ...]]:
-    """Known pairs of columns, and known single ones that are in none of these pairs."""
-    written = {name.lower(): name for name in columns}
+    """Known pairs of columns, and known single columns that are in none of these pairs."""
+    by_lower = {name.lower(): name for name in columns}
     candidates: list[tuple[str, ...]] = []
     paired: set[str] = set()
     for first, second in PAIRS:
-        if pairs and first in written and second in written:
-            candidates.append((written[first], written[second]))
-            paired |= {written[first], written[second]}
+        if pairs and first in by_lower and second in by_lower:
+            candidates.append((by_lower[first], by_lower[second]))
+            paired |= {by_lower[first], by_lower[second]}
     return candidates + [(name,) for name in columns if name.lower() in TEXTS and name not in paired]
 
 
-def _only(
-    candidates: Sequence[tuple[str, ...]], what: str, columns: Sequence[str], path: str | Path
+def _only_candidate(
+    candidates: Sequence[tuple[str, ...]], role: str, columns: Sequence[str], path: str | Path
 ) -> tuple[str, ...]:
     if len(candidates) == 1:
         return candidates[0]
-    listed = " or ".join(" with ".join(repr(name) for name in names) for names in candidates)
-    why = f"the {what} may be {listed}" if candidates else f"no column is called like a {what}"
-    raise BadInput(f"{path}: {why}; {_listed(columns)}; give --{what}-column")
+    options = " or ".join(" with ".join(repr(name) for name in names) for names in candidates)
+    reason = f"the {role} may be {options}" if candidates else f"no column has a known name for a {role}"
+    raise BadInput(f"{path}: {reason}; {_list_columns(columns)}; give {role}_column")
 
 
-def _listed(columns: Sequence[str]) -> str:
-    """The names, cut where a first line of data is taken for a header."""
+def _list_columns(columns: Sequence[str]) -> str:
+    """Column names for messages, shortened in case the first row of data was read as a header."""
     return f"the file has: {', '.join(name if len(name) <= 40 else name[:37] + '...' for name in columns)}"
 
 
 def is_number(text: str) -> bool:
-    """Whether a label can be a value to predict."""
+    """Whether a label can be read as a value to predict."""
     return bool(_NUMBER.match(text)) and abs(float(text)) < LARGEST_VALUE
 
 
-def read_cell(row: Mapping[str, object], column: str, what: str) -> str:
-    """The text of a cell that must not be blank; ``what`` it is, for the message."""
+def read_cell(row: Mapping[str, object], column: str, role: str) -> str:
+    """The text of a cell that must not be blank; ``role`` is for the message."""
     text = cell_text(row.get(column), column)
     if not text:
-        raise BadRow(f"missing {what}", f"column {column!r} is blank; fill it in or delete the row")
+        raise BadRow(f"missing {role}", f"column {column!r} is blank; fill it in or delete the row")
     return text
 
 
 def cell_text(value: object, column: str) -> str:
-    """A cell without outer blanks, nothing for a blank one; it may be a number, true or false."""
+    """A cell (text, number or boolean) as stripped text; "" for a blank or missing one."""
     if isinstance(value, dict | list | tuple | bytes):
         raise BadRow("wrong type", f"column {column!r}: got {shorten(value)}, expected text or a number")
-    if value is None or (isinstance(value, float) and math.isnan(value)):  # NaN is how tables write nothing
+    if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas marks missing cells by NaN
         return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        value = int(value)  # a missing value turns a column's 2 into 2.0
+        value = int(value)  # an integer column with a missing value is read as floats
     text = str(value).strip()
     if not is_unicode(text):
         raise BadRow("broken character", f"column {column!r}: {describe_bad_character(text)}")

@@ -1,8 +1,7 @@
-"""Tables of rows as people have them: CSV, TSV (as in GLUE, no quoting), JSON lines, Parquet.
+"""Readers of tables: CSV, TSV (as in GLUE, without quoting), JSON lines, Parquet.
 
-Every reader streams, and numbers a row by the line it begins on, as a text editor shows it (Parquet,
-which has no lines, from 0). What is wrong with one row goes to ``BadRows``; what is wrong with the
-whole file ends the reading.
+Every reader streams. A row's number is the line it starts on, as in a text editor (Parquet: from 0).
+Problems of one row go to ``BadRows``; problems of the whole file raise BadInput.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from bertvision.tasks.task import BadRow, BadRows
 JSON_LINES = (".jsonl", ".ndjson")
 TEXT_TABLES = (".csv", ".tsv", *JSON_LINES)
 PARQUET = ".parquet"
-UNCLOSED = "a quoted cell that begins here is not closed properly"
-LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module takes on every platform
+UNCLOSED = "a quoted cell that starts here is not closed properly"
+LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module accepts on every platform
 
 Row = tuple[int, dict[str, object]]
-Records = Iterator[tuple[int, list[str]]]  # cells, with the line they begin on
+Records = Iterator[tuple[int, list[str]]]  # the line a record starts on, and its cells
 
 
 def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterator[Row]:
-    """The good rows of a file as (number, column -> value); the extension says how to read it."""
+    """The good rows of a file as (number, column -> value); the format is chosen by the extension."""
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        advice = "put cells that hold the separator in double quotes"
-        return _under_header(path, csv_records(path, encoding, bad), bad, advice)
+        advice = "put cells that contain the separator in double quotes"
+        return _rows_with_header(path, csv_records(path, encoding, bad), bad, advice)
     if suffix == ".tsv":
-        return _under_header(path, tsv_records(path, encoding), bad, "a cell cannot hold a tab")
+        return _rows_with_header(path, tsv_records(path, encoding), bad, "a cell cannot contain a tab")
     if suffix in JSON_LINES:
         return _json_rows(path, encoding, bad)
     if suffix == PARQUET:
@@ -48,7 +47,7 @@ def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterato
 
 
 def read_headerless(path: Path, names: Sequence[str], bad: BadRows) -> Iterator[Row]:
-    """The good rows of a TSV file without a header, e.g. CoLA's; ``names`` are those of all its columns."""
+    """The good rows of a TSV file without a header, e.g. CoLA's; ``names`` are all its columns."""
     for number, cells in tsv_records(path, None):
         with bad.row(f"{path}, line {number}"):
             if len(cells) != len(names):
@@ -58,9 +57,10 @@ def read_headerless(path: Path, names: Sequence[str], bad: BadRows) -> Iterator[
 
 
 def csv_records(path: Path, encoding: str | None, bad: BadRows, unclosed: str = UNCLOSED) -> Records:
-    """Cells of each record. A quote that never closes has swallowed rows: that is ``unclosed`` and never skipped.
+    """Cells of each record of a CSV file.
 
-    The separator is a semicolon (spreadsheets of half of Europe) only where the header holds no comma at all.
+    The separator is a semicolon (as in many European locales) only if the header has no comma. A quote that
+    is never closed has swallowed rows, so that it raises BadInput with ``unclosed`` and is never skipped.
     """
     csv.field_size_limit(LARGEST_CELL)
     lines = read_lines(path, encoding, newline="")
@@ -84,13 +84,13 @@ def csv_records(path: Path, encoding: str | None, bad: BadRows, unclosed: str = 
 
 
 def tsv_records(path: Path, encoding: str | None) -> Records:
-    """Cells of each line; quotes mean nothing."""
+    """Cells of each line of a TSV file; quotes have no meaning."""
     for number, line in enumerate(read_lines(path, encoding, newline="\n"), start=1):
         yield number, line.rstrip("\r\n").split("\t")
 
 
 def column_names(path: Path, cells: Sequence[str]) -> list[str]:
-    """The names in a header, which may be blank but for one, and must differ."""
+    """The names in a header: at least one that is not blank, and no duplicates."""
     names = [cell.strip() for cell in cells]
     if not any(names):
         raise BadInput(f"{path}, line 1: blank, expected the names of the columns")
@@ -101,12 +101,12 @@ def column_names(path: Path, cells: Sequence[str]) -> list[str]:
 
 
 def row_from_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, object]:
-    """A row by column; columns without a name (an index, stray separators) are left out."""
+    """Column -> cell; columns without a name (an index, extra separators) are left out."""
     return {name: cell for name, cell in zip(names, cells, strict=True) if name}
 
 
-def _under_header(path: Path, records: Records, bad: BadRows, advice: str) -> Iterator[Row]:
-    """Rows by the names in the first record."""
+def _rows_with_header(path: Path, records: Records, bad: BadRows, advice: str) -> Iterator[Row]:
+    """Rows under the names in the first record."""
     names = column_names(path, next(records)[1])
     number, skipped = 1, bad.counts.total()
     for number, cells in records:
@@ -118,7 +118,7 @@ def _under_header(path: Path, records: Records, bad: BadRows, advice: str) -> It
                 raise BadRow("wrong number of cells", detail)
             yield number, row_from_cells(names, cells)
     if number == 1 and bad.counts.total() == skipped:
-        raise BadInput(f"{path}: a header and no rows; expected at least one row")
+        raise BadInput(f"{path}: got a header and no rows; expected at least one row")
 
 
 def _json_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
@@ -130,7 +130,7 @@ def _json_rows(path: Path, encoding: str | None, bad: BadRows) -> Iterator[Row]:
 
 
 def json_object(line: str) -> dict[str, object]:
-    """The row that a line of JSON lines is."""
+    """Parse one line of JSON lines, or raise :class:`BadRow`."""
     try:
         row = json.loads(line, object_pairs_hook=reject_duplicate_keys)
     except json.JSONDecodeError as error:
@@ -143,7 +143,7 @@ def json_object(line: str) -> dict[str, object]:
 
 
 def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """All rows, a batch in memory at a time; labels that the Hub stores as numbers get their names back."""
+    """All rows, one batch in memory at a time; labels that ``datasets`` stores as ids get their names back."""
     open_file(path).close()
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -161,23 +161,23 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read as Parquet: {shorten(str(error), 200)}; write it again") from None
     if number < 0:
-        raise BadInput(f"{path}: a table without rows; expected at least one row")
+        raise BadInput(f"{path}: got a table without rows; expected at least one row")
 
 
 def _label_names(path: Path, schema: Any) -> Mapping[str, Sequence[str]]:
-    """What ``datasets`` writes beside the columns; a file without it has none."""
+    """Label names by column from the metadata that ``datasets`` writes; none without it."""
     for name in schema.names:
         if schema.names.count(name) > 1:
             raise BadInput(f"{path}: two columns are named {shorten(name)}; rename one")
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        return label_names_by_column({column: _feature(told) for column, told in features.items()})
+        return label_names_by_column({column: _parse_feature(feature) for column, feature in features.items()})
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
 
 
-def _feature(told: Any) -> SimpleNamespace:
-    """A feature as it is written down: ``{"names": [...]}``, or one of a list under ``feature``."""
-    inside = told[0] if isinstance(told, list) else told.get("feature")
-    names = told.get("names") if isinstance(told, dict) else None
-    return SimpleNamespace(names=names, feature=None if inside is None else _feature(inside))
+def _parse_feature(feature: Any) -> SimpleNamespace:
+    """A feature from its JSON: ``{"names": [...]}``, or a list of features or ``{"feature": ...}``."""
+    element = feature[0] if isinstance(feature, list) else feature.get("feature")
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return SimpleNamespace(names=names, feature=None if element is None else _parse_feature(element))

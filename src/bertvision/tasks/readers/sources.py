@@ -1,4 +1,4 @@
-"""Where the rows of a user's own data come from: files, pandas DataFrames, or a data set of the Hub."""
+"""Sources of the rows of a user's own data: files, pandas DataFrames, or a dataset of the Hub."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bertvision.tasks.readers.hub import label_names_by_column, load_hub, replac
 from bertvision.tasks.task import BadRows, PathsLike, as_paths
 
 HELD_OUT = ("validation", "valid", "dev", "test")
-"""What the Hub's data sets call the rows to report on, best first."""
+"""Names of the Hub's splits to report on, in order of preference."""
 
 MISSING = ("NAType", "NaTType")
-"""What pandas puts where a value is missing, besides None and NaN."""
+"""Types of pandas' missing values besides None and NaN."""
 
 
 class Frame(Protocol):
-    """A pandas DataFrame, as far as it is used here."""
+    """The part of a pandas DataFrame that is used here."""
 
     columns: Any
 
@@ -34,7 +34,10 @@ Tabular = PathsLike | Frame | Sequence[Frame]
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a split: what their ids and what messages about them begin with, and how they are numbered."""
+    """A source of rows for a split.
+
+    Row ids start with ``name``, messages with ``where``, and ``unit`` is what row numbers count.
+    """
 
     split: str
     name: str
@@ -43,41 +46,39 @@ class Table:
     read: Callable[[BadRows], Iterator[Row]]
     source: object
 
-    def place(self, number: int) -> str:
+    def row_location(self, number: int) -> str:
         return f"{self.where}, {self.unit} {number}"
 
 
 def find_tables(train: Tabular | None, dev: Tabular | None, hub: str | None, encoding: str | None) -> list[Table]:
-    """The tables of train and, if there are any, of dev, each under a name of its own."""
+    """The tables of train and, if given, of dev, with distinct names."""
     if (train is None) == (hub is None):
         got = "neither" if hub is None else "both"
-        raise BadInput(f"task 'text' needs --train FILE or --hub NAME: got {got}, expected one of them")
-    tables = _given("train", train, encoding) if hub is None else _hub_tables(hub, dev is None)
-    tables += [] if dev is None else _given("dev", dev, encoding)
+        raise BadInput(f"task 'text' needs train (files) or hub (a dataset's name): got {got}, expected one of them")
+    tables = _local_tables("train", train, encoding) if hub is None else _hub_tables(hub, dev is None)
+    tables += [] if dev is None else _local_tables("dev", dev, encoding)
     names: set[str] = set()
     for number, table in enumerate(tables):
         if any(table.source == other.source for other in tables[:number]):
-            raise BadInput(
-                f"{table.where}: given twice; dev must be other rows than train, or left out to be cut off train"
-            )
+            raise BadInput(f"{table.where}: given twice; give other rows as dev, or no dev to hold it out from train")
         tables[number] = replace(table, name=unique_name(table.name, names))
         names.add(tables[number].name)
     return tables
 
 
 def unique_name(name: str, taken: Collection[str]) -> str:
-    """The name, numbered where another has it already."""
+    """The name, with a number appended if it is taken."""
     numbered = (f"{name}-{number}" for number in count(2))
-    return next(new for new in chain([name], numbered) if new not in taken)
+    return next(candidate for candidate in chain([name], numbered) if candidate not in taken)
 
 
-def _given(split: str, value: Any, encoding: str | None) -> list[Table]:
-    """Files and DataFrames, one or several."""
-    several = value if isinstance(value, list | tuple) and not _is_frame(value) else [value]
-    if not any(map(_is_frame, several)):
-        several = as_paths(split, value)
+def _local_tables(split: str, value: Any, encoding: str | None) -> list[Table]:
+    """Tables of one or several files and DataFrames."""
+    sources = value if isinstance(value, list | tuple) and not _is_frame(value) else [value]
+    if not any(map(_is_frame, sources)):
+        sources = as_paths(split, value)
     tables = []
-    for source in several:
+    for source in sources:
         if _is_frame(source):
             rows: Callable[[BadRows], Iterator[Row]] = partial(_frame_rows, split, source)
             tables.append(Table(split, split, f"the {split} DataFrame", "row", rows, id(source)))
@@ -94,7 +95,7 @@ def _is_frame(value: object) -> TypeGuard[Frame]:
 
 
 def _frame_rows(split: str, frame: Frame, bad: BadRows) -> Iterator[Row]:
-    """Rows by their number from 0, whatever the index says; missing values are None."""
+    """Rows numbered from 0 regardless of the index; missing values are None."""
     names = [str(name) for name in frame.columns]
     for name in names:
         if names.count(name) > 1:
@@ -104,7 +105,7 @@ def _frame_rows(split: str, frame: Frame, bad: BadRows) -> Iterator[Row]:
         row: dict[str, object] = {}
         for name, cell in zip(names, cells, strict=True):
             missing = type(cell).__name__ in MISSING
-            # Numpy's numbers and lists become Python's.
+            # tolist() converts NumPy scalars and arrays to Python objects.
             row[name] = None if missing else cell.tolist() if hasattr(cell, "tolist") else cell
         yield number, row
     if number < 0:
@@ -112,17 +113,17 @@ def _frame_rows(split: str, frame: Frame, bad: BadRows) -> Iterator[Row]:
 
 
 def _hub_tables(hub: str, with_dev: bool) -> list[Table]:
-    """``NAME`` or ``NAME:CONFIG``; dev is what the data set holds out for it."""
+    """Tables of a dataset ``NAME`` or ``NAME:CONFIG``; dev is its validation or, failing that, test split."""
     name, _, config = hub.partition(":")
     splits = load_hub(name, config or None)
     if "train" not in splits:
-        raise BadInput(f"--hub {hub}: no split 'train'; it has {', '.join(splits)}")
+        raise BadInput(f"hub: {hub} has no split 'train'; it has {', '.join(splits)}")
     held_out = next((split for split in HELD_OUT if split in splits), None) if with_dev else None
     if held_out == HELD_OUT[-1]:
-        log_line(f"note: {hub} has no split for validation; {held_out!r} is what is reported on")
-    chosen = {"train": "train"} | ({} if held_out is None else {"dev": held_out})
+        log_line(f"note: {hub} has no validation split; using {held_out!r} as dev")
+    hub_splits = {"train": "train"} | ({} if held_out is None else {"dev": held_out})
     tables = []
-    for split, hub_split in chosen.items():
+    for split, hub_split in hub_splits.items():
         rows = partial(_hub_rows, splits[hub_split])
         tables.append(Table(split, hub_split, f"{hub}, {hub_split}", "row", rows, (hub, hub_split)))
     return tables
