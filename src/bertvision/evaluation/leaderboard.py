@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import CONTROL, SURE, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
+from bertvision.core.records import ALPHA, CONTROL, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
 from bertvision.evaluation.calibration import calibration, reliability
 from bertvision.evaluation.comparison import Comparison, Interval, PredictorScores
 from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, gold_answers
@@ -188,7 +188,7 @@ def _significance(board: Board, best: str, reference: str) -> str:
     if test is None:
         return "not tested"
     chance = f"p {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
-    if test.p_holm >= SURE:
+    if test.p_holm >= ALPHA:
         return f"not distinguishable, {chance}"
     return f"{'ahead' if test.difference > 0 else 'behind'} beyond chance, {chance}"
 
@@ -198,6 +198,6 @@ def _caution(board: Board, best: str) -> str:
     test = paired_test_with(board, best, CONTROL)
     if test is None or best == CONTROL:
         return ""
-    if test.p_holm < SURE and test.difference > 0:
+    if test.p_holm < ALPHA and test.difference > 0:
         return " The layers below the last help here."
     return " Nothing shows that more layers than the last help here."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bertvision.core.config import merged
+from bertvision.core.config import merge_settings
 from bertvision.core.registry import parse_spec
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.task import task_defaults
@@ -23,7 +23,7 @@ SQUAD = ("squad1", "squad2", "answerability")
 
 def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str, object]]:
     """What a task and a method set differently from the defaults of a recipe."""
-    return merged(task_defaults(name), {"tune": method_defaults(name, method)})
+    return merge_settings(task_defaults(name), {"tune": method_defaults(name, method)})
 
 
 def method_defaults(name: str, method: str) -> dict[str, float]:
