@@ -1,4 +1,4 @@
-"""BERTVision: tune an encoder briefly, keep every layer's states, train any number of tiny heads on them."""
+"""BERTVision: cache the hidden states of every layer of an encoder once, and train many small heads on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "BadInput": "core.errors",
     "Board": "core.records",
     "Encoder": "encoders.loading",
@@ -76,10 +76,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when first asked for: ``import bertvision`` must not wait for torch."""
-    if name not in _HOMES:
+    """Load public names on first use, so that ``import bertvision`` does not import torch."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'bertvision' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"bertvision.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"bertvision.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -34,7 +34,7 @@ def test_every_analysis_is_listed_and_can_be_made(call: Call) -> None:
 
 
 @pytest.mark.parametrize("name", ["squad_run", "text_run"])
-def test_all_that_are_quick_are_made_unasked(request: pytest.FixtureRequest, call: Call, name: str) -> None:
+def test_analyses_without_training_run_by_default(request: pytest.FixtureRequest, call: Call, name: str) -> None:
     run = request.getfixturevalue(name)
     document = call("analyse", run, "--json").document()
     made, missing = document["findings"], document["missing"]
@@ -151,7 +151,7 @@ def test_a_row_of_one_run_and_a_row_of_another(call: Call, text_run: Path, tmp_p
     assert f"no row of {other} named 'encode'" in call(*words[:-3], "encode", "--beside", other).refused()
 
 
-def test_a_pair_that_was_asked_for_is_kept_beside_the_usual_ones(call: Call, text_run: Path, tmp_path: Path) -> None:
+def test_a_requested_pair_is_kept_with_the_default_ones(call: Call, text_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(text_run, tmp_path / "run")
     assert call("report", run).code == 0
     usual = (run / "analysis" / "agreement.json").read_bytes()
@@ -175,7 +175,7 @@ def test_a_pair_that_was_asked_for_is_kept_beside_the_usual_ones(call: Call, tex
     assert len(json.loads((run / "analysis" / "agreement.json").read_text())["rows"]) == len(json.loads(usual)["rows"])
 
 
-def test_a_run_of_spans_keeps_where_its_answers_stand(squad_run: Path) -> None:
+def test_a_run_of_spans_saves_the_positions_of_answers(squad_run: Path) -> None:
     contexts = {example.id: example.pair for example in read_task(squad_run / "store" / "task")["dev"]}
     found = sorted(path.name for path in (squad_run / "predictions").glob("*.json"))
     assert sorted(path.name for path in (squad_run / "predictions" / "places").glob("*.json")) == found
@@ -188,31 +188,31 @@ def test_a_run_of_spans_keeps_where_its_answers_stand(squad_run: Path) -> None:
 
 def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Path) -> None:
     assert "Did you mean 'layers'?" in call("analyse", squad_run, "--what", "layer").refused()
-    assert "--within goes with --depth" in call("analyse", squad_run, "--within", 1).refused()
+    assert "--within needs --depth" in call("analyse", squad_run, "--within", 1).refused()
     assert "above 0 and at most 1" in call("analyse", squad_run, "--what", "learning-curve", "--shares", "2").refused()
     assert "is no run" in call("analyse", tmp_path).refused()
     assert "analyse needs RUN" in call("analyse").refused()
-    assert "need --to FILE" in call("report", squad_run, squad_run).refused()
+    assert "needs --to FILE" in call("report", squad_run, squad_run).refused()
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--what", "cost", "--pair", "a", "b"), "--pair is for agreement; add --what agreement"),
-        (("--head", "probe"), "--head is for depth, learning-curve; add --what depth"),
-        (("--what", "layers", "--shares", "0.5"), "--shares is for learning-curve"),
-        (("--what", "depth", "--beside", "x"), "--beside is for learning-curve, agreement"),
+        (("--what", "cost", "--pair", "a", "b"), "--pair applies to agreement; add --what agreement"),
+        (("--head", "probe"), "--head applies to depth, learning-curve; add --what depth"),
+        (("--what", "layers", "--shares", "0.5"), "--shares applies to learning-curve"),
+        (("--what", "depth", "--beside", "x"), "--beside applies to learning-curve, agreement"),
         (("--what", "agreement", "--beside", "x"), "--beside goes with --pair A B"),
         (("--beside", "x"), "--beside goes with --pair A B"),
         (("--what", *PAIR, "--beside", "x", "y"), "takes row B from one run, --beside names 2"),
         (("--what", "learning-curve", *PAIR, "--beside", "x"), "ask for one at a time"),
-        (("--what", "agreement", "--seeds", "0"), "--seeds is for layers, depth, learning-curve"),
-        (("--set", "fit.epochs=1"), "--set is for layers, depth, learning-curve"),
-        (("--depth", "probe", "--what", "cost"), "--what does not go with --depth SPEC"),
-        (("--depth", "probe", "--head", "probe"), "--head does not go with --depth SPEC"),
-        (("--ablation", "--what", "cost"), "--what does not go with --ablation"),
-        (("--ablation", "--seeds", "1"), "--seeds does not go with --ablation"),
-        (("--ablation", "--within", "1"), "--within goes with --depth"),
+        (("--what", "agreement", "--seeds", "0"), "--seeds applies to layers, depth, learning-curve"),
+        (("--set", "fit.epochs=1"), "--set applies to layers, depth, learning-curve"),
+        (("--depth", "probe", "--what", "cost"), "--what cannot be combined with --depth SPEC"),
+        (("--depth", "probe", "--head", "probe"), "--head cannot be combined with --depth SPEC"),
+        (("--ablation", "--what", "cost"), "--what cannot be combined with --ablation"),
+        (("--ablation", "--seeds", "1"), "--seeds cannot be combined with --ablation"),
+        (("--ablation", "--within", "1"), "--within needs --depth"),
     ],
 )
 def test_an_option_that_would_change_nothing_is_refused(
@@ -221,7 +221,7 @@ def test_an_option_that_would_change_nothing_is_refused(
     assert told in call("analyse", text_run, *words).refused()
 
 
-def test_a_run_is_not_beside_itself(call: Call, text_run: Path) -> None:
+def test_a_run_is_not_compared_with_itself(call: Call, text_run: Path) -> None:
     assert "is RUN itself" in call("analyse", text_run, "--what", *PAIR, "--beside", text_run).refused()
 
 
@@ -234,7 +234,7 @@ def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pyte
     assert missing == {"second-best": "does not apply to text: of two labels the second is always the other one"}
 
 
-def test_what_does_not_apply_is_told_with_its_reason(call: Call, text_run: Path) -> None:
+def test_analyses_that_do_not_apply_are_reported_with_the_reason(call: Call, text_run: Path) -> None:
     said = call("analyse", text_run, "--what", "ablation", "cost").out
     assert "ablation: does not apply to text: there is no encoder with adapters" in said
     assert "--method adapters" in said
@@ -276,7 +276,7 @@ def test_a_damaged_file_is_named_with_what_to_do(
     assert str(run) in said
 
 
-def test_a_larger_run_is_not_beside_a_smaller_one(call: Call, text_run: Path, tmp_path: Path) -> None:
+def test_runs_of_different_sizes_are_not_compared(call: Call, text_run: Path, tmp_path: Path) -> None:
     small = shutil.copytree(text_run, tmp_path / "small")
     path = small / "store" / "task" / "train.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

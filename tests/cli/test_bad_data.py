@@ -142,7 +142,7 @@ def test_a_table_in_another_encoding(samples: Any, call: Call, tmp_path: Path, t
     assert "read as" not in call(*words, "--encoding", "cp1252").err
 
 
-def test_a_table_in_an_encoding_that_cannot_be_told(
+def test_a_table_in_an_undetectable_encoding(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
@@ -172,7 +172,7 @@ def test_an_option_of_another_task(samples: Any, call: Call, tmp_path: Path, tin
         (["--encoder", "./nowhere"], "no encoder folder at ./nowhere"),
         (["--set", "extract.dtype=f8"], "store dtype 'f8' is not known"),
         (["--layers", "last9"], "layers=last9: there are 3 states"),
-        (["--set", "extract.device=abacus"], "device 'abacus' is not known"),
+        (["--set", "extract.device=abacus"], "unknown device 'abacus'"),
     ],
 )
 def test_settings_that_cannot_be_leave_nothing_behind(

@@ -39,7 +39,7 @@ def test_one_seed_is_named_by_its_number(call: Call, squad_run: Path) -> None:
     assert (same["difference"], same["p"]) == (0.0, 1.0)
 
 
-def test_what_cannot_be_compared_is_said(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_compared_are_an_error(call: Call, squad_run: Path, tmp_path: Path) -> None:
     line = call("evaluate", squad_run, "--compare", "mean-poo", "encoder").refused()
     assert "no row named 'mean-poo'. Did you mean 'mean-pool'?" in line
     assert "not allowed with" in call("evaluate", squad_run, "--compare", "a", "b", "--decode", "legacy").refused()
@@ -49,7 +49,7 @@ def test_what_cannot_be_compared_is_said(call: Call, squad_run: Path, tmp_path: 
     assert "has no predictions of encoder" in call("evaluate", run, "--compare", "encoder", CONTROL).refused()
 
 
-def test_the_papers_decoding_beside_ours(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_the_decoding_of_the_paper(call: Call, squad_run: Path, tmp_path: Path) -> None:
     found = call("evaluate", squad_run, "--decode", "legacy", "--json").document()
     rows = board(squad_run)["rows"]
     assert [(row["name"], row["seed"]) for row in found["rows"]] == [(row["name"], row["seed"]) for row in rows]

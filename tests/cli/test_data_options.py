@@ -36,7 +36,7 @@ def write_rows(path: Path, rare: int = 10) -> Path:
     return path
 
 
-def test_uneven_labels_are_told_once_and_may_be_weighed(
+def test_imbalanced_labels_are_reported_once_and_may_be_weighted(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     data = write_rows(tmp_path / "my.csv")

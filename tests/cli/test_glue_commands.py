@@ -101,7 +101,7 @@ def test_what_is_handed_in_is_what_the_model_says(
     [
         (["--glue-submission", "out"], "--glue-submission needs --data FOLDER"),
         (["--glue-submission", "out", "--text", "x"], "predict needs one of"),
-        (["--text", "x", "--data", "."], "--data is for --glue-submission DIR"),
+        (["--text", "x", "--data", "."], "--data applies to --glue-submission only"),
         (["--glue-submission", "out", "--data", "."], "this model's task is tiny-labels, which is not a GLUE task"),
     ],
 )

@@ -57,7 +57,7 @@ def test_the_shapes_of_a_head(call: Call) -> None:
     assert "shapes" not in call("heads", "--head", "probe", "--json").document()["heads"][0]
 
 
-def test_heads_for_labels_are_told_of_unless_spans_are_asked_for(call: Call) -> None:
+def test_heads_for_labels_are_listed_unless_spans_are_requested(call: Call) -> None:
     told = {row["spec"]: row for row in call("heads", "--layers", 25, "--width", 1024, "--json").document()["heads"]}
     assert told["xception:full=true,pooled=true"]["parameters"] == 20_662_106
     assert len(told) > 40

@@ -91,7 +91,7 @@ def test_the_head_to_tune_with() -> None:
         assert recipe_from(given).tune.head == "context-conv:layers=last1"
 
 
-def test_quick_and_all_stand_for_heads_wherever_they_are_written(tmp_path: Path) -> None:
+def test_quick_and_all_are_expanded_everywhere(tmp_path: Path) -> None:
     path = str(write(tmp_path, 'task = "text"\nheads = ["quick"]'))
     assert recipe_from(options(path)).heads == QUICK_HEADS
     assert recipe_from(options("text", "--heads", "all")).heads == ("all",)  # those that fit, when that is known

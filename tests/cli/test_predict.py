@@ -74,21 +74,27 @@ def test_a_bad_line_is_named(call: Call, squad_run: Path, tmp_path: Path, line: 
     assert reason in said
 
 
-def test_files_that_cannot_be_asked(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(call: Call, squad_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     assert "cannot read" in call("predict", squad_run / "model", "--file", path).refused()
     path.write_bytes(b"\n \n")
-    assert "has no lines" in call("predict", squad_run / "model", "--file", path).refused()
+    assert "is empty; expected JSON Lines" in call("predict", squad_run / "model", "--file", path).refused()
     path.write_bytes('{"question": "é"}'.encode("latin-1"))
-    assert "expected UTF-8 JSON lines" in call("predict", squad_run / "model", "--file", path).refused()
+    assert "expected JSON Lines in UTF-8" in call("predict", squad_run / "model", "--file", path).refused()
 
 
-def test_asking_the_wrong_way(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:
+def test_inputs_that_do_not_fit_the_model(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:
     qa, labels = squad_run / "model", text_run / "model"
-    assert "this model is for questions: give --question Q --context C" in call("predict", qa, "--text", "x").refused()
-    assert "give --question Q --context C" in call("predict", qa, "--question", "x").refused()
+    assert (
+        "this model predicts from questions, expected --question Q --context C"
+        in call("predict", qa, "--text", "x").refused()
+    )
+    assert "expected --question Q --context C" in call("predict", qa, "--question", "x").refused()
     assert "--context is ' ', expected a text" in call("predict", qa, "--question", "x", "--context", " ").refused()
-    assert "this model is for texts: give --text T [--pair T]" in call("predict", labels, "--question", "x").refused()
+    assert (
+        "this model predicts from texts, expected --text T [--pair T]"
+        in call("predict", labels, "--question", "x").refused()
+    )
     assert "--text is '', expected a text" in call("predict", labels, "--text", "").refused()
     assert "not valid Unicode" in call("predict", labels, "--text", "a\udcff").refused()
     line = call("predict", qa, "--question", "where " * 90, "--context", "Anna lives in Rome").refused()

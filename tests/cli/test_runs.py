@@ -135,7 +135,7 @@ def test_a_folder_with_something_else_is_refused(
         (["--method", "ful"], "no tune method named 'ful'. Did you mean 'full'?"),
     ],
 )
-def test_what_cannot_be_fitted_is_said_before_the_encoder_is_tuned(
+def test_invalid_heads_are_reported_before_tuning(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, more: list[str], reason: str
 ) -> None:
     samples.write_squad(tmp_path / "train.json", samples.squad("t"))

@@ -1,4 +1,4 @@
-"""``search``: chosen on inner, resumed after an interruption, dev looked at once, spaces from data."""
+"""``search``: selection on inner, resuming after an interruption, dev scored once, search spaces."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(text_run: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
+def test_the_winner_is_shown_with_the_defaults(call: Call, run: Path) -> None:
     words = ("search", run, *FEW, "--trials", 6, "--together", 3, *QUICK)
     document = call(*words, "--json").document()
     assert (document["trials"], document["dev_looks"]) == (6, 1)
@@ -59,17 +59,18 @@ def test_the_winner_stands_beside_the_defaults(call: Call, run: Path) -> None:
     for name in ("search-history", "search-importance"):
         assert (run / "analysis" / f"{name}-{document['tag']}.svg").exists()
     again = call(*words)
-    assert "6 trials were done before" in again.err
-    assert "as before" in again.err
+    assert "6 trials already done" in again.err
+    assert "reusing the previous outcome" in again.err
     assert "winner" in again.out
     more = call(*words[:-4], "--trials", 7, *QUICK, "--json").document()
     assert (more["trials"], more["dev_looks"]) == (7, 2)
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"), [([[0, 1], [0, 1]], "minus probe: "), ([[1], [0]], "minus probe (of each the")]
+    ("seeds", "said"),
+    [([[0, 1], [0, 1]], "minus probe: "), ([[1], [0]], "minus probe (each with its best seed on inner): ")],
 )
-def test_what_was_compared_is_told(seeds: list[list[int]], said: str) -> None:
+def test_the_text_names_what_was_compared(seeds: list[list[int]], said: str) -> None:
     row = {"inner": 2.0, "dev": 3.0, "spec": "compress", "fit": {}}
     facts = {"against": "probe", "difference": 1.0, "low": None, "high": None, "p": 0.5, "seeds": seeds}
     found = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
@@ -88,7 +89,7 @@ def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: P
     assert document["winner"] == document["defaults"][0]
     assert document["winner"]["inner"] > max(row["inner"] for row in document["finalists"])
     assert (document["default_wins"], document["difference"], document["winner"]["fit"]) == (True, None, {})
-    said = "nothing that was tried is better on inner than the default probe:layers=last1"
+    said = "no trial beats the default probe:layers=last1 on inner"
     assert said in search_result(document, tmp_path)[1]
     better = searched(1e-7, "fit.lr=0.02|0.03")
     assert (better["default_wins"], better["difference"]["against"]) == (False, "probe:layers=last1")
@@ -208,8 +209,8 @@ def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: py
 
 
 def test_a_killed_search_leaves_no_lock(run: Path) -> None:
-    held = "import os, sys; from pathlib import Path; from bertvision.workflows.search.trials import only_search"
-    code = f"{held}\nwith only_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    held = "import os, sys; from pathlib import Path; from bertvision.workflows.search.trials import lock_search"
+    code = f"{held}\nwith lock_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
     assert (run / "search" / "lock").exists()
     with search_trials.lock_search(run):
@@ -258,7 +259,12 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert len(runs) == len(tried) == 2, "one that was judged is not drawn again while there are others"
     assert sum((one / "store").exists() for one in runs) == 1
     report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
-    for title in ("Search: tunings", "Search: what mattered of tuning", "Search: history", "Search: what mattered"):
+    for title in (
+        "Search: tunings",
+        "Search: importance of tuning settings",
+        "Search: history",
+        "Search: what mattered",
+    ):
         assert f"{title}, study" in report
     assert str(document["winner"]["spec"]) in report
     assert f"take the best one's: {document['run']}" in call("evaluate", out).refused()
@@ -272,12 +278,12 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     heads = call(*words, *space, "--tunings", 1, "--heads", "mean-pool", "--json").document()
     assert (len(heads["tunings"]), heads["dev_looks"]) == (1, 3)
     rates = ("fit.lr=1e30|1e31", "--set", "fit.clip=1e30")
-    assert "none of 2 trials came to a score" in call(*words, *space, *rates, "--tunings", 1).refused()
-    assert "say how many: --tunings N" in call(*words, *space).refused()
+    assert "none of 2 trials has a score" in call(*words, *space, *rates, "--tunings", 1).refused()
+    assert "add their number with --tunings N" in call(*words, *space).refused()
     assert "needs tune. keys in --space, got none" in call(*words, "--tunings", 2).refused()
 
 
-def test_tunings_stand_in_the_report_of_their_run_beside_its_own_search(
+def test_the_report_shows_tunings_and_the_search_of_the_run(
     call: Call, text_run: Path, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -288,22 +294,22 @@ def test_tunings_stand_in_the_report_of_their_run_beside_its_own_search(
     space = ("--epochs", 0, "--space", "tune.lr=1e-4", "--tunings", 1)
     found = call(*tuning_words(text_run.parent / "my.csv", tiny_encoder_folder, run), *space, "--json").document()
     report = (run / "report.html").read_text(encoding="utf-8")
-    for title in ("Search: tunings", "Search: what mattered of tuning", f"Search: history, study {own['tag']}"):
+    for title in ("Search: tunings", "Search: importance of tuning settings", f"Search: history, study {own['tag']}"):
         assert title in report
     assert {path: path.read_bytes() for path in before} == before
     assert (Path(found["run"]) / "analysis" / f"search-history-{found['tag']}.json").exists()
     other = tuning_words(samples.write_csv(tmp_path / "other.csv", rows=30), tiny_encoder_folder, run)
-    assert "holds a run on other data" in call(*other, *space).refused()
+    assert "is a run on other data" in call(*other, *space).refused()
 
 
-def test_a_study_keeps_its_outcome_beside_others(call: Call, run: Path) -> None:
+def test_studies_keep_separate_outcomes(call: Call, run: Path) -> None:
     def searched(head: str) -> Any:
         words = ("--heads", head, "--trials", 2, "--seeds", "0", *QUICK)
         return call("search", run, *words, "--json").document()
 
     first, second, again = searched("probe"), searched("mean-pool"), searched("probe")
     assert (first["dev_looks"], second["dev_looks"]) == (1, 2)
-    assert again == {**first, "dev_looks": 2}  # which is not looked at again
+    assert again == {**first, "dev_looks": 2}  # dev is not scored again
     assert json.loads((run / "search" / "result.json").read_text(encoding="utf-8")) == again
     kept = {path.name for path in (run / "analysis").glob("search-history-*.json")}
     assert kept == {f"search-history-{one['tag']}.json" for one in (first, second)}
@@ -326,32 +332,32 @@ def test_a_method_brings_its_own_settings(
     assert (made[-1].epochs, made[-1].lr) == (2.0, 1e-4)
     for method in ("freeze:k=9", "nothing"):
         said = call(*words, "--space", f"tune.method=full|{method}", "--tunings", 1).refused()
-        assert f"--space tune.method=full|{method}: {method} cannot be tried" in said
+        assert f"--space tune.method=full|{method}: {method} is not valid" in said
     assert len(made) == 2
     drawn = "mean-pool|compress:size=4,skip=true"
     call(*words, "--space", f"tune.head={drawn}", "tune.method=full|bitfit", "--tunings", 1).refused()
     assert made[-1].head in drawn.split("|")
     for head, why in (("nothing", "no head named"), ("7", "expected str"), ("compress:size=0", "at least 1")):
         said = call(*words, "--space", f"tune.head=probe|{head}", "--tunings", 1).refused()
-        assert f"--space tune.head=probe|{head}: {head} cannot be tried, " in said
+        assert f"--space tune.head=probe|{head}: {head} is not valid: " in said
         assert why in said
     both = ("--space", "tune.method=full|adapters:size=2,head=tanh", "tune.head=probe", "--tunings", 1)
-    assert "tune.head=probe: probe cannot be tried, tune method adapters" in call(*words, *both).refused()
+    assert "tune.head=probe: probe is not valid: tune method adapters" in call(*words, *both).refused()
     assert len(made) == 3
     assert "epochs is -1" in call(*words, "--space", "tune.epochs=-1..2", "--tunings", 1).refused()
-    assert "x cannot be tried" in call(*words, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
+    assert "x is not valid" in call(*words, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
 
 
-def test_a_search_that_tunes_first_is_taken_up_on_its_run(
+def test_a_search_from_a_task_can_be_continued_on_its_run(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
     words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
     bad = call(*words, "--epochs", 0, "--space", "probe.layers=last9")
-    assert "last9 cannot be tried" in bad.refused()
+    assert "last9 is not valid" in bad.refused()
     assert not (tmp_path / "run").exists()
     assert call(*words, "--epochs", 0, "--json").document()["dev_looks"] == 1
     again = call("search", tmp_path / "run", "--heads", "probe", "--trials", 2, "--seeds", "0")
-    assert "as before" in again.err
+    assert "reusing the previous outcome" in again.err
 
 
 @pytest.mark.parametrize("live", [False, True])
@@ -389,17 +395,18 @@ def test_words_for_heads_are_known_on_a_run(call: Call, run: Path) -> None:
     assert [row["spec"] for row in document["defaults"]] == ["probe", "mean-pool", "learned-pool", "compress:size=64"]
 
 
-def test_a_run_does_not_listen_to_what_it_was_made_of(call: Call, run: Path) -> None:
+def test_a_run_rejects_options_of_tasks(call: Call, run: Path) -> None:
     for words in (["--out", "x"], ["--epochs", "1"], ["--encoder", "e"], ["--data", "d"], ["--set", "tune.lr=1"]):
         said = call("search", run, *words).refused()
-        assert f"{run} is a run, and {' '.join(words[:1] if words[0] != '--set' else words)} is for a search" in said
+        option = " ".join(words) if words[0] == "--set" else words[0]
+        assert f"{run} is a run folder, whose data, encoder and tuning are fixed: {option} does not apply" in said
 
 
 def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
     states = run_states(run)
     space = space_for_states(states, ["probe"], ["fit.lr=1e30|1e31"])
     config = FitConfig(epochs=1, batch=8, clip=1e30)
-    with pytest.raises(BadInput, match=r"search in .*run: none of 2 trials came to a score .* try smaller rates"):
+    with pytest.raises(BadInput, match=r"search in .*run: none of 2 trials has a score .* try smaller learning rates"):
         search(run, states, space, config, SearchBudget(trials=2, heads_per_pass=2, seeds=(0,)))
 
 
@@ -407,7 +414,7 @@ def test_a_file_that_is_no_study_is_named(call: Call, run: Path) -> None:
     (run / "search").mkdir()
     (run / "search" / "study.db").write_text("no database, and long enough to be sure of that" * 50, encoding="utf-8")
     said = call("search", run, *FEW, "--trials", 1).refused()
-    assert f"{run}/search/study.db is no study: file is not a database; delete it" in said
+    assert f"{run}/search/study.db is not an Optuna study: file is not a database; delete it" in said
 
 
 def test_a_run_that_no_report_can_be_made_of_is_refused_before_the_first_trial(call: Call, run: Path) -> None:
@@ -427,14 +434,14 @@ def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: py
     assert "no section named 'probe'" in refused("probe.layers=all")
     assert "two numbers, the smaller first" in refused("fit.lr=1..0.1")
     assert "expected fit.lr=" in refused("fit.lr")
-    assert "a cannot be tried, fit: lr: got 'a', expected float; leave it out" in refused("fit.lr=a|b")
-    assert "0 cannot be tried, fit.batch is 0; expected at least 1" in refused("fit.batch=0|32")
-    assert "2.5 cannot be tried" in refused("fit.epochs=2.5..4")
+    assert "a is not valid: fit: lr: got 'a', expected float; leave it out" in refused("fit.lr=a|b")
+    assert "0 is not valid: fit.batch is 0; expected at least 1" in refused("fit.batch=0|32")
+    assert "2.5 is not valid" in refused("fit.epochs=2.5..4")
     assert "size='x', expected int" in refused("compress.size=x|y")
-    assert "-1 cannot be tried" in refused("compress.size=-1|4")
+    assert "-1 is not valid" in refused("compress.size=-1|4")
     assert "given twice" in refused("fit.lr=1e-3|1e-2", "fit.lr=1e-4|1e-2")
     fixed = call("search", run, "--heads", "compress:size=4", "--space", "compress.size=2|4").refused()
-    assert "--space compress.size=2|4: compress:size=4 fixes size; leave it out of the spec" in fixed
+    assert "--space compress.size=2|4: compress:size=4 fixes size; remove it from the spec" in fixed
     assert "needs --out" in call("search", "text").refused()
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert "pip install -e '.[search]'" in call("search", run).refused()

@@ -81,7 +81,7 @@ def test_heads_of_another_store_are_not_judged_on_this_one(
 
 def test_a_store_that_belongs_to_no_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:
     lone = Path(shutil.copytree(squad_run / "store", tmp_path / "states"))
-    assert "give --out RUN" in call("fit", lone).refused()
+    assert "choose an output folder with --out RUN" in call("fit", lone).refused()
     assert [child.name for child in tmp_path.iterdir()] == ["states"]
 
 
@@ -102,4 +102,4 @@ def test_no_model_is_saved_with_an_encoder_that_the_heads_do_not_know(
 def test_ways_to_tune_that_do_not_go_together(samples: Any, call: Call, tmp_path: Path) -> None:
     words = ["tune", "text", "--train", samples.write_csv(tmp_path / "my.csv"), "--out", tmp_path / "run"]
     line = call(*words, "--curve", "0,1", "--from-store", "--method", "freeze:k=1").refused()
-    assert "--curve and --from-store do not go together" in line
+    assert "--curve and --from-store cannot be combined" in line

@@ -27,11 +27,11 @@ def test_verify_and_repair(call: Call, squad_run: Path, tmp_path: Path) -> None:
     content[-3] ^= 64
     victim.write_bytes(content)
     line = call("store", "verify", run / "store").refused()
-    assert f"1 of 3 files are damaged: dev/{victim.name} (changed); make them again with:" in line
+    assert f"1 of 3 files are damaged: dev/{victim.name} (changed); extract them again with:" in line
     assert f"bertvision store verify {run / 'store'} --repair" in line
     assert call("store", "verify", run / "store", "--repair", "--json").document()["repaired"] == [f"dev/{victim.name}"]
-    assert "files are what was written" in call("store", "verify", run / "store").out
-    assert "nothing is damaged" in call("store", "verify", run / "store", "--repair").out
+    assert "all 3 files are intact" in call("store", "verify", run / "store").out
+    assert "no damaged files" in call("store", "verify", run / "store", "--repair").out
     assert "takes one store" in call("store", "verify", run / "store", run / "store").refused()
 
 
@@ -76,7 +76,7 @@ def test_prune_shows_and_deletes_only_with_yes(call: Call, stores: dict[str, Pat
     assert chosen == {"lone", "begun"}
     assert all(place.exists() for place in stores.values())
     said = call("store", "prune", tmp_path, "--orphaned").out
-    assert "nothing is deleted without --yes" in said
+    assert "would be deleted; add --yes to delete" in said
     assert all(place.exists() for place in stores.values())
     assert call("store", "prune", tmp_path, "--orphaned", "--yes", "--json").document()["deleted"]
     assert not stores["begun"].exists()

@@ -28,7 +28,7 @@ Call = Callable[..., Any]
         (("tasks", "--jsn"), "bertvision tasks: unrecognized arguments: --jsn (did you mean --json?)"),
         (("tasks", "extra"), "unrecognized arguments: extra; see bertvision tasks --help"),
         (("run", "text", "--out", "x", "--seed", "1"), "--seed 1 (did you mean --seeds?); see bertvision run --help"),
-        (("search", "nowhere"), "search needs --out RUN, or a run in place of TASK; nowhere is no folder"),
+        (("search", "nowhere"), "search needs --out RUN, or a run folder instead of TASK; no folder named nowhere"),
         (("run", "text", "--out", "x", "--seeds", "1,b"), "got '1,b', expected whole numbers such as 0,1,2"),
         (("run", "text", "--out", "x", "--epochs", "few"), "invalid float value: 'few'"),
         (("extract", "text", "--to", "x", "--dtype", "f8"), "invalid choice: 'f8'"),
@@ -50,7 +50,7 @@ Call = Callable[..., Any]
         (("predict", "x", "--text", "t", "--file", "f"), "predict needs one of"),
         (("heads", "--head", "compres"), "no head named 'compres'. Did you mean 'compress'?"),
         (("heads", "--head", "compress:size=x"), "size='x', expected int"),
-        (("score", "squad2", "gold.json"), "score needs gold files and then one file of predictions"),
+        (("score", "squad2", "gold.json"), "score needs gold files and one predictions file"),
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
@@ -109,7 +109,7 @@ def test_an_interruption_is_not_a_failure(call: Call, monkeypatch: pytest.Monkey
     monkeypatch.setitem(COMMANDS, "tasks", broken(KeyboardInterrupt()))
     said = call("tasks")
     assert (said.code, said.out) == (130, "")
-    assert "the same command goes on from here" in said.err
+    assert "interrupted; rerun the same command to resume" in said.err
 
 
 def test_the_module_is_the_command() -> None:

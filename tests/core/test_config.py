@@ -18,7 +18,7 @@ from bertvision.core.config import (
     TuneConfig,
     built_in_recipe,
     from_mapping,
-    merged,
+    merge_settings,
     override,
     read_recipe,
     to_mapping,
@@ -123,7 +123,7 @@ def test_a_recipe_that_cannot_be_read(tmp_path: Path) -> None:
     assert "is not a TOML recipe" in refusal(path)
 
 
-def test_one_value_stands_for_a_list_and_a_byte_order_mark_for_nothing(tmp_path: Path) -> None:
+def test_one_value_is_a_list_and_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, '\ufefftask = "text"\nheads = "probe"\nseeds = 3\n[data]\ntrain = "a.csv"'))
     assert (recipe.heads, recipe.seeds, recipe.data.train) == (("probe",), (3,), ("a.csv",))
 
@@ -202,8 +202,8 @@ def test_every_section_is_checked_when_it_is_made_too() -> None:
 
 def test_merging_goes_section_by_section() -> None:
     under: dict[str, Any] = {"a": 1, "s": {"x": 1, "y": 2}}
-    assert merged(under, {"s": {"y": 3}, "b": 2}) == {"a": 1, "s": {"x": 1, "y": 3}, "b": 2}
-    assert merged(under, {"s": 5}) == {"a": 1, "s": 5}
+    assert merge_settings(under, {"s": {"y": 3}, "b": 2}) == {"a": 1, "s": {"x": 1, "y": 3}, "b": 2}
+    assert merge_settings(under, {"s": 5}) == {"a": 1, "s": 5}
     assert under == {"a": 1, "s": {"x": 1, "y": 2}}
 
 

@@ -1,4 +1,4 @@
-"""A board in words: what is real, what is not, and what it rests on."""
+"""The text of a leaderboard: intervals, paired tests, thresholds, calibration and advice."""
 
 from __future__ import annotations
 
@@ -46,27 +46,32 @@ EQUAL = versus("pool", CONTROL, 0.5, 0.8)
 BEHIND = versus("encoder", CONTROL, -8.0, 0.01)
 
 
-def test_who_is_ahead_of_whom_is_said_from_either_side() -> None:
+def test_tests_are_reported_against_each_reference() -> None:
     words = board_notes(board(AHEAD, EQUAL, BEHIND))
-    assert words[0].startswith("95 %: luck of the examples, 2,000 samples of the 56 contexts of dev; a seed varies")
-    assert words[1] == f"beside encoder (p < 0.05, Holm over 3 tests): ahead: pool, {CONTROL}"
-    assert words[2] == ("beside the control (p < 0.05, Holm over 3 tests): behind: encoder; not distinguishable: pool")
+    assert words[0] == (
+        "95 % intervals: bootstrap over the 56 contexts of dev (2,000 samples); seeds vary the initial weights of "
+        "heads, not the encoder"
+    )
+    method = "(paired test, Holm-corrected over 3 tests, p < 0.05)"
+    assert words[1] == f"vs. encoder {method}: better: pool, {CONTROL}"
+    assert words[2] == f"vs. the control {method}: worse: encoder; no significant difference: pool"
     assert len(words) == 3
 
 
-def test_a_comparison_can_be_turned() -> None:
+def test_a_test_is_found_from_either_side() -> None:
     found = paired_test_with(board(BEHIND), CONTROL, "encoder")
     assert found is not None
     assert (found.a, found.b, found.difference, found.low, found.high) == (CONTROL, "encoder", 8.0, 7.0, 9.0)
     assert paired_test_with(board(BEHIND), "pool", "encoder") is None
 
 
-def test_many_that_make_no_difference_are_counted() -> None:
+def test_many_predictors_without_a_difference_are_counted() -> None:
     equals = [versus(f"head{i}", "encoder", 0.1, 1.0) for i in range(5)]
-    assert board_notes(board(*equals))[1].endswith("not distinguishable: 5 predictors")
+    assert board_notes(board(*equals))[1].endswith("over 5 tests, p < 0.05): no significant difference: 5 predictors")
+    assert "over 1 test," in board_notes(board(EQUAL))[1]
 
 
-def test_thresholds_and_probabilities_of_the_best_row_are_told() -> None:
+def test_threshold_and_calibration_of_the_best_row_are_reported() -> None:
     thresholds = {
         "zero": {"exact": 60.0, "f1": 61.0, "threshold": 0.0},
         "fitted": {"exact": 68.0, "f1": 70.0, "threshold": -0.5},
@@ -76,13 +81,13 @@ def test_thresholds_and_probabilities_of_the_best_row_are_told() -> None:
     first = replace(ROWS[0], thresholds=thresholds, calibration=calibration)
     words = board_notes(replace(board(), rows=(first, *ROWS[1:])))
     assert words[1] == (
-        "no-answer threshold of pool@0: f1 61.00 at 0, 70.00 at -0.50 (fitted on inner); 72.00 at 1.50 would be best "
-        "on dev (an oracle, never used)"
+        "no-answer threshold of pool@0: f1 61.00 at threshold 0, 70.00 at -0.50 (fitted on inner), 72.00 at 1.50 "
+        "(oracle on dev, for reference only)"
     )
-    assert words[2].endswith("before -> after temperature: no-answer 12.6 -> 7.0 (T = 1.60)")
+    assert words[2].endswith("before -> after temperature scaling: no-answer 12.6 % -> 7.0 % (T = 1.60)")
 
 
-def test_a_board_that_was_not_tested_is_only_a_table() -> None:
+def test_a_board_without_tests_is_only_a_table() -> None:
     bare = Board("t", "dev", "f1", ROWS)
     assert board_notes(bare) == []
     assert len(str(bare).splitlines()) == 1 + len(ROWS)
@@ -90,9 +95,9 @@ def test_a_board_that_was_not_tested_is_only_a_table() -> None:
     assert str(Board("t", "dev", "f1")).startswith("predictor")
 
 
-def test_intervals_stand_in_a_column_of_their_own() -> None:
-    told = replace(board(), rows=(replace(ROWS[0], interval=(64.25, 75.31)), *ROWS[1:]))
-    lines = str(told).splitlines()
+def test_intervals_have_a_column_of_their_own() -> None:
+    with_interval = replace(board(), rows=(replace(ROWS[0], interval=(64.25, 75.31)), *ROWS[1:]))
+    lines = str(with_interval).splitlines()
     assert "f1 95 %" in lines[0]
     assert "64.2 to 75.3" in lines[1]
     assert len({len(line) for line in lines[: 1 + len(ROWS)]}) == 1
@@ -109,7 +114,7 @@ def test_intervals_stand_in_a_column_of_their_own() -> None:
         ((), "the control 70.00 (not tested). Best row"),
     ],
 )
-def test_the_advice_is_sober(comparisons: tuple[PairedTest, ...], told: str) -> None:
+def test_the_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], told: str) -> None:
     said = advise(board(*comparisons))
     assert said.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
     assert told in said
@@ -120,3 +125,7 @@ def test_the_control_may_be_the_best() -> None:
     assert said.startswith(f"Use {CONTROL}:")
     assert "the control" not in said
     assert "layers than" not in said
+
+
+def test_the_repr_of_a_board_is_one_short_line() -> None:
+    assert repr(board()) == "Board(t dev, f1, 4 rows, best_head='pool')"

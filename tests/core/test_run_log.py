@@ -1,4 +1,4 @@
-"""The log of a run: lines of steps and of what was typed, with versions."""
+"""The log of a run: lines of steps and of what was record_command, with versions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertvision import __version__
-from bertvision.core.run_log import LIBRARIES, RunLog, log_command, typed, versions
+from bertvision.core.run_log import LIBRARIES, RunLog, log_command, record_command, versions
 
 
 def test_the_log_appends_lines(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_versions_are_of_all_that_results_depend_on_and_that_is_installed(monkey
 
 def test_what_was_typed_is_noted_once_and_in_its_own_folder(tmp_path: Path) -> None:
     log_command(tmp_path)
-    with typed(["fit", "s3://me:secret@host/store", "--head", "a b"], tmp_path / "run"):
+    with record_command(["fit", "s3://me:secret@host/store", "--head", "a b"], tmp_path / "run"):
         log_command()  # there is no folder yet
         (tmp_path / "run").mkdir()
         log_command(tmp_path)

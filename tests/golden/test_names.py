@@ -47,8 +47,8 @@ def test_a_renamed_field_keeps_its_key() -> None:
     ("same", "keys", "what"),
     [
         (("epochs",), {}, "Some.rate has no key in hashes"),
-        (("epochs", "rate", "lr"), {}, "Some.lr is no field"),
-        (("epochs",), {"rate": "epochs"}, "two fields have one key"),
+        (("epochs", "rate", "lr"), {}, "Some.lr is not a field"),
+        (("epochs",), {"rate": "epochs"}, "two fields have the same key"),
     ],
 )
 def test_a_field_without_a_key_is_refused(same: tuple[str, ...], keys: dict[str, str], what: str) -> None:
@@ -59,7 +59,7 @@ def test_a_field_without_a_key_is_refused(same: tuple[str, ...], keys: dict[str,
 
     with pytest.raises(TypeError, match=what):
         hashed_as(*same, **keys)(Some)
-    with pytest.raises(TypeError, match="Some is not hashed by its fields"):
+    with pytest.raises(TypeError, match="Some has no keys for hashes"):
         hashed_fields(Some(1, 2.0))
 
 

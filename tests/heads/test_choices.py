@@ -44,7 +44,7 @@ def test_a_space_leaves_out_what_is_fixed_and_what_does_not_fit() -> None:
 def test_states_of_one_vector_are_read_as_what_they_are() -> None:
     space = build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"))
     assert space.heads["probe"]["read"] == Choice(("cls",))
-    with pytest.raises(BadInput, match=r"mean cannot be tried, .* these states are the CLS token of each text"):
+    with pytest.raises(BadInput, match=r"mean is not valid: .* these states are the CLS token of each text"):
         build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"), ["probe.read=cls|mean"])
 
 

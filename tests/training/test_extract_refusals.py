@@ -165,7 +165,7 @@ def test_a_folder_with_something_else_is_left_alone(tiny_encoder: Encoder, label
     [
         ({"dtype": "f8"}, "store dtype 'f8' is not known"),
         ({"layers": "last9"}, "there are 3 states"),
-        ({"device": "abacus"}, "device 'abacus' is not known"),
+        ({"device": "abacus"}, "unknown device 'abacus'"),
         ({"shard_mb": 0}, "extract.shard_mb is 0; expected at least 1"),
         ({"batch_tokens": 0}, "extract.batch_tokens is 0; expected at least 1"),
     ],

@@ -1,1 +1,1 @@
-"""The command line: one function a command, imports inside, so that --help and score start at once."""
+"""The command line: one function per command, with imports inside, so that --help and score start fast."""

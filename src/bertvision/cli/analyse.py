@@ -1,4 +1,4 @@
-"""Commands that look closer at what was made: analyse, report."""
+"""Commands that explain the scores of a run: analyse, report."""
 
 from __future__ import annotations
 
@@ -7,94 +7,132 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import Result, add_set, int_list, numbers
+from bertvision.cli.options import Result, add_command, add_set, float_list, int_list
 from bertvision.core.errors import BadInput
 
-FITS = ("layers", "depth", "learning-curve")
+REFIT_ANALYSES = ("layers", "depth", "learning-curve")
 
-USED = {
+OPTION_USERS = {
     "pair": ("agreement",),
     "head": ("depth", "learning-curve"),
     "shares": ("learning-curve",),
     "beside": ("learning-curve", "agreement"),
-    "seeds": FITS,
-    "set": FITS,
+    "seeds": REFIT_ANALYSES,
+    "set": REFIT_ANALYSES,
 }
-"""By option the analyses that look at it."""
+"""The analyses that use each option."""
 
-OF_DEPTH = ("seeds", "set")
-"""What --depth SPEC takes too."""
+DEPTH_OPTIONS = ("seeds", "set")
+"""Options that may be combined with --depth SPEC."""
 
-TOLD, WIDEST = 2, 160
-"""Examples of a sort that a terminal shows, and letters of one text of them."""
+MAX_EXAMPLES, MAX_CHARACTERS = 2, 160
+"""Examples printed per category, and characters printed of each text."""
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Refuse what does not apply, in a line."""
-    given = [name for name in USED if getattr(options, name)]
+    """Reject missing options, and options that have no effect on the selected analyses."""
     if options.folder is None:
-        raise BadInput("analyse needs RUN, a folder that run or fit made; only --list goes without")
+        raise BadInput("analyse needs RUN, a folder made by run or fit; only --list works without it")
     if options.depth is None and options.within is not None:
-        raise BadInput("--within goes with --depth SPEC")
+        raise BadInput("--within needs --depth SPEC")
+    given = [name for name in OPTION_USERS if getattr(options, name)]
     if options.ablation or options.depth is not None:
-        way, takes = ("--ablation", ()) if options.ablation else ("--depth SPEC", OF_DEPTH)
+        flag, allowed = ("--ablation", ()) if options.ablation else ("--depth SPEC", DEPTH_OPTIONS)
         for name in (*(["what"] if options.what else []), *given):
-            if name not in takes:
-                raise BadInput(f"--{name} does not go with {way}, which makes one analysis only; leave one of them out")
+            if name not in allowed:
+                raise BadInput(
+                    f"--{name} cannot be combined with {flag}, which runs one analysis; leave one of them out"
+                )
     else:
-        _check_used(given, options.what)
+        _check_options_are_used(given, options.what)
 
 
-def _check_used(given: Iterable[str], what: Iterable[str] | None) -> None:
+def _check_options_are_used(given: Iterable[str], what: Iterable[str] | None) -> None:
     from bertvision.evaluation.analyses.catalogue import ANALYSES
     from bertvision.workflows.analyse import selected_analyses
 
-    wanted = selected_analyses(what)
-    if any(name not in ANALYSES for name in wanted):
-        return  # which is refused with the name that was meant
+    selected = selected_analyses(what)
+    if any(name not in ANALYSES for name in selected):
+        return  # a misspelt name, which is reported later with the closest match
     for name in given:
-        if not set(USED[name]) & set(wanted):
-            raise BadInput(f"--{name} is for {', '.join(USED[name])}; add --what {USED[name][0]}, or leave it out")
+        users = OPTION_USERS[name]
+        if not set(users) & set(selected):
+            raise BadInput(f"--{name} applies to {', '.join(users)}; add --what {users[0]}, or leave it out")
 
 
 def add_commands(commands: Any) -> None:
-    analyse = commands.add_parser("analyse", help="why scores are what they are: tables and pictures of a run")
-    analyse.add_argument("folder", nargs="?", metavar="RUN", help="a folder that run or fit made")
-    analyse.add_argument(
-        "--what", action="extend", nargs="+", metavar="NAME", help="only these, or all; default: all that are quick"
+    analyse = add_command(
+        commands,
+        "analyse",
+        "analyse the scores of a run with tables and charts, and add them to its report",
+        "--list",
+        "runs/reviews",
+        "runs/reviews --what learning-curve --shares 0.1,0.3,1 --seeds 0,1,2",
+        "runs/reviews --pair compress:size=64 encoder",
     )
-    analyse.add_argument("--list", action="store_true", help="only tell which analyses there are")
-    analyse.add_argument("--pair", nargs=2, metavar=("A", "B"), help="agreement: these two rows, NAME or NAME@SEED")
+    analyse.add_argument("folder", nargs="?", metavar="RUN", help="run folder, made by run or fit")
     analyse.add_argument(
-        "--head", metavar="SPEC", help="what depth and learning-curve fit; default: best head on inner"
+        "--what",
+        action="extend",
+        nargs="+",
+        metavar="NAME",
+        help="analyses to run, or all (default: all that train nothing)",
     )
-    analyse.add_argument("--shares", type=numbers, metavar="0.1,0.3,1", help="learning-curve: of the training data")
+    analyse.add_argument("--list", action="store_true", help="list all analyses and exit")
+    analyse.add_argument("--pair", nargs=2, metavar=("A", "B"), help="agreement: rows to compare, NAME or NAME@SEED")
+    analyse.add_argument(
+        "--head", metavar="SPEC", help="depth and learning-curve: head to train (default: best head on inner)"
+    )
+    analyse.add_argument(
+        "--shares",
+        type=float_list,
+        metavar="0.1,0.3,1",
+        help="learning-curve: fractions of the training data to train on (default: 0.1,0.3,1)",
+    )
     analyse.add_argument(
         "--beside",
         nargs="+",
         default=[],
         metavar="RUN",
-        help="learning-curve: runs on --limit data; --pair: where B is",
+        help="learning-curve: runs whose encoders were tuned with --limit; with --pair: the run that row B comes from",
     )
     instead = analyse.add_mutually_exclusive_group()
-    instead.add_argument("--depth", metavar="SPEC", help="only depth: the head to fit over states 0..k for every k")
-    instead.add_argument("--ablation", action="store_true", help="only adapters: off for every span of layers")
-    analyse.add_argument("--within", type=float, metavar="X", help="save a model cut where inner is this close to best")
-    analyse.add_argument("--seeds", type=int_list, metavar="0,1,2", help="one fit each; default 0")
+    instead.add_argument("--depth", metavar="SPEC", help="only train this head on layers 0 to k, for every k")
+    instead.add_argument(
+        "--ablation",
+        action="store_true",
+        help="only score the encoder with the adapters of every span of layers removed",
+    )
+    analyse.add_argument(
+        "--within",
+        type=float,
+        metavar="X",
+        help="with --depth: save a model truncated to the fewest layers whose score on inner is within X of the best",
+    )
+    analyse.add_argument("--seeds", type=int_list, metavar="0,1,2", help="random seeds of trained heads (default: 0)")
     add_set(analyse)
 
-    report = commands.add_parser("report", help="write a run, or several, as one HTML file")
-    report.add_argument("folders", nargs="+", metavar="RUN", help="folders that run or fit made")
-    report.add_argument("--to", metavar="FILE", help="where to; default RUN/report.html, needed for several runs")
+    report = add_command(
+        commands,
+        "report",
+        "write one or several runs as an HTML report",
+        "runs/reviews",
+        "runs/reviews runs/longer --to both.html",
+    )
+    report.add_argument("folders", nargs="+", metavar="RUN", help="run folders, made by run or fit")
+    report.add_argument(
+        "--to", metavar="FILE", help="output file (default: RUN/report.html; required for several runs)"
+    )
 
 
 def analyse_command(options: argparse.Namespace) -> Result:
     if options.list:
-        return _listed()
+        return _list_analyses()
     check_options(options)
     options.seeds = options.seeds or (0,)
     if options.ablation or options.depth is not None:
-        return _documented(options)
+        return _single_analysis(options)
+    from bertvision.core.records import align_columns
     from bertvision.workflows.analyse import study
     from bertvision.workflows.conclude import update_report
 
@@ -111,7 +149,8 @@ def analyse_command(options: argparse.Namespace) -> Result:
     }
     parts = []
     for finding in made:
-        table = _table(finding.columns, finding.rows)
+        rows = [[_cell(row.get(key)) for key in finding.columns] for row in finding.rows]
+        table = "\n".join(align_columns([list(finding.columns.values()), *rows]))
         parts.append("\n".join([finding.title, table, *_examples(finding.examples)]))
     parts += [f"{name}: {why}" for name, why in missing.items()]
     return document, "\n\n".join([*parts, f"{work.folder / 'analysis'}, {report}"])
@@ -134,7 +173,7 @@ def _study(options: argparse.Namespace) -> Any:
     )
 
 
-def _listed() -> Result:
+def _list_analyses() -> Result:
     from bertvision.evaluation.analyses.catalogue import ANALYSES
 
     rows = [{"name": name, "needs": needs, "about": about} for name, (needs, about) in ANALYSES.items()]
@@ -143,12 +182,15 @@ def _listed() -> Result:
 
 
 def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The first few of each sort, of the first pair that has any; the report shows more, with their contexts."""
+    """The first examples of each category, for the first pair of rows; the report shows more, with contexts."""
     from bertvision.report.analyses import DISAGREEMENTS
 
     first = [case for case in cases if (case["a"], case["b"]) == (cases[0]["a"], cases[0]["b"])]
-    shown = [(title, [case for case in first if case["sort"] == sort]) for sort, title in DISAGREEMENTS.items()]
-    return [line for title, alike in shown for case in alike[:TOLD] for line in _example(title, case)]
+    lines: list[str] = []
+    for sort, title in DISAGREEMENTS.items():
+        for case in [case for case in first if case["sort"] == sort][:MAX_EXAMPLES]:
+            lines += _example(title, case)
+    return lines
 
 
 def _example(title: str, case: Mapping[str, Any]) -> list[str]:
@@ -156,17 +198,12 @@ def _example(title: str, case: Mapping[str, Any]) -> list[str]:
     from bertvision.report.analyses import format_gold
     from bertvision.report.markup import cut, printable
 
-    pair = [("    beside", case["pair"])] if case["pair"] and "spans" not in case else []
-    said = [(case[side], told(case[f"{side}_said"])) for side in "ab"]
-    lines = [(f"  {title}", case["text"]), *pair, ("    gold", format_gold(case)), *((f"    {a}", b) for a, b in said)]
-    return [f"{name}: {cut(' '.join(printable(str(text)).split()), WIDEST)}" for name, text in lines]
-
-
-def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
-    from bertvision.core.records import align_columns
-
-    told = [[_cell(row.get(key)) for key in columns] for row in rows]
-    return "\n".join(align_columns([list(columns.values()), *told]))
+    lines = [(f"  {title}", case["text"])]
+    if case["pair"] and "spans" not in case:
+        lines.append(("    pair", case["pair"]))
+    lines.append(("    gold", format_gold(case)))
+    lines += [(f"    {case[side]}", told(case[f"{side}_said"])) for side in "ab"]
+    return [f"{name}: {cut(' '.join(printable(str(text)).split()), MAX_CHARACTERS)}" for name, text in lines]
 
 
 def _cell(value: Any) -> str:
@@ -175,8 +212,8 @@ def _cell(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _documented(options: argparse.Namespace) -> Result:
-    """``--depth SPEC`` or ``--ablation``: the document itself; of a run with a leaderboard also in its report."""
+def _single_analysis(options: argparse.Namespace) -> Result:
+    """``--depth SPEC`` or ``--ablation``; the result also goes into the report if the run has a leaderboard."""
     from bertvision.workflows.conclude import update_report
     from bertvision.workflows.file_analyses import keep
     from bertvision.workflows.refit_analyses import NO_ADAPTERS, document_and_finding
@@ -194,14 +231,14 @@ def _documented(options: argparse.Namespace) -> Result:
 
 
 def _ablation_lines(document: Mapping[str, Any]) -> list[str]:
-    """Rows are the first layer without adapters, columns the last."""
+    """A matrix of the score lost; rows are the first layer whose adapters are removed, columns the last."""
     layers = range(1, document["layers"] + 1)
     lost = {(row["first"], row["last"]): row["decrease"] for row in document["rows"]}
     lines = ["first\\last" + "".join(f"{last:>8}" for last in layers)]
     for first in layers:
         cells = (f"{lost[first, last]:>8.1f}" if (first, last) in lost else " " * 8 for last in layers)
         lines.append(f"{first:>10}" + "".join(cells))
-    lines.append(f"% of {document['metric']} {document['score']:.2f} lost without these layers' adapters")
+    lines.append(f"% of {document['metric']} {document['score']:.2f} lost without the adapters of these layers")
     return lines
 
 
@@ -212,10 +249,10 @@ def _depth_lines(document: Mapping[str, Any]) -> list[str]:
     cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]
     lines = align_columns([["layers", f"dev {metric}", f"inner {metric}"], *cells])
     if document["chosen"] is not None:
-        cut = document["cut"]
+        truncated = document["cut"]
         lines.append(
-            f"{document['chosen']} of {cut['of']} layers are within {document['within']:g} of the best on inner: "
-            f"{cut['model']} takes {cut['time_ratio']:.2f} of the time"
+            f"{document['chosen']} of {truncated['of']} layers score within {document['within']:g} of the best on "
+            f"inner: {truncated['model']} takes {truncated['time_ratio']:.2f} of the time"
         )
     return lines
 
@@ -229,7 +266,7 @@ def report_command(options: argparse.Namespace) -> Result:
         complete(folders[0])
         path = update_report(folders[0])
     elif options.to is None:
-        raise BadInput("several runs in one report need --to FILE.html")
+        raise BadInput("a report of several runs needs --to FILE.html")
     else:
         path = write_joint_report(folders, Path(options.to))
     return {"report": str(path)}, str(path)

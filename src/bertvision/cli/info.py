@@ -1,4 +1,4 @@
-"""Commands that list what there is: heads, tasks, encoders, doctor."""
+"""Commands that list what is available: heads, tasks, encoders, doctor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from bertvision.cli.options import Result, add_heads, expand_heads, positive_int
+from bertvision.cli.options import Result, add_command, add_heads, expand_heads, positive_int
 from bertvision.core.errors import install_line
 
 CORE = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy")
@@ -18,23 +18,33 @@ EXTRAS = (
     ("remote", "s3fs"),
     ("ray", "ray"),
 )
-"""Extras of the package and the library that each one installs."""
+"""Extras of the package, and the main library of each."""
 
 
 def add_commands(commands: Any) -> None:
-    heads = commands.add_parser("heads", help="every head with its number of parameters for a shape")
-    number = {"type": positive_int, "metavar": "N"}
-    heads.add_argument("--layers", default=7, **number, help="states per token: layers + 1; default 7, as minilm")
-    heads.add_argument("--width", default=384, **number, help="width of a state; default 384")
-    heads.add_argument("--tokens", default=384, **number, help="tokens per window; default 384")
-    heads.add_argument("--labels", default=2, **number, help="outputs: labels, 2 for spans, 1 for a value; default 2")
+    heads = add_command(
+        commands,
+        "heads",
+        "list all heads with their number of parameters",
+        "--layers 13 --width 768",
+        "--heads compress:size=64 ladder --shapes",
+    )
+    number: Any = {"type": positive_int, "metavar": "N"}
+    heads.add_argument(
+        "--layers", default=7, **number, help="hidden states per token, embeddings included (default: 7, minilm)"
+    )
+    heads.add_argument("--width", default=384, **number, help="hidden size of the encoder (default: 384)")
+    heads.add_argument("--tokens", default=384, **number, help="tokens per window (default: 384)")
+    heads.add_argument(
+        "--labels", default=2, **number, help="number of outputs: labels, 2 for spans, 1 for regression (default: 2)"
+    )
     kinds = ("span", "classify", "multilabel", "regress")
-    heads.add_argument("--kind", choices=kinds, help="default: derived from --labels")
-    heads.add_argument("--shapes", action="store_true", help="show the shapes of each head's intermediate outputs too")
-    add_heads(heads, "heads to list; default: every head in every variant")
-    commands.add_parser("tasks", help="known tasks")
-    commands.add_parser("encoders", help="known encoder families")
-    commands.add_parser("doctor", help="versions, extras, device, threads, embedded encoder")
+    heads.add_argument("--kind", choices=kinds, help="kind of task (default: derived from --labels)")
+    heads.add_argument("--shapes", action="store_true", help="also show the shapes of each head's intermediate outputs")
+    add_heads(heads, "heads to list (default: all heads in all variants)")
+    add_command(commands, "tasks", "list all tasks")
+    add_command(commands, "encoders", "list the supported encoder families")
+    add_command(commands, "doctor", "show versions, installed extras, device and threads")
 
 
 def heads_command(options: argparse.Namespace) -> Result:
@@ -43,7 +53,7 @@ def heads_command(options: argparse.Namespace) -> Result:
 
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)
-    # Heads for labels only are listed too, unless spans were asked for.
+    # Heads that do not support spans are listed for labels, unless --kind span was given.
     labels = shape if options.kind else replace(shape, kind="classify")
     rows: list[dict[str, Any]] = []
     for spec in expand_heads(options.heads or ["all"], labels):

@@ -1,4 +1,4 @@
-"""Parsing, one-line errors, exit codes: 0 done, 1 failed, 2 bad input or usage."""
+"""Argument parsing, one-line errors, and exit codes: 0 success, 1 failure, 2 bad input, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bertvision.cli import analyse, info, predict, reproduce, search, store, tra
 from bertvision.cli.options import Result
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import escape_control_chars, log_line
-from bertvision.core.run_log import log_command, typed
+from bertvision.core.run_log import log_command, record_command
 from bertvision.core.runtime import set_omp_wait_policy
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], Result]] = {
@@ -43,15 +43,15 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Result]] = {
 }
 
 PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
-"""Errors that a path given by the user can cause anywhere."""
+"""Errors caused by a path that the user can change."""
 
 
 def run_folder(options: argparse.Namespace) -> Path | None:
-    """The run that a command writes to, and is logged in; None if it only reads."""
+    """The run folder that a command writes to and is logged in; None for commands that only read."""
     match options.command:
         case "demo" | "run" | "tune":
             return Path(options.out)
-        case "extract":  # a store outside a run belongs to none
+        case "extract":  # a store outside a run folder belongs to no run
             run = Path(options.to).parent
             return run if Path(options.to).name == "store" and (run / "encoder").is_dir() else None
         case "fit":
@@ -60,7 +60,7 @@ def run_folder(options: argparse.Namespace) -> Path | None:
             return Path(options.folder)
         case "analyse" if not options.list and options.folder is not None:
             return Path(options.folder)
-        case "report" if options.to is None:  # a page written elsewhere leaves its runs as they are
+        case "report" if options.to is None:  # a report written elsewhere does not change the runs
             return Path(options.folders[0])
         case "search" if Path(options.task).is_dir():
             return Path(options.task)
@@ -70,19 +70,19 @@ def run_folder(options: argparse.Namespace) -> Path | None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Usage errors are one line; options cannot be abbreviated, because half of one may mean another."""
+    """One-line usage errors, and no abbreviated options, because a typo could then mean another option."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Report unknown arguments by the command itself, whose help lists the right ones."""
-        options, unknown_name = super().parse_known_args(args, namespace)
-        if unknown_name:
-            close = difflib.get_close_matches(unknown_name[0], self._option_string_actions, n=1)
+        """Reject unknown arguments in the parser of the command, whose --help lists its options."""
+        options, stray = super().parse_known_args(args, namespace)
+        if stray:
+            close = difflib.get_close_matches(stray[0], self._option_string_actions, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown_name)}{hint}")
-        return options, unknown_name
+            self.error(f"unrecognized arguments: {' '.join(stray)}{hint}")
+        return options, stray
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(f"{self.prog}: {message}; see {self.prog} --help")
@@ -95,28 +95,28 @@ def build_parser() -> argparse.ArgumentParser:
     for module in (train, analyse, search, reproduce, store, predict, info):
         module.add_commands(commands)
     for command in commands.choices.values():
-        command.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else")
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+        command.add_argument("--debug", action="store_true", help="show the traceback if the command fails")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; everything that goes wrong is one line on stderr."""
+    """Run one command and return its exit code; errors are one line on stderr."""
     set_omp_wait_policy()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = argparse.Namespace(debug="--debug" in words)
     try:
         options = build_parser().parse_args(words)
-        leads = os.environ.get("RANK", "0") == "0"  # of several processes only the first one writes the log
-        with typed(words, run_folder(options) if leads else None):
+        is_first_process = os.environ.get("RANK", "0") == "0"  # under torchrun only one process writes the log
+        with record_command(words, run_folder(options) if is_first_process else None):
             document, text = COMMANDS[options.command](options)
-            log_command()  # only a command that succeeded
+            log_command()  # not reached if the command failed
         print(json.dumps(document) if options.json else escape_control_chars(text), flush=True)
         return 0
     except BadInput as error:
         return _failed(error, 2, options)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; rerun the same command to resume", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and the recipe that they add up to."""
+"""Flags shared by several commands, and the recipe that they define."""
 
 from __future__ import annotations
 
@@ -27,34 +27,49 @@ if TYPE_CHECKING:
     from bertvision.core.records import Shape
 
 Result = tuple[Any, str]
-"""What a command returns: plain data, and the same as text for a person."""
+"""What a command returns: the document that ``--json`` prints, and the text that is printed otherwise."""
 
 SECTIONS = {"data": DataConfig, "tune": TuneConfig, "extract": ExtractConfig, "fit": FitConfig}
 
 
-def add_settings(parser: Any, config: Any, only: Collection[str] = ()) -> None:
-    """A flag for every field of a config that declares one, or for those named.
+def add_command(commands: Any, name: str, about: str, *examples: str) -> argparse.ArgumentParser:
+    """A command whose help shows what it does and, at the end, examples."""
+    lines = [f"  bertvision {name} {example}".rstrip() for example in examples]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog="\n".join(["examples:" if len(lines) > 1 else "example:", *lines]) if lines else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
 
-    Without the flag the option is None, so that a recipe's own value stays.
+
+def add_settings(parser: Any, config: Any, only: Collection[str] = ()) -> None:
+    """Add the flags that a config's fields declare, or those of the named fields.
+
+    Flags default to None, which leaves the value of the recipe unchanged.
     """
-    kinds = setting_types(config)
+    types = setting_types(config)
     for item in fields(config):
-        flag, wanted = item.metadata.get("flag"), kinds[item.name]
+        flag, annotation = item.metadata.get("flag"), types[item.name]
         if flag is None or (only and item.name not in only):
             continue
-        if wanted is bool:
+        if annotation is bool:
             parser.add_argument(flag, action="store_true", default=None, help=item.metadata["help"])
             continue
-        facts = {key: item.metadata[key] for key in ("help", "metavar", "choices")}
-        if typing.get_origin(wanted) is tuple:
-            facts |= {"action": "extend", "nargs": "+"}
-        value_type = (typing.get_args(wanted) or (wanted,))[0]  # of X | None, tuple[X, ...] or X
-        parser.add_argument(flag, type=value_type, **facts)
+        arguments = {key: item.metadata[key] for key in ("help", "metavar", "choices")}
+        if typing.get_origin(annotation) is tuple:
+            arguments |= {"action": "extend", "nargs": "+"}
+        value_type = (typing.get_args(annotation) or (annotation,))[0]  # of X | None, tuple[X, ...] or X
+        parser.add_argument(flag, type=value_type, **arguments)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """The task, and where its examples come from."""
-    parser.add_argument("task", metavar="TASK|RECIPE.toml", help="a task (see bertvision tasks) or a recipe file")
+    """The task and its data."""
+    parser.add_argument(
+        "task", metavar="TASK|RECIPE.toml", help="name of a task (list them with: bertvision tasks), or a recipe file"
+    )
     add_settings(parser.add_argument_group("data"), DataConfig)
 
 
@@ -73,12 +88,16 @@ def add_heads(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, e.g. fit.lr=1e-3; repeatable"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting, e.g. fit.lr=1e-3; repeatable",
     )
 
 
 def int_list(text: str) -> tuple[int, ...]:
-    """``0,1,2`` as numbers, each once: the same seed twice would count as two."""
+    """Parse ``0,1,2``; repeated values are an error, because one seed would count as two."""
     try:
         seeds = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -88,42 +107,42 @@ def int_list(text: str) -> tuple[int, ...]:
     return seeds
 
 
-def numbers(text: str) -> list[float]:
-    """``0,0.1,1`` as a list of floats."""
+def float_list(text: str) -> list[float]:
+    """Parse ``0,0.1,1``."""
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected numbers such as 0,0.1,1") from None
 
 
-def share(text: str) -> tuple[int, int]:
-    """``2/8`` as (2, 8)."""
-    part, _, parts = text.partition("/")
-    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+def fraction_of_shards(text: str) -> tuple[int, int]:
+    """Parse ``2/8`` as (2, 8)."""
+    index, _, count = text.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8")
-    return int(part), int(parts)
+    return int(index), int(count)
 
 
 def positive_int(text: str) -> int:
-    """A whole number of at least 1."""
+    """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
     return int(text)
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
-    """Task or recipe file, overridden by the flags that were typed, then by --set."""
+    """The recipe of a command: task or recipe file, overridden by flags, then by ``--set``."""
     from bertvision.tasks.recipe_defaults import recipe_defaults
 
-    flags: dict[str, Any] = _typed(options, Recipe)
+    flags: dict[str, Any] = _flag_values(options, Recipe)
     for name in ("heads", "seeds"):
         if getattr(options, name, None) is not None:
             flags[name] = getattr(options, name)
     for name, config in SECTIONS.items():
-        if typed := _typed(options, config):
-            flags[name] = typed
+        if values := _flag_values(options, config):
+            flags[name] = values
     for text in options.set:
-        if text.startswith("tune.method="):  # a method presets other settings: it must be known before --set applies
+        if text.startswith("tune.method="):  # the method selects presets, which --set overrides: apply it first
             flags["tune"] = {**flags.get("tune", {}), "method": text.partition("=")[2]}
     if options.task.endswith(".toml"):
         recipe = read_recipe(Path(options.task), recipe_defaults, flags)
@@ -133,8 +152,8 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     return with_settings(recipe, heads=tuple(expand_heads(recipe.heads)))
 
 
-def _typed(options: argparse.Namespace, config: Any) -> dict[str, Any]:
-    """By field the values of a config's flags that were typed."""
+def _flag_values(options: argparse.Namespace, config: Any) -> dict[str, Any]:
+    """Values of the flags of a config that were given, by field."""
     values: dict[str, Any] = {}
     for item in fields(config):
         flag = item.metadata.get("flag")
@@ -147,7 +166,7 @@ def _typed(options: argparse.Namespace, config: Any) -> dict[str, Any]:
 def expand_heads(
     words: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
 ) -> list[str]:
-    """``quick``, ``all`` or specs; ``all`` depends on the shape and is kept as it is without one."""
+    """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
     from bertvision.heads.base import canonical_spec
     from bertvision.heads.summary import compatible_heads
 

@@ -1,4 +1,4 @@
-"""The command that repeats the papers' tables and figures: reproduce."""
+"""The reproduce command: the tables and figures of the papers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,33 @@ from os.path import abspath
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import Result, add_set
+from bertvision.cli.options import Result, add_command, add_set
 from bertvision.core.errors import BadInput
 
 
 def add_commands(commands: Any) -> None:
-    command = commands.add_parser("reproduce", help="any table or figure of the papers: ours beside published")
-    command.add_argument("name", metavar="list|NAME|all", help="see list for the names")
-    command.add_argument("--scale", choices=("paper", "laptop"), default="laptop", help="what is run; default laptop")
-    command.add_argument("--data", metavar="FOLDER", help="with squad/, glue/ and crowdflower/")
-    command.add_argument("--out", default="runs/reproduce", metavar="RUNS", help="everything is kept below it")
-    command.add_argument("--encoder", metavar="E", help="in place of every encoder of the scale")
-    command.add_argument("--plan", action="store_true", help="only tell data, hours and bytes")
+    command = add_command(
+        commands,
+        "reproduce",
+        "reproduce a table or figure of the papers, next to the published numbers",
+        "list",
+        "all --plan --scale paper",
+    )
+    command.add_argument("name", metavar="list|NAME|all", help="name of a table or figure; list shows all names")
+    command.add_argument(
+        "--scale",
+        choices=("paper", "laptop"),
+        default="laptop",
+        help="encoders and data of the paper, or small ones (default: laptop)",
+    )
+    command.add_argument("--data", metavar="FOLDER", help="folder with squad/, glue/ and crowdflower/")
+    command.add_argument(
+        "--out", default="runs/reproduce", metavar="RUNS", help="folder for all runs (default: runs/reproduce)"
+    )
+    command.add_argument("--encoder", metavar="E", help="use this encoder instead of those of the scale")
+    command.add_argument(
+        "--plan", action="store_true", help="only estimate the data, hours and disk space that are needed"
+    )
     add_set(command)
 
 
@@ -31,10 +46,10 @@ def reproduce_command(options: argparse.Namespace) -> Result:
         return _listed(shared)
     items = find_items(options.name)
     if options.data is not None and not Path(options.data).is_dir():
-        raise BadInput(f"--data {options.data} is no folder; expected one with squad/, glue/ and crowdflower/")
+        raise BadInput(f"--data {options.data} does not exist; expected a folder with squad/, glue/ and crowdflower/")
     if options.plan:
         if options.encoder or options.set:
-            raise BadInput("--plan tells what the recipes as they are take; leave --encoder and --set out")
+            raise BadInput("--plan estimates the recipes unchanged; leave --encoder and --set out")
         from bertvision.workflows.reproduce.estimate import add_head_jobs, head_plan_text, plan, plan_text
 
         document = add_head_jobs(plan(items, shared), items, shared)
@@ -43,17 +58,17 @@ def reproduce_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.reproduce.experiments import Experiments
     from bertvision.workflows.reproduce.text import item_text
 
-    # Absolute, because recipes of runs hold these paths: the same command goes on from any folder.
+    # Absolute, because recipes of runs contain these paths: the command resumes from any working directory.
     data = None if options.data is None else Path(abspath(options.data))
     out = Path(abspath(options.out)) / options.scale
     experiments = Experiments(shared, data, out, options.encoder, tuple(options.set))
     documents = reproduce(items, experiments)
-    verdicts = claim_verdicts(current_documents(experiments))
-    concerned = {test["claim"] for document in documents for test in document["tests"]}
-    text = "\n\n".join(item_text(document, verdicts) for document in documents)
+    claims = claim_verdicts(current_documents(experiments))
+    tested = {test["claim"] for document in documents for test in document["tests"]}
+    text = "\n\n".join(item_text(document, claims) for document in documents)
     return {
         "items": documents,
-        "claims": [claim for claim in verdicts if claim["id"] in concerned],
+        "claims": [claim for claim in claims if claim["id"] in tested],
         "out": str(out),
     }, text
 
@@ -74,7 +89,7 @@ def _listed(shared: Any) -> Result:
         }
         for item in all_items().values()
     ]
-    lines = [f"{'name':<24}{'kind':<13}what and from which data"]
+    lines = [f"{'name':<24}{'kind':<13}title (data)"]
     for row in rows:
         lines.append(f"{row['name']:<24}{row['kind']:<13}{row['title']} ({', '.join(row['data']) or 'no data needed'})")
     return {"items": rows}, "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The command that tries heads, settings and tunings: search."""
+"""The search command: hyperparameter search over heads, their training and the tuning of the encoder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from bertvision.cli.options import (
     Result,
+    add_command,
     add_data,
     add_encoder,
     add_heads,
@@ -25,25 +26,39 @@ from bertvision.core.errors import BadInput
 
 HEADS = ("compress", "learned-pool", "probe")
 
-OF_A_TASK = (*(item.name for item in fields(DataConfig)), "encoder", "method", "epochs", "lr", "tune_head", "out")
-"""Options for a search that starts with a task; a finished run has its data, encoder and tuning already."""
+TASK_OPTIONS = (*(item.name for item in fields(DataConfig)), "encoder", "method", "epochs", "lr", "tune_head", "out")
+"""Options that apply only if the search starts from a task; a finished run has its data, encoder and tuning."""
 
 
 def add_commands(commands: Any) -> None:
-    search = commands.add_parser("search", help="try heads and their settings, chosen on inner (Optuna)")
+    search = add_command(
+        commands,
+        "search",
+        "search over heads and hyperparameters with Optuna, selecting on inner",
+        "runs/reviews --trials 100",
+        "runs/reviews --heads compress --space compress.size=16|64|256 fit.lr=1e-4..1e-2",
+        "text --train reviews.csv --out runs/search --space tune.lr=2e-5..2e-4 --tunings 5",
+    )
     for add in (add_data, add_encoder, add_tune, add_set):
         add(search)
-    search.add_argument("--out", metavar="RUN", help="folder of the run; not needed if TASK is a run")
-    add_heads(search, "specs to try (an option named there is fixed), quick, all; default compress learned-pool probe")
+    search.add_argument("--out", metavar="RUN", help="run folder; leave it out if TASK is a run folder")
+    add_heads(
+        search,
+        "heads to try: quick, all, or specs, whose options are then fixed (default: compress learned-pool probe)",
+    )
     search.add_argument(
-        "--trials", type=positive_int, default=30, metavar="N", help="in all, over all calls; default 30"
+        "--trials",
+        type=positive_int,
+        default=30,
+        metavar="N",
+        help="number of trials, those of earlier calls included (default: 30)",
     )
     search.add_argument(
         "--together",
         type=positive_int,
         default=8,
         metavar="N",
-        help="heads in memory at a time, which share a read of the states; default 8",
+        help="heads trained at a time, in one pass over the hidden states (default: 8)",
     )
     search.add_argument(
         "--space",
@@ -51,7 +66,8 @@ def add_commands(commands: Any) -> None:
         nargs="+",
         default=[],
         metavar="KEY=VALUES",
-        help="what to try: compress.size=16|64|256 fit.lr=1e-4..1e-2 tune.epochs=0.3|1",
+        help="values of head options and of fit and tune settings: A|B|C, or a range LOW..HIGH "
+        "(default: declared by the heads)",
     )
     search.add_argument(
         "--seeds",
@@ -59,11 +75,13 @@ def add_commands(commands: Any) -> None:
         type=int_list,
         default=(0, 1, 2),
         metavar="0,1,2",
-        help="random seeds of the finalists",
+        help="random seeds that finalists are trained with (default: 0,1,2)",
     )
-    search.add_argument("--search-seed", type=int, default=0, metavar="N", help="random seed of the sampler; default 0")
     search.add_argument(
-        "--tunings", type=positive_int, metavar="N", help="with tune. keys in --space: number of tunings"
+        "--search-seed", type=int, default=0, metavar="N", help="random seed of the sampler (default: 0)"
+    )
+    search.add_argument(
+        "--tunings", type=positive_int, metavar="N", help="number of tunings, required with tune. keys in --space"
     )
 
 
@@ -73,35 +91,35 @@ def search_command(options: argparse.Namespace) -> Result:
 
     plan = SearchBudget(options.trials, options.together, tuple(options.final_seeds), options.search_seed)
     tuned = [text for text in options.space if text.startswith("tune.")]
-    if tuned and options.tunings is None:  # each tuning takes as long as a run: no default
-        raise BadInput(f"--space {tuned[0]} searches over tunings; say how many: --tunings N, or leave it out")
+    if tuned and options.tunings is None:  # no default, because each tuning takes as long as a run
+        raise BadInput(f"--space {tuned[0]} searches over tunings; add their number with --tunings N, or leave it out")
     if options.tunings is not None and not tuned:
         raise BadInput(
             f"--tunings {options.tunings} needs tune. keys in --space, got {' '.join(options.space) or 'none'}; "
             "e.g. --space tune.lr=5e-5..3e-4, or leave --tunings out"
         )
-    # A folder may have the name of a task; --out tells that the task is meant.
+    # If a folder has the name of a task, --out selects the task.
     if Path(options.task).is_dir() and (options.out is None or options.task not in TASKS):
         return _search_run(options, plan)
     if options.out is None:
-        raise BadInput(f"search needs --out RUN, or a run in place of TASK; {options.task} is no folder")
+        raise BadInput(f"search needs --out RUN, or a run folder instead of TASK; no folder named {options.task}")
     return _search_task(options, plan)
 
 
 def _search_run(options: argparse.Namespace, plan: Any) -> Result:
-    """Search on the states of a finished run, starting from its settings of fitting."""
+    """Search on the hidden states of a finished run, starting from its ``fit`` settings."""
     from bertvision.core.config import override, read_run_recipe
     from bertvision.runs.folder import run_states
     from bertvision.workflows.search.heads import search, space_for_states
 
-    given = [f"--{name.replace('_', '-')}" for name in OF_A_TASK if getattr(options, name) is not None]
+    given = [f"--{name.replace('_', '-')}" for name in TASK_OPTIONS if getattr(options, name) is not None]
     given += [f"--set {text}" for text in options.set if not text.startswith("fit.")]
     if options.tunings is not None:
         given.append("--tunings")
     if given:
         raise BadInput(
-            f"{options.task} is a run, and {given[0]} is for a search that begins with a task: a run keeps its data, "
-            f"encoder and tuning; leave it out, or search TASK {given[0]} ... --out ANOTHER"
+            f"{options.task} is a run folder, whose data, encoder and tuning are fixed: {given[0]} does not apply; "
+            f"leave it out, or start from the task: bertvision search TASK {given[0]} ... --out ANOTHER"
         )
     folder = Path(options.task)
     states = run_states(folder)
@@ -111,7 +129,7 @@ def _search_run(options: argparse.Namespace, plan: Any) -> Result:
 
 
 def _search_task(options: argparse.Namespace, plan: Any) -> Result:
-    """Tune and extract first, or search over tunings too."""
+    """Search from a task: tune and extract first, or search over tunings too."""
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task, prepare
     from bertvision.workflows.search.heads import recipe_features, search
@@ -126,7 +144,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
     features = recipe_features(recipe, task, encoder)
-    # As typed: the canonical form would name options, and so fix them.
+    # Not the canonical specs of the recipe: they name options, which would fix them.
     heads = expand_head_names(words, features)
     space = build_space(heads, features, options.space)
     states, _ = prepare(recipe, folder, heads, (task, encoder))
@@ -134,13 +152,13 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
 
 
 def _recipe(options: argparse.Namespace, method: str | None) -> Any:
-    """The recipe as typed, or with another tuning method and what that presets."""
-    more = [] if method is None else [f"tune.method={method}"]
-    return recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *more]}))
+    """The recipe of the command line, optionally with another tuning method and its presets."""
+    override = [] if method is None else [f"tune.method={method}"]
+    return recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))
 
 
 def search_result(document: Mapping[str, Any], folder: Path) -> Result:
-    """The outcome as text: the winner beside the defaults (it may be one of them), and on which tuning."""
+    """The outcome as text: the winner, the default heads, and their difference on dev."""
     metric, winner, test = document["metric"], document["winner"], document["difference"]
     lines = []
     if "tuning" in document:
@@ -148,23 +166,24 @@ def search_result(document: Mapping[str, Any], folder: Path) -> Result:
 
         count, tuning = len(document["tunings"]), settings_text(document["tuning"])
         lines.append(f"best of {count} tunings on inner: {tuning}, {document['run']}")
-    lines.append(f"{document['trials']} trials on inner; dev was looked at once for these rows:")
+    lines.append(f"{document['trials']} trials scored on inner; only these rows were scored on dev:")
     lines.append(f"{'':10}{f'inner {metric}':>14}{f'dev {metric}':>14}  head and settings")
     for name, row in [("winner", winner), *(("default", row) for row in document["defaults"])]:
         settings = " ".join(f"{key}={value:.3g}" for key, value in row["fit"].items())
         lines.append(f"{name:10}{row['inner']:>14.2f}{row['dev']:>14.2f}  {row['spec']} {settings}".rstrip())
     if document["default_wins"]:
-        lines.append(f"nothing that was tried is better on inner than the default {winner['spec']}")
+        lines.append(f"no trial beats the default {winner['spec']} on inner")
     if test:
         interval = "" if test["low"] is None else f", 95 % {test['low']:+.2f} to {test['high']:+.2f}"
-        # An F1 of labels or a correlation is no mean over examples, so one seed represents each row.
+        # Metrics that are not means over examples are tested with one seed per row, see compare().
         one_seed = len(document["seeds"]) > 1 and max(map(len, test.get("seeds", [()]))) == 1
-        which = " (of each the seed best on inner)" if one_seed else ""
+        which = " (each with its best seed on inner)" if one_seed else ""
         lines.append(
             f"winner minus {test['against']}{which}: {test['difference']:+.2f} on dev{interval}, p {test['p']:.2g}"
         )
     if document["dev_looks"] > 1:
         lines.append(
-            f"dev was looked at {document['dev_looks']} times over all calls: its scores favour the winner a little"
+            f"dev was scored {document['dev_looks']} times over all searches, so the winner's dev score is slightly "
+            "optimistic"
         )
     return dict(document), "\n".join([*lines, document["command"], f"{folder / 'search'}, {folder / 'analysis'}"])

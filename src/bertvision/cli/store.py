@@ -1,4 +1,4 @@
-"""Commands around stores: plan, info, verify, repair and prune."""
+"""Commands for stores of hidden states: plan and store (info, verify, prune)."""
 
 from __future__ import annotations
 
@@ -6,37 +6,66 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bertvision.cli.options import Result, add_data, add_encoder, add_heads, add_set, add_settings, recipe_from
+from bertvision.cli.options import (
+    Result,
+    add_command,
+    add_data,
+    add_encoder,
+    add_heads,
+    add_set,
+    add_settings,
+    recipe_from,
+)
 from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
 
-SHOWN = 5
-"""Damaged files that an error names."""
+MAX_LISTED = 5
+"""Maximum number of damaged files that an error lists."""
 
 
 def add_commands(commands: Any) -> None:
-    plan = commands.add_parser("plan", help="size, time and memory of every kind of store, before anything runs")
-    plan.add_argument("--to", default=".", metavar="FOLDER", help="folder on the disk to check for space; default here")
+    plan = add_command(
+        commands,
+        "plan",
+        "estimate size, time and memory for every kind of store, without running anything",
+        "squad2 --train train-v2.0.json --to /data/runs",
+    )
+    plan.add_argument(
+        "--to", default=".", metavar="FOLDER", help="check free space on the disk of this folder (default: here)"
+    )
     add_settings(plan, ExtractConfig, ("layers", "max_gb"))
-    add_heads(plan, "heads to be fitted; default quick")
+    add_heads(plan, "heads to train on the store (default: quick)")
     for add in (add_data, add_encoder, add_set):
         add(plan)
 
-    store = commands.add_parser("store", help="inspect, verify, repair and delete stores")
-    store.add_argument("what", choices=("info", "verify", "prune"), help="facts; checksums; delete unneeded stores")
+    store = add_command(
+        commands,
+        "store",
+        "inspect, verify, repair or delete stores of hidden states",
+        "info runs/reviews/store",
+        "verify runs/reviews/store --repair",
+        "prune runs --older-than 30",
+    )
     store.add_argument(
-        "places", nargs="+", metavar="STORE", help="folder or URL of a store (prune: folders that contain stores)"
+        "what", choices=("info", "verify", "prune"), help="show the contents, verify checksums, or delete old stores"
+    )
+    store.add_argument(
+        "places", nargs="+", metavar="STORE", help="folder or URL of a store; for prune, folders that contain stores"
     )
     check = store.add_argument_group("verify")
-    check.add_argument("--repair", action="store_true", help="make damaged shards again, and only those")
-    check.add_argument("--encoder", metavar="E", help="encoder of the store; default: RUN/encoder, or as recorded")
-    prune = store.add_argument_group("prune: shows what it would delete")
-    prune.add_argument("--older-than", type=float, metavar="DAYS", help="stores written more than DAYS ago")
-    prune.add_argument(
-        "--max-gb", type=float, metavar="X", help="the oldest ones, until the rest fits into X gigabytes"
+    check.add_argument("--repair", action="store_true", help="extract damaged shards again")
+    check.add_argument(
+        "--encoder", metavar="E", help="encoder for --repair (default: RUN/encoder, or the recorded one)"
     )
-    prune.add_argument("--orphaned", action="store_true", help="stores that no run with heads uses; unfinished ones")
-    prune.add_argument("--yes", action="store_true", help="really delete")
+    prune = store.add_argument_group("prune", "Lists the stores that would be deleted; add --yes to delete them.")
+    prune.add_argument("--older-than", type=float, metavar="DAYS", help="delete stores written more than DAYS days ago")
+    prune.add_argument(
+        "--max-gb", type=float, metavar="X", help="delete the oldest stores until the rest fits into X gigabytes"
+    )
+    prune.add_argument(
+        "--orphaned", action="store_true", help="delete unfinished stores and those without a run with heads"
+    )
+    prune.add_argument("--yes", action="store_true", help="delete; without it, stores are only listed")
 
 
 def plan_command(options: argparse.Namespace) -> Result:
@@ -88,12 +117,14 @@ def _verify(path: str, options: argparse.Namespace) -> Result:
     damaged = find_damage(store)
     count = sum(1 for _ in recorded(store.manifest))
     if damaged:
-        more = f" and {len(damaged) - SHOWN} more" if len(damaged) > SHOWN else ""
+        names = ", ".join(map(str, damaged[:MAX_LISTED]))
+        if len(damaged) > MAX_LISTED:
+            names += f" and {len(damaged) - MAX_LISTED} more"
         raise BadInput(
-            f"store {path}: {len(damaged)} of {count} files are damaged: {', '.join(map(str, damaged[:SHOWN]))}{more}; "
-            f"make them again with: bertvision store verify {path} --repair"
+            f"store {path}: {len(damaged)} of {count} files are damaged: {names}; "
+            f"extract them again with: bertvision store verify {path} --repair"
         )
-    return {"store": path, "files": count, "damaged": []}, f"{path}: {count} files are what was written"
+    return {"store": path, "files": count, "damaged": []}, f"{path}: all {count} files are intact"
 
 
 def _repair(path: str, options: argparse.Namespace) -> Result:
@@ -104,7 +135,7 @@ def _repair(path: str, options: argparse.Namespace) -> Result:
     encoder = Path(path).parent / "encoder"
     default = str(encoder) if (encoder / ENCODER_FILE).exists() else str(Store(path).manifest["encoder"]["name"])
     repaired = repair(path, load_encoder(options.encoder or default))
-    text = f"{path}: made again: {', '.join(map(str, repaired))}" if repaired else f"{path}: nothing is damaged"
+    text = f"{path}: repaired {', '.join(map(str, repaired))}" if repaired else f"{path}: no damaged files"
     return {"store": path, "repaired": [damage.file for damage in repaired]}, text
 
 
@@ -126,6 +157,6 @@ def _prune(options: argparse.Namespace) -> Result:
             f"{store.folder}{'  (orphaned)' if store.orphaned else ''}"
         )
     size = sum(store.bytes for store in chosen) / 1e9
-    done = "deleted" if options.yes else "to delete; nothing is deleted without --yes"
-    lines.append(f"{len(chosen)} stores, {size:.2f} GB {done}")
+    status = "deleted" if options.yes else "would be deleted; add --yes to delete"
+    lines.append(f"{len(chosen)} stores, {size:.2f} GB {status}")
     return {"stores": rows, "deleted": options.yes}, "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Commands that make things: demo, run, tune, extract, fit, costs, evaluate, ensemble."""
+"""Commands that train and evaluate: demo, run, tune, extract, fit, costs, evaluate, ensemble."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from bertvision.cli.options import (
     Result,
+    add_command,
     add_data,
     add_encoder,
     add_heads,
@@ -16,88 +17,161 @@ from bertvision.cli.options import (
     add_settings,
     add_tune,
     expand_heads,
+    float_list,
+    fraction_of_shards,
     int_list,
-    numbers,
     positive_int,
     recipe_from,
-    share,
 )
 from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import log_line
 
-HEADS_HELP = "quick (default), all, or specs such as compress:size=64; see bertvision heads"
-RUN_HELP = "a folder made by run or fit"
+HEADS_HELP = (
+    "heads to train: quick (default), all, or specs such as compress:size=64 (list them with: bertvision heads)"
+)
+RUN_HELP = "run folder, made by run or fit"
 
 
 def add_commands(commands: Any) -> None:
-    demo = commands.add_parser("demo", help="everything once, on generated questions, in a few minutes")
-    demo.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder")
+    demo = add_command(commands, "demo", "run every step on generated questions, in a few minutes", "")
+    demo.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder (default: runs/demo)")
 
-    run = commands.add_parser("run", help="from text to a scored, saved model")
-    run.add_argument("--out", required=True, metavar="RUN", help="output folder")
+    run = add_command(
+        commands,
+        "run",
+        "tune an encoder, train heads on its hidden states, and save the best model with a report",
+        "text --train reviews.csv --text-column review --label-column stars --out runs/reviews",
+        "squad2 --train train-v2.0.json --dev dev-v2.0.json --heads all --seeds 0,1,2 --out runs/squad",
+        "runs/reviews/recipe.toml --set fit.epochs=10 --out runs/longer",
+    )
+    run.add_argument("--out", required=True, metavar="RUN", help="output folder; an interrupted run resumes there")
     add_heads(run, HEADS_HELP)
-    run.add_argument("--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained per seed")
+    run.add_argument(
+        "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
+    )
     add_settings(run, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
     for add in (add_data, add_encoder, add_tune, add_set):
         add(run)
 
-    tune = commands.add_parser("tune", help="tune an encoder and save it in RUN/encoder")
-    tune.add_argument("--out", required=True, metavar="RUN", help="the encoder is saved in RUN/encoder")
-    tune.add_argument("--head", dest="tune_head", metavar="SPEC", help="the same as --tune-head")
+    tune = add_command(
+        commands,
+        "tune",
+        "fine-tune an encoder and save it in RUN/encoder",
+        "text --train reviews.csv --epochs 0.5 --out runs/reviews",
+        "squad2 --train train-v2.0.json --method lora:r=8 --out runs/lora",
+    )
+    tune.add_argument("--out", required=True, metavar="RUN", help="run folder; the encoder is saved in RUN/encoder")
+    tune.add_argument("--head", dest="tune_head", metavar="SPEC", help="same as --tune-head")
     tune.add_argument(
         "--from-store",
         nargs="?",
         const="",
         metavar="STORE",
-        help="with --method freeze:k=K: read state K from here (written once; default RUN/store), run the layers above",
+        help="with --method freeze:k=K: compute the output of layer K once, store it in STORE (default: RUN/store), "
+        "and tune only the layers above",
     )
     tune.add_argument(
         "--curve",
-        type=numbers,
+        type=float_list,
         metavar="0,0.1,1,2",
-        help="save and score a checkpoint at each of these epochs of one run, in RUN/curve/EPOCHS",
+        help="score a checkpoint after each of these numbers of epochs, all from one tuning, and save it in "
+        "RUN/curve/EPOCHS",
     )
     for add in (add_data, add_encoder, add_tune, add_set):
         add(tune)
 
-    extract = commands.add_parser("extract", help="store all layers' states of all splits")
-    extract.add_argument("--to", required=True, metavar="STORE", help="folder or URL, new or to be resumed")
+    extract = add_command(
+        commands,
+        "extract",
+        "store the hidden states of all layers, for all splits",
+        "text --train reviews.csv --encoder runs/reviews/encoder --to runs/reviews/store",
+        "text --train reviews.csv --encoder runs/reviews/encoder --to s3://bucket/store --shard 2/8",
+    )
+    extract.add_argument(
+        "--to", required=True, metavar="STORE", help="folder or URL of the store; an unfinished store is resumed"
+    )
     add_settings(extract, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "shard_mb"))
     parts = extract.add_mutually_exclusive_group()
-    parts.add_argument("--shard", type=share, metavar="I/N", help="make only every N-th shard, from the I-th on")
-    parts.add_argument("--finalize", action="store_true", help="check that all shards are there and finish the store")
-    parts.add_argument("--engine", choices=("ray",), help="make the shards on a Ray cluster (docs/how-to/clusters.md)")
-    extract.add_argument("--address", metavar="A", help="with --engine ray: auto or HOST:PORT; default: a new cluster")
-    extract.add_argument("--actors", type=positive_int, metavar="N", help="with --engine ray: maximum number of actors")
+    parts.add_argument(
+        "--shard",
+        type=fraction_of_shards,
+        metavar="I/N",
+        help="write only every N-th shard, starting with the I-th; start N such processes, then run --finalize",
+    )
+    parts.add_argument("--finalize", action="store_true", help="check that all shards exist and finish the store")
+    parts.add_argument("--engine", choices=("ray",), help="extract on a Ray cluster (see docs/how-to/clusters.md)")
+    extract.add_argument(
+        "--address", metavar="A", help="with --engine ray: auto or HOST:PORT (default: start a local cluster)"
+    )
+    extract.add_argument(
+        "--actors",
+        type=positive_int,
+        metavar="N",
+        help="with --engine ray: maximum number of actors (default: no limit)",
+    )
     for add in (add_data, add_encoder, add_set):
         add(extract)
 
-    fit = commands.add_parser("fit", help="train heads on a store, all in one pass")
-    fit.add_argument("store", metavar="STORE", help="a folder made by extract, e.g. RUN/store")
+    fit = add_command(
+        commands,
+        "fit",
+        "train heads on stored hidden states, all in one pass, and update leaderboard and report",
+        "runs/reviews/store --heads compress:size=64 ngrams --seeds 0,1,2",
+    )
+    fit.add_argument("store", metavar="STORE", help="store made by extract, e.g. RUN/store")
     add_heads(fit, HEADS_HELP)
-    fit.add_argument("--seeds", type=int_list, default=(0,), metavar="0,1,2", help="random seeds; default 0")
-    fit.add_argument("--out", metavar="RUN", help="output folder; default: RUN if STORE is RUN/store")
+    fit.add_argument(
+        "--seeds",
+        type=int_list,
+        default=(0,),
+        metavar="0,1,2",
+        help="random seeds; every head is trained once per seed (default: 0)",
+    )
+    fit.add_argument("--out", metavar="RUN", help="output folder (default: RUN if STORE is RUN/store)")
     add_set(fit)
 
-    costs = commands.add_parser("costs", help="cost and scores of tuned encoders in one table")
-    costs.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="folders made by tune")
+    costs = add_command(
+        commands,
+        "costs",
+        "compare tuned encoders: parameters, time, memory and scores",
+        "text --train reviews.csv --encoders runs/full/encoder runs/lora/encoder",
+    )
+    costs.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="encoders saved by tune")
     add_data(costs)
     add_set(costs)
 
-    evaluate = commands.add_parser("evaluate", help="leaderboard of a run")
+    evaluate = add_command(
+        commands,
+        "evaluate",
+        "score a run and write its leaderboard",
+        "runs/reviews",
+        "runs/reviews --compare compress:size=64 encoder",
+    )
     evaluate.add_argument("folder", metavar="RUN", help=RUN_HELP)
     instead = evaluate.add_mutually_exclusive_group()
-    instead.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two rows only: NAME (all seeds) or NAME@SEED")
-    instead.add_argument("--decode", choices=("legacy",), help="scores by the paper's span decoding, beside ours")
-
-    ensemble = commands.add_parser("ensemble", help="several rows of a run as one predictor")
-    ensemble.add_argument("folder", metavar="RUN", help=RUN_HELP)
-    ensemble.add_argument("--members", nargs="+", default=[], metavar="ROW", help="encoder, NAME or NAME@SEED")
-    ensemble.add_argument(
-        "--how", choices=("max", "mean", "fitted"), default="fitted", help="default: weights fitted on inner"
+    instead.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"), help="only test two rows: NAME (mean over seeds) or NAME@SEED"
     )
-    ensemble.add_argument("--save", metavar="MODEL", help="new folder to save the ensemble in as a model")
+    instead.add_argument("--decode", choices=("legacy",), help="also score with the span decoding of the paper")
+
+    ensemble = add_command(
+        commands,
+        "ensemble",
+        "score several rows of a run as an ensemble",
+        "runs/reviews --members encoder probe compress:size=64@0 --save runs/ensemble",
+    )
+    ensemble.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    ensemble.add_argument(
+        "--members", nargs="+", default=[], metavar="ROW", help="rows to combine: encoder, NAME or NAME@SEED"
+    )
+    ensemble.add_argument(
+        "--how",
+        choices=("max", "mean", "fitted"),
+        default="fitted",
+        help="combine by maximum, by mean, or by weights fitted on inner (default: fitted)",
+    )
+    ensemble.add_argument("--save", metavar="MODEL", help="save the ensemble as a model in this new folder")
 
 
 def demo_command(options: argparse.Namespace) -> Result:
@@ -123,10 +197,10 @@ def tune_command(options: argparse.Namespace) -> Result:
 
     from_store, processes = options.from_store is not None, num_processes()
     if options.curve and from_store:
-        raise BadInput("--curve and --from-store do not go together; leave one of them out")
+        raise BadInput("--curve and --from-store cannot be combined; leave one of them out")
     if processes > 1 and (options.curve or from_store):
         raise BadInput(
-            f"--curve and --from-store are for one process, these are {processes}; start it without torchrun"
+            f"--curve and --from-store support a single process, got {processes}; start the command without torchrun"
         )
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
@@ -156,7 +230,7 @@ def _tuning_curve(encoder: Any, task: Any, config: Any, epochs: list[float], fol
     for row in document["rows"]:
         scores = [f"{row['scores'][metric]:.2f}", f"{row['inner'][metric]:.2f}"]
         cells.append([f"{row['epochs']:g}", str(row["steps"]), f"{row['seconds']:.0f}", *scores])
-    return document, "\n".join([*align_columns(cells), f"picture: {folder / 'curve.svg'}"])
+    return document, "\n".join([*align_columns(cells), f"chart: {folder / 'curve.svg'}"])
 
 
 def costs_command(options: argparse.Namespace) -> Result:
@@ -174,14 +248,14 @@ def extract_command(options: argparse.Namespace) -> Result:
     from bertvision.training.extract_ray import ray_extract
 
     if not options.engine and (options.address or options.actors):
-        raise BadInput("--address and --actors are for a Ray cluster; add --engine ray, or leave them out")
+        raise BadInput("--address and --actors need --engine ray; add it, or leave them out")
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     encoder = load_encoder(recipe.encoder)
     if options.shard:
         shards = extract_share(encoder, task, options.to, options.shard, recipe.extract)
         part = "{}/{}".format(*options.shard)
-        text = f"{options.to}: share {part} is there, {shards} shards; when all are: extract ... --finalize"
+        text = f"{options.to}: part {part} is done, {shards} shards; when all parts are: extract ... --finalize"
         return {"store": options.to, "share": part, "shards": shards}, text
     if options.engine:
         store = ray_extract(encoder, task, options.to, recipe.extract, options.address, options.actors)
@@ -206,7 +280,7 @@ def fit_command(options: argparse.Namespace) -> Result:
 
     store = Store(options.store)
     if options.out is None and store.folder.name != "store":
-        raise BadInput(f"{store.folder} is not the store of a run (RUN/store); give --out RUN for what fit makes")
+        raise BadInput(f"{store.folder} is not in a run folder (RUN/store); choose an output folder with --out RUN")
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
@@ -218,7 +292,7 @@ def fit_command(options: argparse.Namespace) -> Result:
 
 
 def evaluate_command(options: argparse.Namespace) -> Result:
-    """The leaderboard, written again; a comparison or another decoding writes nothing."""
+    """Rewrite the leaderboard; ``--compare`` and ``--decode`` only print."""
     from bertvision.workflows.compare import compare_rows, paper_board
     from bertvision.workflows.conclude import conclude
 

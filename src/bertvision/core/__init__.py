@@ -1,1 +1,1 @@
-"""What everything else stands on: records, settings, errors, files; no torch when imported."""
+"""Shared foundations: records, settings, registries, errors, files. Does not import torch."""

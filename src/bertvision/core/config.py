@@ -1,7 +1,7 @@
-"""Settings as frozen dataclasses with their help texts, and how they are read from TOML files and ``--set``.
+"""Settings as frozen dataclasses with their help texts, and reading them from TOML files and ``--set``.
 
 Precedence: default < task < recipe < flag < ``--set``. An unknown key is an error. The resolved recipe is written into
-the run and is itself a valid recipe. The command line makes its flags from the fields (``cli/options.py``).
+the run and is itself a valid recipe. The command line generates its flags from the fields (``cli/options.py``).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ QUICK_HEADS = (
     "compress:size=64",
     "compress:size=64,skip=true",
 )
-"""``--heads quick``: the control and the heads that are cheap and usually best."""
+"""``--heads quick``: the control, and heads that train fast and usually score best."""
 
 Defaults = Callable[[str, str], Mapping[str, Any]]
-"""From a task's name and a tuning method to the settings they preset; these override the defaults."""
+"""Maps a task name and a tuning method to the settings that they preset in place of the defaults."""
 
 
 def setting(
     default: Any, about: str, flag: str | None = None, metavar: str | None = None, choices: Sequence[str] | None = None
 ) -> Any:
-    """A field with its help text; one with a flag can be given on the command line."""
+    """A dataclass field with its help text and, if it is a command-line option, its flag."""
     return field(default=default, metadata={"help": about, "flag": flag, "metavar": metavar, "choices": choices})
 
 
@@ -67,45 +67,65 @@ def setting(
 )
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the examples come from; which keys apply depends on the task."""
+    """Where the examples come from; the task decides which settings apply."""
 
-    train: tuple[str, ...] = setting((), "training files: SQuAD JSON, CSV, TSV, JSON Lines or Parquet", "--train", "F")
-    dev: tuple[str, ...] = setting((), "evaluation files; default: a tenth of the training data", "--dev", "F")
-    extra: tuple[str, ...] = setting((), "more training files, never used for validation (SQuAD)", "--extra", "F")
-    data: str | None = setting(None, "GLUE's official files: the task's folder or its parent", "--data", "FOLDER")
-    hub: str | None = setting(None, "dataset of the Hub to use instead of files", "--hub", "NAME[:CONFIG]")
-    text_column: str | None = setting(None, "text column; guessed by default, as the next two", "--text-column", "NAME")
-    pair_column: str | None = setting(None, "column of the second text of a pair", "--pair-column", "NAME")
+    train: tuple[str, ...] = setting((), "training files: CSV, TSV, JSON Lines, Parquet or SQuAD JSON", "--train", "F")
+    dev: tuple[str, ...] = setting(
+        (), "evaluation files (default: hold out a tenth of the training data)", "--dev", "F"
+    )
+    extra: tuple[str, ...] = setting((), "SQuAD: additional training files, never used for validation", "--extra", "F")
+    data: str | None = setting(None, "GLUE: folder of the official files, or its parent folder", "--data", "FOLDER")
+    hub: str | None = setting(None, "dataset on the Hugging Face Hub, instead of files", "--hub", "NAME[:CONFIG]")
+    text_column: str | None = setting(None, "column of the text (default: detected)", "--text-column", "NAME")
+    pair_column: str | None = setting(
+        None, "column of the second text of a pair (default: detected)", "--pair-column", "NAME"
+    )
     label_column: tuple[str, ...] = setting(
-        (), "column to predict; several: one 0/1 column per label", "--label-column", "NAME"
+        (), "column to predict; several columns: one 0/1 column per label (default: detected)", "--label-column", "NAME"
     )
     label_separator: str | None = setting(
-        None, "separator of the labels in a cell; detected by default: | ; ,", "--label-separator", "S"
+        None, "separator of several labels in one cell (default: detected among | ; ,)", "--label-separator", "S"
     )
     encoding: str | None = setting(
-        None, "encoding of CSV, TSV and JSON Lines, e.g. cp1252; detected by default", "--encoding", "NAME"
+        None, "text encoding of CSV, TSV and JSON Lines files, e.g. cp1252 (default: detected)", "--encoding", "NAME"
     )
     kind: str | None = setting(
         None,
-        "what to predict: one label, any number of labels (never guessed), or a number",
+        "predict one label, any number of labels, or a number (default: classify or regress, detected)",
         "--kind",
         choices=("classify", "multilabel", "regress"),
     )
     class_weights: str | None = setting(
-        None, "weight rare labels higher in the loss", "--class-weights", choices=("none", "balanced")
+        None,
+        "balanced: weight rare labels higher in the loss (default: none)",
+        "--class-weights",
+        choices=("none", "balanced"),
     )
-    merge: str | None = setting(None, "answerability: any-answerable (default) or any-unanswerable", "--merge", "RULE")
+    merge: str | None = setting(
+        None, "answerability: how windows are combined, any-answerable (default) or any-unanswerable", "--merge", "RULE"
+    )
     threshold: float | None = setting(
-        None, "SQuAD 2.0: no-answer threshold to use instead of fitting one (0: no offset)", "--threshold", "X"
+        None, "SQuAD 2.0: no-answer threshold (default: fitted on inner; 0: no offset)", "--threshold", "X"
     )
     no_answer_share: float | None = setting(
-        None, "SQuAD: subsample so that this fraction of questions is unanswerable", "--no-answer-share", "X"
+        None,
+        "SQuAD: subsample so that this fraction of questions is unanswerable (default: keep all)",
+        "--no-answer-share",
+        "X",
     )
-    split_seed: int | None = setting(None, "random seed of the dev split, where there is no --dev", "--split-seed", "N")
-    limit: int | None = setting(None, "use a sample of N training examples, and at most N of dev", "--limit", "N")
-    skip_bad: bool = setting(False, "skip malformed rows and report how many", "--skip-bad")
-    max_length: int | None = setting(None, "tokens per window; longer contexts are split", "--max-length", "N")
-    overlap: int | None = setting(None, "context tokens that neighbouring windows share", "--overlap", "N")
+    split_seed: int | None = setting(
+        None, "random seed of the dev split if --dev is not given (default: 0)", "--split-seed", "N"
+    )
+    limit: int | None = setting(
+        None, "sample N training examples and at most N dev examples (default: use all)", "--limit", "N"
+    )
+    skip_bad: bool = setting(
+        False, "skip malformed rows and report their number (default: stop with an error)", "--skip-bad"
+    )
+    max_length: int | None = setting(None, "maximum tokens per window (default: set by the task)", "--max-length", "N")
+    overlap: int | None = setting(
+        None, "context tokens shared by neighbouring windows (default: set by the task)", "--overlap", "N"
+    )
 
 
 @hashed_as(
@@ -128,27 +148,37 @@ class DataConfig:
 )
 @dataclass(frozen=True)
 class TuneConfig:
-    """How the encoder is tuned before its states are taken."""
+    """How the encoder is fine-tuned before its hidden states are extracted."""
 
     method: str = setting(
         "full",
-        "full (default), freeze:k=K, adapters:size=64,share=none|layer|3|all, bitfit, lora:r=8",
+        "tuning method: full (default), freeze:k=K, adapters:size=64,share=none|layer|3|all, bitfit or lora:r=8",
         "--method",
         "SPEC",
     )
-    epochs: float = setting(1.0, "tuning epochs; may be a fraction, 0 for none", "--epochs", "X")
-    head: str | None = setting(None, "tune with this head instead of a plain linear one", "--tune-head", "SPEC")
-    lr: float | None = setting(None, "peak learning rate of tuning; default: by method and encoder width", "--lr", "X")
-    bert_lr: float | None = setting(None, "the task's learning rate for encoders as wide as BERT, if lr is not set")
+    epochs: float = setting(
+        1.0, "tuning epochs, may be fractional; 0: no tuning (default: set by task and method, else 1)", "--epochs", "X"
+    )
+    head: str | None = setting(
+        None, "head to tune with (default: a linear layer on the last hidden state)", "--tune-head", "SPEC"
+    )
+    lr: float | None = setting(
+        None, "peak learning rate of tuning (default: set by method, task and encoder width)", "--lr", "X"
+    )
+    bert_lr: float | None = setting(
+        None, "learning rate for encoders of BERT's width, if lr is not set; a preset of tasks"
+    )
     batch: int = setting(16, "windows per batch")
-    warmup: float = setting(0.1, "share of the steps in which the learning rate rises")
-    decay: str = setting("linear", "learning rate after warm-up: linear or constant")
+    warmup: float = setting(0.1, "fraction of the steps with a rising learning rate")
+    decay: str = setting("linear", "learning rate schedule after warm-up: linear or constant")
     weight_decay: float = setting(0.01, "weight decay")
     clip: float = setting(1.0, "maximum norm of the gradient")
-    accumulate: int = setting(1, "pieces that each batch is split into: the same result with less memory")
-    checkpointing: bool = setting(False, "recompute activations in the backward pass instead of keeping them")
-    bf16: bool | None = setting(None, "compute in bfloat16; default: on CUDA devices that support it")
-    save_minutes: float = setting(5.0, "minutes between checkpoints, from which an interrupted run resumes")
+    accumulate: int = setting(1, "gradient accumulation: number of pieces that each batch is split into")
+    checkpointing: bool = setting(
+        False, "gradient checkpointing: recompute activations in the backward pass to save memory"
+    )
+    bf16: bool | None = setting(None, "compute in bfloat16 (default: on CUDA devices that support it)")
+    save_minutes: float = setting(5.0, "minutes between checkpoints; an interrupted run resumes from the last one")
     seed: int = setting(0, "random seed")
     device: str = setting("auto", "device to tune on")
 
@@ -162,22 +192,29 @@ class TuneConfig:
 @hashed_as("dtype", "layers", "tokens", "live", "max_gb", "shard_mb", "batch_tokens", "seed", "device")
 @dataclass(frozen=True)
 class ExtractConfig:
-    """How states are computed and stored."""
+    """How hidden states are computed and stored."""
 
     dtype: str = setting(
-        "f16", "number format of stored states; default f16, int8 halves it", "--dtype", choices=("f32", "f16", "int8")
+        "f16",
+        "number format of stored states (default: f16); int8 halves the size",
+        "--dtype",
+        choices=("f32", "f16", "int8"),
     )
-    layers: str = setting("all", "states to store; 0: embeddings", "--layers", "all|last4|first6|every2|0+3+6")
+    layers: str = setting(
+        "all", "layers to store; 0 is the embedding layer (default: all)", "--layers", "all|last4|first6|every2|0+3+6"
+    )
     tokens: str = setting(
         "all",
-        "tokens to store: context includes CLS, for spans; cls and mean are one vector per text",
+        "tokens to store: all (default), context (with CLS; for spans), or one vector per text: cls or mean",
         "--tokens",
         choices=("all", "context", "cls", "mean"),
     )
-    live: bool = setting(False, "store no states; run the encoder again in every epoch", "--live")
-    max_gb: float | None = setting(None, "maximum size of a store in gigabytes; refuse a larger one", "--max-gb", "X")
-    shard_mb: int = setting(256, "maximum megabytes per shard file; default 256", "--shard-mb", "N")
-    batch_tokens: int = setting(4096, "tokens per batch of the encoder")
+    live: bool = setting(False, "store nothing and run the encoder again in every epoch", "--live")
+    max_gb: float | None = setting(
+        None, "stop before extraction if the store would exceed X gigabytes (default: no limit)", "--max-gb", "X"
+    )
+    shard_mb: int = setting(256, "maximum megabytes per shard file (default: 256)", "--shard-mb", "N")
+    batch_tokens: int = setting(4096, "tokens per encoder batch")
     seed: int = setting(0, "random seed")
     device: str = setting("auto", "device to run the encoder on")
 
@@ -188,19 +225,19 @@ class ExtractConfig:
 @hashed_as("epochs", "lr", "rates", "batch", "warmup", "weight_decay", "clip", "order_seed", "device")
 @dataclass(frozen=True)
 class FitConfig:
-    """How heads are fitted on stored states."""
+    """How heads are trained on stored hidden states."""
 
     epochs: int = setting(5, "training epochs of the heads")
     lr: float = setting(3e-3, "peak learning rate of the heads")
     rates: tuple[float, ...] = setting(
-        (), "more learning rates to try in the same pass; each head keeps the one that is best on inner"
+        (), "more learning rates to try in the same pass; each head keeps its best on inner"
     )
     batch: int = setting(32, "windows per batch")
-    warmup: float = setting(0.1, "share of the steps in which the learning rate rises")
+    warmup: float = setting(0.1, "fraction of the steps with a rising learning rate")
     weight_decay: float = setting(0.01, "weight decay")
     clip: float = setting(1.0, "maximum norm of the gradient")
-    order_seed: int = setting(0, "random seed of the order of the batches")
-    device: str = setting("auto", "device to fit on")
+    order_seed: int = setting(0, "random seed of the batch order")
+    device: str = setting("auto", "device to train heads on")
 
     def __post_init__(self) -> None:
         least = {"epochs": 1, "batch": 1, "warmup": 0, "weight_decay": 0, "order_seed": 0}
@@ -210,10 +247,15 @@ class FitConfig:
 @hashed_as("task", "encoder", "heads", "seeds", "data", "tune", "extract", "fit")
 @dataclass(frozen=True)
 class Recipe:
-    """Everything one run does."""
+    """All settings of a run."""
 
     task: str
-    encoder: str = setting("minilm", "minilm (embedded, default), a folder, or a Hub name", "--encoder", "E")
+    encoder: str = setting(
+        "minilm",
+        "encoder: minilm (default, no download), a folder, or a name on the Hugging Face Hub",
+        "--encoder",
+        "E",
+    )
     heads: tuple[str, ...] = QUICK_HEADS
     seeds: tuple[int, ...] = (0, 1)
     data: DataConfig = field(default_factory=DataConfig)
@@ -227,7 +269,7 @@ class Recipe:
 
 
 def _check_numbers(config: object, section: str, least: Mapping[str, float], above_zero: Sequence[str] = ()) -> None:
-    """Reject numbers with which a step would fail late or do nothing; NaN passes no comparison."""
+    """Check lower bounds, so that bad numbers fail early; the comparisons are written so that NaN fails them too."""
     for name, bound in least.items():
         value = getattr(config, name)
         if not bound <= value < math.inf:
@@ -238,21 +280,21 @@ def _check_numbers(config: object, section: str, least: Mapping[str, float], abo
             raise BadInput(f"{section}.{name} is {value}; expected more than 0")
 
 
-# From and to plain data
+# Conversion from and to plain data
 
 
 @cache
 def setting_types(cls: type[Any]) -> dict[str, Any]:
-    """By setting its type."""
+    """The type of each setting, by name."""
     return typing.get_type_hints(cls)
 
 
 class RawText(str):
-    """A value as a user typed it; its meaning depends on the type of the setting."""
+    """Text from the command line, still to be parsed according to the type of its setting."""
 
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Build a config from plain data; ``where`` names the file or flag for the message."""
+    """Build a config from plain data; ``where`` names the file or flag in error messages."""
     known = setting_types(cls)  # type: ignore[arg-type]
     arguments: dict[str, Any] = {}
     for key, value in values.items():
@@ -278,55 +320,58 @@ def to_mapping(config: Any) -> dict[str, Any]:
     return plain
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings overridden by others, section by section."""
+def merge_settings(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two levels of settings; values of ``over`` win."""
     plain = dict(under)
     for key, value in over.items():
-        below = plain.get(key)
-        plain[key] = {**below, **value} if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+        section = plain.get(key)
+        if isinstance(section, Mapping) and isinstance(value, Mapping):
+            plain[key] = {**section, **value}
+        else:
+            plain[key] = value
     return plain
 
 
 def with_settings(config: T, **values: Any) -> T:
-    """A copy with the values that are not None."""
+    """A copy of a config with the given values; None means unchanged."""
     return replace(config, **{key: value for key, value in values.items() if value is not None})  # type: ignore[type-var]
 
 
-def _convert(wanted: Any, value: Any, where: str) -> Any:
-    """Check one value against its annotation; whole numbers pass as floats, lists as tuples."""
+def _convert(annotation: Any, value: Any, where: str) -> Any:
+    """Convert a value to its annotated type; accepts whole numbers as floats and lists as tuples."""
     if isinstance(value, RawText):
-        value = _read_typed(wanted, value)
-    if is_dataclass(wanted) and isinstance(wanted, type):
+        value = _parse_text(annotation, value)
+    if is_dataclass(annotation) and isinstance(annotation, type):
         if isinstance(value, Mapping):
-            return from_mapping(wanted, value, where)
+            return from_mapping(annotation, value, where)
         raise BadInput(f"{where}: got {shorten(value)}, expected a table")
-    if isinstance(wanted, types.UnionType):  # X | None
-        return None if value is None else _convert(typing.get_args(wanted)[0], value, where)
-    if typing.get_origin(wanted) is tuple:
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(_convert(typing.get_args(wanted)[0], item, where) for item in items)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(annotation, types.UnionType):  # X | None
+        return None if value is None else _convert(typing.get_args(annotation)[0], value, where)
+    if typing.get_origin(annotation) is tuple:
+        entries = value if isinstance(value, list | tuple) else [value]
+        return tuple(_convert(typing.get_args(annotation)[0], entry, where) for entry in entries)
+    if annotation is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
-        raise BadInput(f"{where}: got {shorten(value)}, expected {wanted.__name__}")
+    if not isinstance(value, annotation) or (annotation is not bool and isinstance(value, bool)):
+        raise BadInput(f"{where}: got {shorten(value)}, expected {annotation.__name__}")
     return value
 
 
-def _read_typed(wanted: Any, text: str) -> Any:
-    """Text as the setting's type; what cannot be read stays text, which :func:`_convert` rejects.
+def _parse_text(annotation: Any, text: str) -> Any:
+    """Parse text as the setting's type; text that cannot be parsed is returned, and :func:`_convert` rejects it.
 
-    Specs contain commas, so words of a list are separated by spaces and numbers by commas. Empty text unsets an
-    optional setting.
+    Lists of text are separated by spaces, because specs contain commas; lists of numbers by commas. Empty text
+    unsets an optional setting.
     """
-    if isinstance(wanted, types.UnionType):
-        return _read_typed(typing.get_args(wanted)[0], text) if text else None
-    if typing.get_origin(wanted) is tuple:
-        kind = typing.get_args(wanted)[0]
-        return [_read_typed(kind, part) for part in (text.split() if kind is str else text.split(","))]
-    if wanted is bool:
+    if isinstance(annotation, types.UnionType):
+        return _parse_text(typing.get_args(annotation)[0], text) if text else None
+    if typing.get_origin(annotation) is tuple:
+        kind = typing.get_args(annotation)[0]
+        return [_parse_text(kind, part) for part in (text.split() if kind is str else text.split(","))]
+    if annotation is bool:
         return {"true": True, "false": False}.get(text, str(text))
     try:
-        return wanted(text) if wanted in (int, float) else str(text)
+        return annotation(text) if annotation in (int, float) else str(text)
     except ValueError:
         return str(text)
 
@@ -335,37 +380,37 @@ def _read_typed(wanted: Any, text: str) -> Any:
 
 
 def _with_presets(values: Mapping[str, Any], defaults: Defaults | None, where: str) -> Recipe:
-    """A recipe from plain data, over what its task and tuning method preset."""
+    """A recipe from plain data, on top of the presets of its task and tuning method."""
     tune = values.get("tune")
     method = tune.get("method", "full") if isinstance(tune, Mapping) else "full"
     presets = defaults(str(values.get("task")), str(method)) if defaults else {}
-    return from_mapping(Recipe, merged(presets, values), where)
+    return from_mapping(Recipe, merge_settings(presets, values), where)
 
 
 def built_in_recipe(task: str, defaults: Defaults | None = None, **values: Any) -> Recipe:
-    """The recipe that a bare task name stands for; ``values`` are the top-level settings and sections."""
+    """The default recipe of a task; ``values`` are top-level settings and sections that override it."""
     return _with_presets({"task": task, **values}, defaults, f"recipe for {task}")
 
 
 def read_recipe(path: Path, defaults: Defaults | None = None, over: Mapping[str, Any] | None = None) -> Recipe:
-    """A recipe from a TOML file, over what its task and method preset; ``over`` overrides both."""
+    """Read a recipe from a TOML file, on top of the presets of its task and method; ``over`` overrides both."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not a TOML recipe: {error}") from error
-    return _with_presets(merged(values, over or {}), defaults, str(path))
+    return _with_presets(merge_settings(values, over or {}), defaults, str(path))
 
 
 def read_run_recipe(folder: Path) -> Recipe:
-    """The recipe that a run was made by; the defaults for a folder that only ``fit`` made."""
+    """The recipe of a run; the defaults if the folder was made by ``fit`` and has none."""
     path = folder / "recipe.toml"
     return read_recipe(path) if path.exists() else Recipe(task="fit")
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
-    """The resolved recipe, ready to be run again."""
+    """Write the resolved recipe as TOML."""
     import tomli_w
 
     with atomic_open(path) as file:
@@ -373,7 +418,7 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
 
 
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """Apply ``--set fit.lr=1e-3`` style settings; the last one wins."""
+    """Apply settings such as ``fit.lr=1e-3``; the last one wins."""
     plain = to_mapping(recipe)
     for text in settings:
         path, equals, value = text.partition("=")

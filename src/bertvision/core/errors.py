@@ -4,10 +4,21 @@ from __future__ import annotations
 
 
 class BadInput(ValueError):
-    """Input that cannot be used.
+    """Invalid input: bad data, bad options or a missing extra. A subclass of ``ValueError``.
 
     The message is one line: what is wrong, where, what was found, what was expected, what to do.
-    The command line prints it and exits with 2; library users catch a ``ValueError``.
+    The command line prints it and exits with code 2.
+
+    Args:
+        message: The message; line breaks and repeated spaces become single spaces.
+
+    Example:
+        >>> from bertvision import BadInput, load_task
+        >>> try:
+        ...     load_task("sqad2")
+        ... except BadInput as error:
+        ...     print(str(error).partition(" Known")[0])
+        no task named 'sqad2'. Did you mean 'squad2'?
     """
 
     def __init__(self, message: str) -> None:
@@ -15,7 +26,7 @@ class BadInput(ValueError):
 
 
 def shorten(value: object, limit: int = 60) -> str:
-    """``repr`` of a value, truncated so that a message stays one readable line."""
+    """``repr`` of a value, truncated to ``limit`` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
@@ -26,5 +37,5 @@ def missing_extra(package: str, extra: str) -> BadInput:
 
 
 def install_line(extra: str) -> str:
-    """The command that installs an extra, from a checkout as in the README."""
+    """The command that installs an extra, run in a checkout of the repository."""
     return f"pip install -e '.[{extra}]' in the checkout of bertvision"

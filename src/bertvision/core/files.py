@@ -23,12 +23,12 @@ _KEYS: dict[type[Any], Mapping[str, str]] = {}
 
 
 def hash_json(content: Any) -> str:
-    """sha256 of plain data, whatever the order of its keys."""
+    """sha256 of plain data, independent of the order of keys."""
     return hashlib.sha256(_json_bytes(content)).hexdigest()
 
 
 def hash_lines(lines: Iterable[Any]) -> str:
-    """sha256 over many records, one at a time."""
+    """sha256 of an iterable of records, read one at a time."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(_json_bytes(line) + b"\n")
@@ -40,7 +40,7 @@ def _json_bytes(content: Any) -> bytes:
 
 
 def hash_tensors(named: Iterable[tuple[str, Tensor]]) -> str:
-    """sha256 over names, types, shapes and values, in name order."""
+    """sha256 of the names, types, shapes and values of tensors, in name order."""
     import torch
 
     digest = hashlib.sha256()
@@ -52,20 +52,20 @@ def hash_tensors(named: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def hashed_as(*same: str, **keys: str) -> Callable[[type[T]], type[T]]:
-    """Decorator of a dataclass: fix the key of each field in hashes, so that the field can be renamed.
+    """Class decorator that fixes the key of each dataclass field in hashes, so that fields can be renamed.
 
-    ``same`` are fields whose key is their name, ``keys`` are the others: ``@hashed_as("epochs", rate="lr")``. Every
-    field must be listed, so that adding one is a decision: it changes all hashes of the class.
+    ``same`` lists the fields whose key is their name, ``keys`` maps the others: ``@hashed_as("epochs", rate="lr")``.
+    Every field must be listed, because a new field changes all hashes of the class.
     """
     table = {**{name: name for name in same}, **keys}
 
     def register(cls: type[T]) -> type[T]:
         declared = {item.name for item in fields(cls)}  # type: ignore[arg-type]
-        for what, names in (("has no key in hashes", declared - {*table}), ("is no field", {*table} - declared)):
+        for what, names in (("has no key in hashes", declared - {*table}), ("is not a field", {*table} - declared)):
             if names:
                 raise TypeError(f"{cls.__name__}.{min(names)} {what}; see hashed_as above the class")
         if len({*table.values()}) < len(table):
-            raise TypeError(f"{cls.__name__}: two fields have one key in hashes; see hashed_as above the class")
+            raise TypeError(f"{cls.__name__}: two fields have the same key in hashes; see hashed_as above the class")
         _KEYS[cls] = table
         return cls
 
@@ -73,27 +73,27 @@ def hashed_as(*same: str, **keys: str) -> Callable[[type[T]], type[T]]:
 
 
 def hashed_keys(cls: type[Any]) -> Mapping[str, str]:
-    """The key in hashes of each field of a dataclass."""
+    """The key of each field of a dataclass in hashes."""
     if cls not in _KEYS:
-        raise TypeError(f"{cls.__name__} is not hashed by its fields; put hashed_as above the class")
+        raise TypeError(f"{cls.__name__} has no keys for hashes; decorate it with hashed_as")
     return _KEYS[cls]
 
 
 def hashed_fields(record: Any) -> dict[str, Any]:
-    """A dataclass as plain data for :func:`hash_json`, under its fixed keys."""
+    """A dataclass as plain data with its fixed keys, for :func:`hash_json`."""
     values = {key: getattr(record, name) for name, key in hashed_keys(type(record)).items()}
     return {key: hashed_fields(value) if is_dataclass(value) else value for key, value in values.items()}
 
 
 def file_sha256(path: Path) -> str:
-    """sha256 of a file's bytes, read in pieces."""
+    """sha256 of a file, read in chunks."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path to write to, synced and renamed to ``path`` at the end, so that no partial file is left."""
+    """Yield a temporary path, which is synced and renamed to ``path`` at the end, so that no partial file remains."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_open(path: Path) -> Iterator[IO[str]]:
-    """A text file that is replaced atomically when the block ends."""
+    """Open a text file for writing; it replaces ``path`` atomically when the block ends."""
     with atomic_path(path) as part, part.open("w", encoding="utf-8") as file:
         yield file
 
@@ -123,12 +123,12 @@ def write_json(path: Path, content: object) -> None:
 
 
 def read_json_or_empty(path: Path) -> dict[str, Any]:
-    """The JSON document of a file, or an empty one if there is no file."""
+    """The JSON document in a file, or an empty one if the file does not exist."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def reuse(path: Path, fingerprint: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The JSON document at ``path`` if it has this fingerprint; otherwise make and write it."""
+    """The JSON document at ``path`` if its fingerprint matches; otherwise compute and write it."""
     document = read_json_or_empty(path)
     if document.get("made_from") != fingerprint:
         document = {"made_from": fingerprint, **make()}
@@ -137,14 +137,14 @@ def reuse(path: Path, fingerprint: str, make: Callable[[], dict[str, Any]]) -> d
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below a folder."""
+    """Total size in bytes of all files in a folder and its subfolders."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A hook for ``json.load`` that rejects repeated keys, of which Python would silently keep the last."""
+    """An ``object_pairs_hook`` for ``json.load`` that rejects repeated keys; Python would keep only the last."""
     row = dict(pairs)
     if len(row) < len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise ValueError(f"the key {shorten(twice)} is given twice, expected it once")
+        repeated = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {shorten(repeated)} is given twice, expected it once")
     return row

@@ -13,15 +13,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 CONTROL_CHARS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-"""Control characters except tab and newline, bidirectional overrides, and lone surrogates. Labels and questions may
-contain them; terminals and pages must not receive them."""
+"""Characters that must not reach a terminal or a page, but may occur in data: control characters except tab and
+newline, bidirectional overrides, and lone surrogates."""
 
 LINE_SECONDS = 60.0
-"""Seconds between progress lines where stderr is not a terminal."""
+"""Seconds between progress lines if stderr is not a terminal."""
 
 
 def progress(items: Iterable[T], what: str, total: int, unit: str = "batch") -> Iterator[T]:
-    """Iterate with progress and remaining time on stderr; see :func:`progress_bar`."""
+    """Iterate and show progress and remaining time on stderr; see :func:`progress_bar`."""
     with progress_bar(what, total, unit) as advance:
         for item in items:
             yield item
@@ -30,22 +30,22 @@ def progress(items: Iterable[T], what: str, total: int, unit: str = "batch") -> 
 
 @contextmanager
 def progress_bar(what: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal, else one line per minute; ``with progress_bar(...) as advance: advance(3)``.
+    """A progress bar on a terminal, otherwise one line per minute; ``with progress_bar(...) as advance: advance(3)``.
 
-    BERTVISION_PROGRESS=0 switches both off, 1 shows the bar everywhere.
+    ``BERTVISION_PROGRESS=0`` disables both, ``1`` shows the bar even without a terminal.
     """
-    wanted = os.environ.get("BERTVISION_PROGRESS")
-    if wanted != "0" and not (wanted or sys.stderr.isatty()):
+    mode = os.environ.get("BERTVISION_PROGRESS")
+    if mode != "0" and not (mode or sys.stderr.isatty()):
         yield _ProgressLines(what, total, unit).advance
         return
     from tqdm.auto import tqdm
 
-    with tqdm(desc=what, total=total, unit=unit, disable=wanted == "0", leave=False, file=sys.stderr) as bar:
+    with tqdm(desc=what, total=total, unit=unit, disable=mode == "0", leave=False, file=sys.stderr) as bar:
         yield bar.update
 
 
 class _ProgressLines:
-    """Progress as plain lines; the first comes after a minute."""
+    """Progress as plain lines, the first after a minute."""
 
     def __init__(self, what: str, total: int, unit: str) -> None:
         self.what, self.total, self.units = what, total, f"{unit}es" if unit.endswith("ch") else f"{unit}s"
@@ -74,10 +74,10 @@ class Timer:
 
 
 def log_line(text: str) -> None:
-    """Print a line to stderr, which leaves stdout to results."""
+    """Print a line to stderr; stdout is reserved for results."""
     print(escape_control_chars(text), file=sys.stderr, flush=True)
 
 
 def escape_control_chars(text: str) -> str:
-    """Text that is safe for a terminal: control characters are written out (``\\x1b``)."""
+    """Replace control characters by escape sequences such as ``\\x1b``, so that text is safe for a terminal."""
     return re.sub(f"[{CONTROL_CHARS}]", lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -27,21 +27,21 @@ ROW_KINDS: tuple[Kind, ...] = ("span", "multilabel")
 SPLITS = ("train", "inner", "dev")
 
 CONTROL = "probe:layers=last1"
-"""The control head: it shows what refitting the last layer alone gains."""
+"""The control: a linear probe on the last layer, against which heads on several layers are compared."""
 
 NO_OFFSET = -1
-"""Character offset of a token that no answer may come from."""
+"""Character offset of tokens that cannot be part of an answer."""
 
-SURE = 0.05
-"""Significance level: a difference with a corrected p below this is reported as one."""
+ALPHA = 0.05
+"""Significance level of the paired tests, for p after Holm's correction."""
 
-MOST_NAMED = 3
-"""Largest number of indistinguishable predictors that are listed by name; more are counted."""
+MAX_LISTED = 3
+"""Predictors without a significant difference are listed up to this number, and counted above it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A gold answer: its text, and where it starts in the context (characters)."""
+    """A gold answer: its text, and the character offset in the context at which it starts."""
 
     text: str
     start: int
@@ -49,13 +49,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One labelled text, pair of texts, or question with its context.
+    """A labelled text, pair of texts, or question with its context.
 
-    Spans: ``text`` is the question, ``pair`` the context, ``answers`` the gold answers (none =
-    unanswerable). Labels and values: ``text``, perhaps ``pair``, and ``label`` (an index into the
-    task's labels, or a number) or, where there may be any number of them, ``labels`` (indices in
-    order, perhaps none). ``group`` names what must stay on one side of a split: the article or the
-    context.
+    Args:
+        id: Unique within its split.
+        text: The text, or the question of a question-answering task.
+        pair: The second text of a pair, or the context that answers come from.
+        answers: Gold answers of a question; empty if it is unanswerable.
+        label: Index into the task's labels, or the target value of a regression task.
+        group: Examples of one group are never divided between train, inner and dev; the article or the context.
+        labels: Sorted label indices of a multi-label task; may be empty.
+
+    Example:
+        >>> from bertvision import Example
+        >>> Example("r1", "Great crew, on time.", label=1).label
+        1
     """
 
     id: str
@@ -71,10 +79,9 @@ class Example:
 class Window:
     """One encoder input: the tokens of an example, or of a part of its context.
 
-    ``offsets[t]`` are the characters of the context (spans) that token t covers, NO_OFFSET for the
-    question, special tokens and everything else that cannot be answered with. ``target`` is
-    (start token, end token) for spans, 0 or 1 for each label where there may be several, and
-    (label,) or (value,) otherwise.
+    ``offsets[t]`` is the range of context characters that token t covers in span tasks, and NO_OFFSET for the
+    question and special tokens. ``target`` is (start token, end token) for spans, 0 or 1 per label for multi-label
+    tasks, and (label,) or (value,) otherwise.
     """
 
     example: int
@@ -90,7 +97,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Shape:
-    """Input and output sizes of a head: states per token, their width, tokens, outputs and kind."""
+    """Input and output sizes of a head; ``layers`` counts states per token, the embeddings included."""
 
     layers: int
     width: int
@@ -101,18 +108,42 @@ class Shape:
 
 @dataclass(frozen=True)
 class LayerBatch:
-    """All layers' hidden states of a few windows, with the targets a head is trained on."""
+    """A batch of windows: the hidden states of all layers, and the targets that a head is trained on.
+
+    Args:
+        hidden: (batch, tokens, layers, width).
+        mask: (batch, tokens); true for tokens, false for padding.
+        targets: (batch, 2) start and end token, (batch, labels) of 0 and 1, or (batch,) labels or values.
+        windows: (batch,) index of each window within its split.
+        pooled: (batch, width) output of the encoder's pooler, if it has one.
+        logits: Outputs of the encoder's own head: (batch, tokens, 2) for spans, (batch, outputs) otherwise.
+
+    Example:
+        >>> import torch
+        >>> from bertvision import LayerBatch
+        >>> mask = torch.tensor([[True, True, False]])
+        >>> batch = LayerBatch(torch.zeros(1, 3, 7, 4), mask, torch.zeros(1), torch.tensor([0]))
+        >>> batch
+        LayerBatch(1 window, 3 tokens, 7 layers, width 4)
+        >>> batch.states.shape
+        torch.Size([2, 7, 4])
+    """
 
     hidden: Tensor  # (batch, tokens, layers, width)
-    mask: Tensor  # (batch, tokens), true where there is a token
-    targets: Tensor  # (batch, 2) start and end token, (batch, labels) 0 or 1, or (batch,) label or value
-    windows: Tensor  # (batch,) window number within the split
+    mask: Tensor  # (batch, tokens)
+    targets: Tensor  # (batch, 2), (batch, labels) or (batch,)
+    windows: Tensor  # (batch,)
     pooled: Tensor | None = None  # (batch, width)
-    logits: Tensor | None = None  # the encoder's own: (batch, tokens, 2) or (batch, outputs)
+    logits: Tensor | None = None  # (batch, tokens, 2) or (batch, outputs)
+
+    def __repr__(self) -> str:
+        batch, tokens, layers, width = self.hidden.shape
+        windows = f"{batch} window{'' if batch == 1 else 's'}"
+        return f"LayerBatch({windows}, {tokens} tokens, {layers} layers, width {width})"
 
     @cached_property
     def states(self) -> Tensor:
-        """Hidden states without padding: (real tokens, layers, width), window after window."""
+        """Hidden states without padding, window after window: (unpadded tokens, layers, width)."""
         return self.hidden[self.mask]
 
     @cached_property
@@ -133,13 +164,13 @@ class LayerBatch:
 
 @dataclass(frozen=True)
 class WindowTable:
-    """Facts about each window of a split that decoding needs, in window order."""
+    """What decoding needs to know of each window of a split, in window order."""
 
-    example: NDArray[np.int64]  # (windows,) index into the split's examples
-    cls: NDArray[np.int64]  # (windows,) position of the CLS token
+    example: NDArray[np.int64]  # (windows,) index of the window's example
+    cls: NDArray[np.int64]  # (windows,) index of the CLS token
     offsets: Sequence[NDArray[np.int32]]  # per window (tokens, 2)
     targets: NDArray[np.float64]  # (windows, 2), (windows, labels) or (windows, 1)
-    input_ids: Sequence[NDArray[np.int32]] = ()  # per window (tokens,); only answers as word pieces need them
+    input_ids: Sequence[NDArray[np.int32]] = ()  # per window (tokens,); only paper_decoding reads them
 
     def __len__(self) -> int:
         return len(self.example)
@@ -147,11 +178,29 @@ class WindowTable:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Raw outputs of one predictor over one split, in window order.
+    """Raw outputs of one predictor on one split, in window order.
 
-    ``logits``: per window (tokens, 2) for spans, (outputs,) otherwise. ``inner`` holds the same
-    predictor's outputs on the inner split; whatever is fitted after training (no-answer threshold,
-    ensemble weights) is fitted there and nowhere else.
+    Args:
+        name: Name on the leaderboard.
+        spec: Spec of the head.
+        kind: What predicted: the encoder's own head, a head on stored states, or an ensemble.
+        split: Split that was predicted, usually ``"dev"``.
+        logits: Per window (tokens, 2) for spans, (outputs,) otherwise.
+        table: Which example each window belongs to, and what decoding needs.
+        seed: Random seed of a head.
+        parameters: Number of parameters that were trained.
+        encoder_parameters: Number of parameters of the encoder.
+        seconds: Training time.
+        inner: Outputs of the same predictor on the inner split. No-answer thresholds, temperatures and ensemble
+            weights are fitted on these only.
+        members: Predictors of an ensemble: ``"encoder"`` or ``"spec@seed"``.
+        weights: Weights of the members.
+
+    Example:
+        >>> from bertvision import Store, fit, predict
+        >>> store = Store("runs/reviews/store")  # doctest: +SKIP
+        >>> predict(fit(["probe"], store), store["dev"])  # doctest: +SKIP
+        [Predictions('probe', seed=0, split='dev', 120 windows)]
     """
 
     name: str
@@ -165,13 +214,17 @@ class Predictions:
     encoder_parameters: int = 0
     seconds: float = 0.0
     inner: Predictions | None = None
-    members: tuple[str, ...] = ()  # an ensemble's: "encoder" or spec@seed
+    members: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
+
+    def __repr__(self) -> str:
+        seed = "" if self.seed is None else f"seed={self.seed}, "
+        return f"Predictions({self.name!r}, {seed}split={self.split!r}, {len(self.logits)} windows)"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a leaderboard."""
+    """A row of a leaderboard: one predictor with one seed."""
 
     name: str
     spec: str
@@ -185,14 +238,14 @@ class Row:
     threshold: float | None = None
     members: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
-    interval: tuple[float, float] | None = None  # of the metric, over resampled examples
+    interval: tuple[float, float] | None = None  # bootstrap interval of the metric
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # no-answer: zero, fitted, oracle
     calibration: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by kind of probability
 
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """The metric of one predictor over all its seeds: mean, spread, and the interval of the mean."""
+    """The metric of one predictor over all its seeds: mean, standard deviation, range and interval of the mean."""
 
     name: str
     kind: Literal["encoder", "head", "ensemble"]
@@ -206,22 +259,22 @@ class SeedSummary:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two predictors on the same examples: a minus b, its interval, and p before and after correction."""
+    """Difference of two predictors on the same examples, a minus b, with its interval and p-values."""
 
     a: str
     b: str
     difference: float
-    low: float | None  # no interval where all examples share one context
+    low: float | None  # None if all examples share one context: there is nothing to resample
     high: float | None
     p: float
-    p_holm: float  # corrected for all tests of the same family
-    a_seeds: tuple[int, ...] = ()  # seeds that each predictor is the mean over
+    p_holm: float  # Holm's correction over all tests of the leaderboard
+    a_seeds: tuple[int, ...] = ()  # seeds that predictor a is averaged over
     b_seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Reliability bins of one kind of probability, before and after the temperature: (confidence, accuracy, count)."""
+    """Reliability bins (confidence, accuracy, count) of one kind of probability, before and after calibration."""
 
     name: str
     seed: int | None
@@ -232,33 +285,57 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard: the scores of every predictor on one split of one task, with intervals and paired tests."""
+    """A leaderboard: scores of all predictors on one split of a task, with confidence intervals and paired tests.
+
+    ``str(board)`` is the table that the command line prints.
+
+    Args:
+        task: Name of the task.
+        split: Split that was scored, usually ``"dev"``.
+        metric: Metric that rows are ordered and compared by.
+        rows: One :class:`Row` per predictor and seed, best on inner first.
+        summary: Mean and spread over the seeds of each predictor.
+        best_head: Head with the best mean on inner.
+        comparisons: Paired tests between predictors.
+        reliability: Reliability bins of the predicted probabilities.
+        resampling_info: How intervals and tests were computed.
+
+    Example:
+        >>> from bertvision import Board, ensemble, evaluate
+        >>> board = evaluate([*predictions, ensemble(predictions)], task)  # doctest: +SKIP
+        >>> print(board)  # doctest: +SKIP
+        >>> Board("squad2", "dev", "f1")
+        Board(squad2 dev, f1, 0 rows, best_head=None)
+    """
 
     task: str
     split: str
     metric: str
     rows: tuple[Row, ...] = field(default_factory=tuple)
     summary: tuple[SeedSummary, ...] = ()
-    best_head: str | None = None  # by the mean on inner over its seeds
+    best_head: str | None = None
     comparisons: tuple[PairedTest, ...] = ()
     reliability: tuple[Reliability, ...] = ()
-    resampling_info: Mapping[str, Any] = field(default_factory=dict)  # what intervals and tests rest on
+    resampling_info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Board({self.task} {self.split}, {self.metric}, {len(self.rows)} rows, best_head={self.best_head!r})"
 
     def __str__(self) -> str:
         return board_text(self)
 
 
 BOARD_KEYS = {"summary": "lines", "resampling_info": "basis"}
-"""Fields of a board whose key in leaderboard.json is another name."""
+"""Fields whose key in leaderboard.json differs from their name."""
 
 
 def board_document(board: Board) -> dict[str, Any]:
-    """The board as leaderboard.json has it."""
+    """The content of leaderboard.json."""
     return {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
 
 
 def board_text(board: Board) -> str:
-    """The table, and the sentences below it."""
+    """The table and the notes below it."""
     return "\n".join([*_table(board), *board_notes(board)])
 
 
@@ -277,87 +354,87 @@ def _table(board: Board) -> list[str]:
     return align_columns(lines)
 
 
-def align_columns(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Cells as columns: the first left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = []
-    for first, *rest in lines:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        texts.append("  ".join([first.ljust(widths[0]), *cells]))
-    return texts
-
-
-def board_notes(board: Board) -> list[str]:
-    """The sentences below the table: sampling error, paired tests, thresholds and calibration."""
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines of text: the first column left-aligned, the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    info = board.resampling_info
-    if info:
-        several = any(len(entry.seeds) > 1 for entry in board.summary)
-        seeds = "; a seed varies the head's start, the encoder is the same" if several else ""
-        lines.append(
-            f"95 %: luck of the examples, {info['draws']:,} samples of the {info['clusters']:,} {info['of']} of "
-            f"{board.split}{seeds}"
-        )
-    references = [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]
-    lines += [_tests_against(board, name) for name in references if _against(board, name)]
-    if board.rows:
-        lines += [*_no_answer(board, board.rows[0]), *_calibration(board.rows[0])]
+    for first, *rest in rows:
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]))
     return lines
 
 
-def _against(board: Board, reference: str) -> list[PairedTest]:
+def board_notes(board: Board) -> list[str]:
+    """The notes below the table: confidence intervals, paired tests, no-answer threshold and calibration."""
+    notes = []
+    info = board.resampling_info
+    if info:
+        note = f"95 % intervals: bootstrap over the {info['clusters']:,} {info['of']} of {board.split}"
+        note += f" ({info['draws']:,} samples)"
+        if any(len(entry.seeds) > 1 for entry in board.summary):
+            note += "; seeds vary the initial weights of heads, not the encoder"
+        notes.append(note)
+    for reference in [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]:
+        tests = _tests_against(board, reference)
+        if tests:
+            notes.append(_test_note(tests, reference, len(board.comparisons)))
+    if board.rows:
+        notes += [*_no_answer_note(board, board.rows[0]), *_calibration_note(board.rows[0])]
+    return notes
+
+
+def _tests_against(board: Board, reference: str) -> list[PairedTest]:
     """All tests that involve a reference, as the other predictor minus the reference."""
-    return [_minus(test, reference) for test in board.comparisons if reference in (test.a, test.b)]
-
-
-def _minus(test: PairedTest, reference: str) -> PairedTest:
-    """The test with the reference as ``b``."""
-    if test.b == reference:
-        return test
-    low, high = (None if bound is None else -bound for bound in (test.high, test.low))
-    return PairedTest(test.b, test.a, -test.difference, low, high, test.p, test.p_holm, test.b_seeds, test.a_seeds)
+    tests = []
+    for test in board.comparisons:
+        if test.b == reference:
+            tests.append(test)
+        elif test.a == reference:
+            low, high = (None if bound is None else -bound for bound in (test.high, test.low))
+            seeds = (test.b_seeds, test.a_seeds)
+            tests.append(PairedTest(test.b, test.a, -test.difference, low, high, test.p, test.p_holm, *seeds))
+    return tests
 
 
 def paired_test_with(board: Board, name: str, reference: str) -> PairedTest | None:
-    """A predictor minus a reference, if the board has that test."""
-    return next((test for test in _against(board, reference) if test.a == name), None)
+    """The test of a predictor minus a reference, if the leaderboard has it."""
+    return next((test for test in _tests_against(board, reference) if test.a == name), None)
 
 
-def _tests_against(board: Board, reference: str) -> str:
-    tests = _against(board, reference)
-    ahead = [test.a for test in tests if test.p_holm < SURE and test.difference > 0]
-    behind = [test.a for test in tests if test.p_holm < SURE and test.difference < 0]
-    equal = [test.a for test in tests if test.p_holm >= SURE]
-    parts = [f"ahead: {', '.join(ahead)}"] if ahead else []
-    parts += [f"behind: {', '.join(behind)}"] if behind else []
-    if equal:
-        names = ", ".join(equal) if len(equal) <= MOST_NAMED else f"{len(equal)} predictors"
-        parts.append(f"not distinguishable: {names}")
-    title = "the control" if reference == CONTROL else reference
-    return f"beside {title} (p < {SURE}, Holm over {len(board.comparisons)} tests): {'; '.join(parts)}"
+def _test_note(tests: Sequence[PairedTest], reference: str, family: int) -> str:
+    better = [test.a for test in tests if test.p_holm < ALPHA and test.difference > 0]
+    worse = [test.a for test in tests if test.p_holm < ALPHA and test.difference < 0]
+    similar = [test.a for test in tests if test.p_holm >= ALPHA]
+    if len(similar) > MAX_LISTED:
+        similar = [f"{len(similar)} predictors"]
+    groups = {"better": better, "worse": worse, "no significant difference": similar}
+    text = "; ".join(f"{title}: {', '.join(names)}" for title, names in groups.items() if names)
+    versus = "the control" if reference == CONTROL else reference
+    count = f"{family} test{'' if family == 1 else 's'}"
+    return f"vs. {versus} (paired test, Holm-corrected over {count}, p < {ALPHA}): {text}"
 
 
-def _no_answer(board: Board, row: Row) -> list[str]:
+def _no_answer_note(board: Board, row: Row) -> list[str]:
     if not row.thresholds:
         return []
     metric, zero, oracle = board.metric, row.thresholds["zero"], row.thresholds["oracle"]
     fitted = row.thresholds.get("fitted")  # missing without an inner split
-    at_fitted = f", {fitted[metric]:.2f} at {fitted['threshold']:.2f} (fitted on inner)" if fitted else ""
-    at_oracle = f"{oracle[f'best_{metric}']:.2f} at {oracle[f'best_{metric}_thresh']:.2f}"
-    return [
-        f"no-answer threshold of {_title(row)}: {metric} {zero[metric]:.2f} at 0{at_fitted}; "
-        f"{at_oracle} would be best on {board.split} (an oracle, never used)"
-    ]
+    scores = [f"{zero[metric]:.2f} at threshold 0"]
+    if fitted:
+        scores.append(f"{fitted[metric]:.2f} at {fitted['threshold']:.2f} (fitted on inner)")
+    best = f"best_{metric}"
+    scores.append(f"{oracle[best]:.2f} at {oracle[f'{best}_thresh']:.2f} (oracle on {board.split}, for reference only)")
+    return [f"no-answer threshold of {_title(row)}: {metric} {', '.join(scores)}"]
 
 
-def _calibration(row: Row) -> list[str]:
+def _calibration_note(row: Row) -> list[str]:
     if not row.calibration:
         return []
-    errors = [
-        f"{what.replace('_', '-')} {100 * fit['ece_raw']:.1f} -> {100 * fit['ece']:.1f} (T = {fit['temperature']:.2f})"
-        for what, fit in row.calibration.items()
-    ]
-    return [f"calibration error of {_title(row)} in points, before -> after temperature: {', '.join(errors)}"]
+    errors = []
+    for what, fit in row.calibration.items():
+        change = f"{100 * fit['ece_raw']:.1f} % -> {100 * fit['ece']:.1f} %"
+        errors.append(f"{what.replace('_', '-')} {change} (T = {fit['temperature']:.2f})")
+    return [f"expected calibration error of {_title(row)} before -> after temperature scaling: {', '.join(errors)}"]
 
 
 def _title(row: Row) -> str:

@@ -1,7 +1,6 @@
 """Registries of heads and tasks, and the grammars of specs and of layer choices.
 
-A registry fills itself: the first look-up imports every module of its package, so that adding a head or a task is
-adding a file.
+The first look-up in a registry imports all modules of its package, so a head or task is added by adding a file.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 
 class Registry(Generic[T]):
-    """A dict with a decorator and a helpful error, filled by importing the package that its entries are in."""
+    """Objects by name, registered with a decorator and discovered by importing all modules of a package."""
 
     def __init__(self, what: str, package: str) -> None:
         self.what = what
@@ -34,7 +33,7 @@ class Registry(Generic[T]):
         self._discovered = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: add a head or task under ``name``, which must be free."""
+        """Decorator that registers a head or task under an unused name."""
         assert _NAME.match(name), name
 
         def add(entry: T) -> T:
@@ -68,7 +67,7 @@ class Registry(Generic[T]):
 
 
 def unknown_name(what: str, name: str, known: Mapping[str, object] | list[str]) -> str:
-    """The message for an unknown name: the name, a close one, and all known ones."""
+    """The message for an unknown name, with the closest match and all known names."""
     close = difflib.get_close_matches(name, list(known), n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"no {what} named {shorten(name)}.{hint} Known: {', '.join(sorted(known))}"
@@ -76,7 +75,7 @@ def unknown_name(what: str, name: str, known: Mapping[str, object] | list[str]) 
 
 @dataclass(frozen=True)
 class Spec:
-    """``name[:key=value[,key=value]...]``: what to build, as a user types it."""
+    """A name with options, written as ``name[:key=value[,key=value]...]``."""
 
     name: str
     options: Mapping[str, Value] = field(default_factory=dict)
@@ -87,7 +86,7 @@ class Spec:
 
 
 def parse_spec(text: str, example: str = "compress:size=64,skip=true") -> Spec:
-    """Read a spec; the error names the wrong part and gives an example."""
+    """Parse a spec; errors name the wrong part and give an example."""
     name, colon, rest = text.strip().partition(":")
     if not _NAME.match(name) or (colon and not rest):
         raise BadInput(f"spec {shorten(text)}: expected name[:key=value[,key=value]...], e.g. {example}")
@@ -103,10 +102,10 @@ def parse_spec(text: str, example: str = "compress:size=64,skip=true") -> Spec:
 
 
 def read_value(text: str) -> Value:
-    """An int, a float or true/false, else the text itself."""
+    """Parse an int, a float or true/false; other text is returned unchanged."""
     if text in ("true", "false"):
         return text == "true"
-    if "_" in text:  # Python reads 1_0 as ten
+    if "_" in text:  # Python would parse 1_0 as 10
         return text
     for number in (int, float):
         try:
@@ -122,7 +121,7 @@ def write_value(value: Value) -> str:
 
 
 def choose_layers(text: str, count: int) -> tuple[int, ...]:
-    """``all``, ``last4``, ``first6``, ``every2`` (counted from the last, which is always in) or ``0+3+6``."""
+    """Parse ``all``, ``last4``, ``first6``, ``every2`` (counted back from the last layer) or ``0+3+6``."""
     named = re.fullmatch(r"(last|first|every)([1-9]\d*)", text)
     if text == "all":
         return tuple(range(count))

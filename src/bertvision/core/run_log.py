@@ -1,7 +1,7 @@
 """The log of a run: one JSON line per finished step and per command, each with the library versions.
 
-The words of a command are kept as typed, with the working directory, so that a report can say exactly how to
-repeat the run. A line that a kill or a full disk truncated is skipped and does not damage the next one.
+Commands are logged with their arguments and working directory, so that a report can show how to repeat the run.
+Lines truncated by a crash or a full disk are skipped and do not affect later lines.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bertvision import __version__
 
 COMMAND = "command"
-"""The ``step`` of a line that records a command."""
+"""The ``step`` of log lines that record a command."""
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "optuna", "peft")
-"""Libraries that results may depend on; the last two are extras."""
+"""Libraries that can affect results; the last two are extras."""
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
@@ -44,7 +44,7 @@ def versions() -> dict[str, str]:
 
 
 class RunLog:
-    """One JSON line per finished step, appended to ``log.jsonl``."""
+    """The file ``log.jsonl`` of a run folder; without a folder, nothing is written."""
 
     def __init__(self, folder: Path | None) -> None:
         self.path = None if folder is None else folder / "log.jsonl"
@@ -55,10 +55,14 @@ class RunLog:
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab+") as file:
-                file.write(f"{_line_start(file)}{json.dumps(line)}\n".encode())
+                # Start a new line if the last one was truncated.
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - 1))
+                start = "" if size == 0 or file.read(1) == b"\n" else "\n"
+                file.write(f"{start}{json.dumps(line)}\n".encode())
 
     def read(self) -> list[dict[str, Any]]:
-        """All complete lines so far, oldest first."""
+        """All complete lines, oldest first."""
         if self.path is None or not self.path.exists():
             return []
         lines = []
@@ -70,14 +74,6 @@ class RunLog:
             if isinstance(line, dict) and "step" in line:
                 lines.append(line)
         return lines
-
-
-def _line_start(file: IO[bytes]) -> str:
-    """A newline if the last line of the file lacks one."""
-    if file.seek(0, os.SEEK_END) == 0:
-        return ""
-    file.seek(-1, os.SEEK_END)
-    return "" if file.read(1) == b"\n" else "\n"
 
 
 @dataclass
@@ -92,11 +88,11 @@ _COMMAND: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 
 @contextmanager
-def typed(words: Sequence[str], folder: Path | None) -> Iterator[None]:
-    """Remember the command that works in a run's folder; passwords in URLs are masked."""
+def record_command(words: Sequence[str], folder: Path | None) -> Iterator[None]:
+    """Remember the current command and its run folder for :func:`log_command`; passwords in URLs are masked."""
     try:
         where = os.getcwd()
-    except OSError:  # it was deleted meanwhile, which is no reason to refuse a command
+    except OSError:  # the working directory was deleted, which should not stop the command
         where = ""
     masked = [_PASSWORD.sub("***", word) for word in words]
     token = _COMMAND.set(None if folder is None else _Command(masked, folder, where))
@@ -107,7 +103,7 @@ def typed(words: Sequence[str], folder: Path | None) -> Iterator[None]:
 
 
 def log_command(folder: Path | None = None) -> None:
-    """Log the current command once: when it is done, or earlier by the report of this folder."""
+    """Log the current command once: at its end, or earlier before a report on ``folder`` is written."""
     command = _COMMAND.get()
     if command is None or command.logged or not command.folder.is_dir():
         return

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
-"""Numbers of two settings of glibc's ``mallopt``."""
+"""Parameter numbers of glibc's ``mallopt``."""
 
 POLICY, PASSIVE, SPIN_COUNT = "OMP_WAIT_POLICY", "PASSIVE", "GOMP_SPINCOUNT"
-"""OpenMP variables that control how threads wait at a barrier."""
+"""OpenMP variables for waiting at barriers, and the value for sleeping."""
 
 LOADAVG = Path("/proc/loadavg")
-"""Number of runnable threads, on Linux."""
+"""Contains the number of runnable threads on Linux."""
 
 
 def set_omp_wait_policy() -> None:
     """Let OpenMP threads sleep at barriers if other processes compete for the CPUs and the user set no policy.
 
-    Has no effect once torch is loaded. Spinning threads, the default, starve a busy neighbour and run at half
-    speed themselves; sleeping ones take up to 1.7 times as long on an idle machine.
+    OpenMP threads spin at barriers by default. On a busy machine this slows down other processes and halves our own
+    speed; on an idle one, sleeping takes up to 1.7 times as long. Has no effect once torch is loaded.
     """
     if POLICY in os.environ or SPIN_COUNT in os.environ:
         return
@@ -41,27 +41,34 @@ def set_omp_wait_policy() -> None:
         os.environ[POLICY] = PASSIVE
 
 
-def cpus_contended(looks: int = 5, pause: float = 0.005) -> bool:
-    """Whether other processes need more CPUs than our threads leave free; true where that is unknown.
+def cpus_contended(samples: int = 5, pause: float = 0.005) -> bool:
+    """Whether other processes need more CPUs than our threads leave free; true if that is unknown.
 
-    The run queue is sampled several times, so that short-lived processes do not count.
+    The run queue is sampled several times to ignore short-lived processes.
     """
     try:
-        others = min(_ready(pause) for _ in range(looks)) - 1
+        runnable = []
+        for _ in range(samples):
+            time.sleep(pause)
+            runnable.append(int(LOADAVG.read_text(encoding="ascii").split()[3].partition("/")[0]))
+        others = min(runnable) - 1  # without this thread
         return others > (os.cpu_count() or 1) - int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
     except (OSError, ValueError, IndexError, AttributeError):
         return True
 
 
-def _ready(pause: float) -> int:
-    """Threads of the machine that run or wait for a CPU now, including this one."""
-    time.sleep(pause)
-    return int(LOADAVG.read_text(encoding="ascii").split()[3].partition("/")[0])
-
-
 def choose_device(name: str = "auto") -> torch.device:
-    """The named device; ``auto`` is the first available one of cuda, mps, cpu."""
-    device = _device(name)
+    """The torch device of a name; ``auto`` selects the first available of cuda, mps and cpu."""
+    import torch
+
+    backends = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    available = [*(kind for kind, backend in backends.items() if backend.is_available()), "cpu"]
+    try:
+        device = torch.device(available[0] if name == "auto" else name)
+    except RuntimeError as error:
+        raise BadInput(f"unknown device {name!r}; expected auto, {', '.join(available)}") from error
+    if device.type not in available:
+        raise BadInput(f"device {name!r} is not available; expected auto, {', '.join(available)}")
     if device.type == "cpu":
         retain_freed_memory()
     return device
@@ -69,9 +76,9 @@ def choose_device(name: str = "auto") -> torch.device:
 
 @cache
 def retain_freed_memory() -> None:
-    """Make the C library reuse large freed blocks instead of returning them to the system.
+    """Make glibc reuse large freed blocks instead of returning them to the system.
 
-    glibc returns every freed block over 32 MB, and a new one costs a page fault per 4 kB touched: a quarter
+    By default it returns every freed block above 32 MB. A new block costs a page fault per 4 kB, which takes a quarter
     of the step time of larger heads. Has no effect with other C libraries.
     """
     for setting in (MMAP_THRESHOLD, TRIM_THRESHOLD):
@@ -79,37 +86,21 @@ def retain_freed_memory() -> None:
 
 
 def trim_memory() -> None:
-    """Return free memory to the system: blocks of many sizes leave gaps, which grow with the data."""
+    """Return free memory to the system; freed blocks of many sizes leave gaps that grow with the data."""
     call_libc("malloc_trim", 0)
 
 
 def call_libc(name: str, *values: int) -> None:
-    """Call a function of the C library if it exists."""
+    """Call a C library function, if it exists."""
     import ctypes
 
     with suppress(OSError, AttributeError, TypeError):
         getattr(ctypes.CDLL(None), name)(*values)
 
 
-def _device(name: str) -> torch.device:
-    import torch
-
-    backends = {"cuda": torch.cuda, "mps": torch.backends.mps}
-    available = [*(kind for kind, backend in backends.items() if backend.is_available()), "cpu"]
-    if name == "auto":
-        return torch.device(available[0])
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise BadInput(f"device {name!r} is not known; expected auto, {', '.join(available)}") from error
-    if device.type not in available:
-        raise BadInput(f"device {name!r} is not there; expected auto, {', '.join(available)}")
-    return device
-
-
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Run a block under its own torch seed and restore the random state afterwards."""
+    """Run a block with a torch seed of its own and restore the random state afterwards."""
     import torch
 
     with torch.random.fork_rng():
@@ -118,7 +109,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def lr_factor(step: int, steps: int, warmup: float, decay: str = "linear") -> float:
-    """Learning rate as a fraction of its peak: linear warm-up, then linear decay to zero or constant."""
+    """Learning rate as a fraction of its peak: linear warm-up, then linear decay to zero, or constant."""
     rise = max(1, round(warmup * steps))
     if step < rise:
         return (step + 1) / rise
@@ -129,8 +120,8 @@ def lr_factor(step: int, steps: int, warmup: float, decay: str = "linear") -> fl
 def graceful_interrupt(at_once: bool = False) -> Iterator[Callable[[], bool]]:
     """Turn SIGINT and SIGTERM into a flag that the block polls; the second signal raises KeyboardInterrupt.
 
-    With ``at_once`` the first signal raises too; the flag then tells of an interrupt that a library's callback
-    swallowed. Outside the main thread signals cannot be caught, and the flag is never set.
+    With ``at_once`` the first signal raises too; the flag then reports an interrupt that a callback of a library
+    swallowed. Outside the main thread, signals cannot be caught and the flag is never set.
     """
     received: list[int] = []
 
@@ -151,7 +142,7 @@ def graceful_interrupt(at_once: bool = False) -> Iterator[Callable[[], bool]]:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Peak memory so far: of the GPU if there is one, else of this process."""
+    """Peak memory so far: of the GPU for CUDA devices, otherwise of this process."""
     import resource
 
     import torch

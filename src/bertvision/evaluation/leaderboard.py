@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import CONTROL, SURE, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
+from bertvision.core.records import ALPHA, CONTROL, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
 from bertvision.evaluation.calibration import calibration, reliability
 from bertvision.evaluation.comparison import Comparison, Interval, PredictorScores
 from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, gold_answers, label_indicators
@@ -241,7 +241,7 @@ def advise(board: Board) -> str:
     test = paired_test_with(board, best, CONTROL)
     if test is not None and best != CONTROL:
         lower_layers = " Nothing shows that more layers than the last help here."
-        if test.p_holm < SURE and test.difference > 0:
+        if test.p_holm < ALPHA and test.difference > 0:
             lower_layers = " The layers below the last help here."
     return (
         f"Use {best}: best of {len(specs)} heads on inner ({metric} {mean(best, 'inner'):.2f}, mean over seeds); "
@@ -255,6 +255,6 @@ def _significance(board: Board, best: str, reference: str) -> str:
     if test is None:
         return "not tested"
     p_text = f"p {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
-    if test.p_holm >= SURE:
+    if test.p_holm >= ALPHA:
         return f"not distinguishable, {p_text}"
     return f"{'ahead' if test.difference > 0 else 'behind'} beyond chance, {p_text}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from bertvision.core.records import SURE, PairedTest
+from bertvision.core.records import ALPHA, PairedTest
 from bertvision.evaluation.analyses.agreement import COLUMNS, side_by_side
 from bertvision.evaluation.analyses.answers import Answers
 from bertvision.evaluation.analyses.result import as_float
@@ -110,7 +110,7 @@ def _party_row(comparison: Comparison, party: ComparedRow) -> list[str]:
 
 def _test_row(a: ComparedRow, b: ComparedRow, test: PairedTest) -> list[str]:
     verdict = "ahead" if test.difference > 0 else "behind"
-    if test.p_holm >= SURE:
+    if test.p_holm >= ALPHA:
         verdict = "not distinguishable"
     interval = None if test.low is None or test.high is None else (test.low, test.high)
     p = chance(test).removeprefix("p ")

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from bertvision.core.records import SURE
+from bertvision.core.records import ALPHA
 from bertvision.report.markup import DASH, NOTHING, Html, cut, duration, number, percent, signed, size
 
 STYLE, SCRIPT = "report.css", "explorer.js"
@@ -49,6 +49,6 @@ def _environment() -> Environment:
     filters = (cut, duration, number, percent, signed, size)
     environment.filters |= {function.__name__: function for function in filters}
     environment.filters["thousands"] = "{:,}".format
-    environment.globals |= {"NOTHING": NOTHING, "DASH": DASH, "SURE": SURE}
+    environment.globals |= {"NOTHING": NOTHING, "DASH": DASH, "ALPHA": ALPHA}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bertvision.core.config import merged
+from bertvision.core.config import merge_settings
 from bertvision.core.registry import parse_spec
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.task import task_defaults
@@ -24,7 +24,7 @@ SQUAD = ("squad1", "squad2", "answerability")
 
 def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str, object]]:
     """Recipe settings, by section, that a task and a tuning method change."""
-    return merged(task_defaults(name), {"tune": method_defaults(name, method)})
+    return merge_settings(task_defaults(name), {"tune": method_defaults(name, method)})
 
 
 def method_defaults(name: str, method: str) -> dict[str, float]:

@@ -271,7 +271,7 @@ def test_the_list_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--data", "nowhere"), "--data nowhere is no folder; expected one with squad/"),
+        (("--data", "nowhere"), "--data nowhere does not exist; expected a folder with squad/"),
         (("--plan", "--encoder", "minilm"), "leave --encoder and --set out"),
         (("--plan", "--set", "fit.lr=1"), "leave --encoder and --set out"),
         (("--set", "foo"), "foo"),

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertvision.core.config import from_mapping, merged
+from bertvision.core.config import from_mapping, merge_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hashed_as, hashed_fields
 from bertvision.core.registry import unknown_name
@@ -415,7 +415,7 @@ def shared_at(scale: str) -> Shared:
 def _scaled(cls: type[T], name: str, table: Mapping[str, Any], scale: str) -> T:
     common = {key: value for key, value in table.items() if key not in SCALES}
     plain, tables = {}, {}
-    for key, value in {**merged(common, table.get(scale, {})), "name": name}.items():
+    for key, value in {**merge_settings(common, table.get(scale, {})), "name": name}.items():
         if not isinstance(value, Mapping):
             plain[key] = value
         elif key in TABLES:

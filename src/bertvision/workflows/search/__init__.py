@@ -1,1 +1,1 @@
-"""Search over heads, settings and tunings, chosen on inner."""
+"""Hyperparameter search over heads, their training and the tuning of the encoder, selecting on inner."""

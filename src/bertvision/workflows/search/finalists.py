@@ -1,4 +1,4 @@
-"""The last round of a search: candidates fitted with every seed, and dev scores of those that are shown."""
+"""The last round of a search: the best candidates trained with every seed, and the winner scored on dev."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finalist:
-    """A candidate fitted with every seed; seeds that diverged are missing."""
+    """A candidate trained with every seed; seeds that diverged are missing."""
 
     candidate: Candidate
     fitted: tuple[FittedHead, ...]
@@ -34,9 +34,9 @@ class Finalist:
 
 @dataclass(frozen=True)
 class FinalRanking:
-    """Who took part in the last round, and who won it."""
+    """The candidates of the last round and their order on inner."""
 
-    entrants: Sequence[Finalist]  # defaults first: of equals the first wins, so that a default wins a draw
+    entrants: Sequence[Finalist]  # defaults first: the first of equals wins, so a default wins a tie
     tried: frozenset[Candidate]
     default: frozenset[Candidate]
 
@@ -54,7 +54,7 @@ class FinalRanking:
 
     @property
     def finalists(self) -> list[Finalist]:
-        """The entrants that come from the trials."""
+        """The candidates that come from trials."""
         return [entrant for entrant in self.entrants if entrant.candidate in self.tried]
 
     @property
@@ -64,13 +64,13 @@ class FinalRanking:
 
     @property
     def shown(self) -> list[Finalist]:
-        """Those that are scored on dev, the winner first."""
+        """The candidates that are scored on dev, the winner first."""
         return [self.winner, *(entrant for entrant in self.defaults if entrant is not self.winner)]
 
 
 @dataclass(frozen=True)
 class DevScores:
-    """A candidate on dev: a score per seed, and the predictions of those that are compared."""
+    """Dev scores of a candidate, one per seed, and its predictions if it is compared with another."""
 
     scores: list[float] = field(default_factory=list)
     predictions: list[Predictions] = field(default_factory=list)
@@ -83,7 +83,7 @@ class DevScores:
 def fit_finalists(
     candidates: Sequence[Candidate], seeds: Sequence[int], heads_per_pass: int, states: States, task: Task
 ) -> list[Finalist]:
-    """Every candidate with every seed, in the order given; heads of one batch size share a read of the states."""
+    """Train every candidate with every seed; heads with the same batch size share a pass over the states."""
     results: dict[Candidate, list[tuple[FittedHead, float]]] = {candidate: [] for candidate in candidates}
     for batch_size in dict.fromkeys(candidate.config.batch for candidate in results):
         jobs: list[tuple[Candidate, int]] = []
@@ -104,21 +104,21 @@ def fit_finalists(
 def _fit(
     jobs: Sequence[tuple[Candidate, int]], states: States, task: Task
 ) -> list[tuple[Candidate, FittedHead, float]]:
-    """Heads fitted in one pass; a function, so that optimisers and gradients are freed before the next pass."""
-    runners = [make_trainer(candidate.spec, seed, states, candidate.config, task) for candidate, seed in jobs]
-    for _ in train_epochs(runners, states, task):
+    """Train heads in one pass; a function, so that optimisers and gradients are freed before the next pass."""
+    trainers = [make_trainer(candidate.spec, seed, states, candidate.config, task) for candidate, seed in jobs]
+    for _ in train_epochs(trainers, states, task):
         pass
     results: list[tuple[Candidate, FittedHead, float]] = []
-    for (candidate, _), runner in zip(jobs, runners, strict=True):
-        if runner.best:
-            results.append((candidate, runner.result(states.layers), runner.best_score))
+    for (candidate, _), trainer in zip(jobs, trainers, strict=True):
+        if trainer.best:
+            results.append((candidate, trainer.result(states.layers), trainer.best_score))
     return results
 
 
 def score_on_dev(
     finalists: Sequence[Finalist], compared: Collection[Candidate], heads_per_pass: int, states: States, task: Task
 ) -> dict[Candidate, DevScores]:
-    """Score every head, in one read of dev for so many; predictions are large, and kept only where compared."""
+    """Score all heads on dev, ``heads_per_pass`` at a time; predictions are large and kept only if compared."""
     results = {finalist.candidate: DevScores() for finalist in finalists}
     jobs = [(finalist.candidate, head) for finalist in finalists for head in finalist.fitted]
     for chunk in _chunks(jobs, heads_per_pass):

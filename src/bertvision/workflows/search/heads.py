@@ -1,4 +1,4 @@
-"""Search over heads and their settings, chosen on inner; only the winner and the defaults are scored on dev."""
+"""Search over heads and their settings, selecting on inner; only the winner and the defaults are scored on dev."""
 
 from __future__ import annotations
 
@@ -29,47 +29,47 @@ from bertvision.workflows.conclude import update_report
 from bertvision.workflows.file_analyses import write_finding
 from bertvision.workflows.search.finalists import DevScores, Finalist, FinalRanking, fit_finalists, score_on_dev
 from bertvision.workflows.search.space import FeatureInfo, Space, build_space, expand_head_names
-from bertvision.workflows.search.trials import PLACE, Candidate, HeadStudy, lock_search, study_path, study_tag
+from bertvision.workflows.search.trials import SEARCH_FOLDER, Candidate, HeadStudy, lock_search, study_path, study_tag
 
 FINALISTS = 3
-"""The best trials that are fitted again with every seed, beside the defaults, before a winner is chosen."""
+"""Number of best trials that are trained again with every seed, together with the defaults."""
 
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """What a search may spend."""
+    """Number of trials, memory use and seeds of a search."""
 
     trials: int = 30
-    heads_per_pass: int = 8  # heads in memory, which share a read of the states
-    seeds: tuple[int, ...] = (0, 1, 2)  # of the finalists and the defaults
-    seed: int = 0
+    heads_per_pass: int = 8  # trained together, in one pass over the states
+    seeds: tuple[int, ...] = (0, 1, 2)  # random seeds of the finalists and the defaults
+    seed: int = 0  # random seed of the sampler and the trials
 
 
 def search(folder: Path, states: States, space: Space, config: FitConfig, plan: SearchBudget) -> dict[str, Any]:
-    """Try heads and settings on a store, in ``RUN/search``; the outcome, with dev scored once at the end."""
+    """Search over heads and settings on stored states; writes ``RUN/search`` and scores dev once at the end."""
     with lock_search(folder):
         if (folder / "report.html").exists():
-            gather(folder, task_of_states(states))  # fail now if the report cannot be made at the end
+            gather(folder, task_of_states(states))  # fail early if the report cannot be written
         trials = run_trials(folder, states, space, config, plan)
-        document = _known_outcome(folder, trials, plan) or _outcome(folder, trials, plan)
+        document = _saved_outcome(folder, trials, plan) or _outcome(folder, trials, plan)
         save_outcome(folder, trials.name, document)
         tried = trials.tried()
         findings = (search_history(tried, trials.task.metric), search_importance(tried))
-        show(folder, trials.name, findings, store_origin(states.manifest))
+        write_findings(folder, trials.name, findings, store_origin(states.manifest))
         return document
 
 
 def run_trials(folder: Path, states: States, space: Space, config: FitConfig, plan: SearchBudget) -> HeadStudy:
-    """Run the planned number of trials, less those that were done before."""
+    """Run trials until the study has the planned number."""
     task = task_of_states(states)
     trials = HeadStudy(study_path(folder), states, task, space, config, plan.seed)
     if trials.done:
-        log_line(f"search: {trials.done} trials were done before")
+        log_line(f"search: {trials.done} trials already done")
     with graceful_interrupt(at_once=True) as stop_requested:
         while (done := trials.done) < plan.trials:
             trials.run(min(plan.heads_per_pass, plan.trials - done))
             scores = [trial.score for trial in trials.tried() if trial.score is not None]
-            best = f"best inner {task.metric} {max(scores):.2f}" if scores else "nothing fitted yet"
+            best = f"best inner {task.metric} {max(scores):.2f}" if scores else "no head trained yet"
             log_line(f"search: {trials.done} of {plan.trials} trials, {best}")
             if stop_requested():
                 raise KeyboardInterrupt
@@ -77,41 +77,41 @@ def run_trials(folder: Path, states: States, space: Space, config: FitConfig, pl
 
 
 def save_outcome(folder: Path, study: str, document: Mapping[str, Any]) -> None:
-    """Write the outcome of a study, and ``result.json``, the outcome of the last search."""
+    """Write the outcome of a study, also as ``result.json``, the outcome of the last search."""
     for path in (folder / SEARCH_RESULT, _outcome_path(folder, study)):
         write_json(path, document)
 
 
 def _outcome_path(folder: Path, study: str) -> Path:
-    return folder / PLACE / f"result-{study_tag(study)}.json"
+    return folder / SEARCH_FOLDER / f"result-{study_tag(study)}.json"
 
 
-def dev_looks(folder: Path) -> int:
+def num_dev_scorings(folder: Path) -> int:
     """How often dev was scored, over all searches in a run."""
     return int(read_json_or_empty(folder / SEARCH_RESULT).get("dev_looks", 0))
 
 
-def show(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> None:
-    """Write how a study went, as pictures and data, into ``RUN/analysis``, and into the report if there is one."""
+def write_findings(folder: Path, study: str, findings: Sequence[Finding], origin: str) -> None:
+    """Write charts and data of a study to ``RUN/analysis``, and update the report if there is one."""
     for finding in findings:
         write_finding(folder, with_study_name(finding, study_tag(study)), origin)
     if (folder / "report.html").exists():
         log_line(f"report: {update_report(folder)}")
 
 
-def _known_outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, Any] | None:
-    """The outcome of the same trials and seeds, if there is one: dev is not scored again."""
+def _saved_outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, Any] | None:
+    """The saved outcome of the same trials and seeds, so that dev is not scored again."""
     document = read_json_or_empty(_outcome_path(folder, trials.name))
-    same = (document.get("study"), document.get("trials"), document.get("seeds"))
-    if same != (trials.name, trials.done, list(plan.seeds)):
+    saved = (document.get("study"), document.get("trials"), document.get("seeds"))
+    if saved != (trials.name, trials.done, list(plan.seeds)):
         return None
-    log_line("search: nothing new to try, the outcome is as before")
+    log_line("search: all trials already done, reusing the previous outcome")
     command = _command(folder, document["winner"], trials, plan.seeds)
-    return {**document, "dev_looks": dev_looks(folder), "command": command}
+    return {**document, "dev_looks": num_dev_scorings(folder), "command": command}
 
 
 def _outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, Any]:
-    """Fit the best trials and the defaults with every seed, choose the winner on inner, and score it on dev."""
+    """Train the best trials and the defaults with every seed, select the winner on inner, and score it on dev."""
     states, task, default_config = trials.states, trials.task, _default_config(trials)
     best = trials.best(FINALISTS)
     defaults = [Candidate(canonical_spec(head), default_config) for head in trials.space.heads]
@@ -119,10 +119,10 @@ def _outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, A
     entrants = fit_finalists(candidates, plan.seeds, plan.heads_per_pass, states, task)
     if not entrants:
         raise BadInput(no_score_message(folder, trials.done))
-    standings = FinalRanking(entrants, frozenset(best), frozenset(defaults))
-    winner, beaten = standings.winner, standings.beaten
+    ranking = FinalRanking(entrants, frozenset(best), frozenset(defaults))
+    winner, beaten = ranking.winner, ranking.beaten
     compared = [] if beaten is None else [winner.candidate, beaten.candidate]
-    dev = score_on_dev(standings.shown, compared, plan.heads_per_pass, states, task)
+    dev = score_on_dev(ranking.shown, compared, plan.heads_per_pass, states, task)
     difference = None
     if beaten is not None:
         against = beaten.candidate
@@ -141,20 +141,20 @@ def _outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, A
         "trials": trials.done,
         "seeds": list(plan.seeds),
         "winner": row,
-        "default_wins": standings.default_wins,
-        "defaults": [_dev_row(finalist, dev, default_config) for finalist in standings.defaults],
+        "default_wins": ranking.default_wins,
+        "defaults": [_dev_row(finalist, dev, default_config) for finalist in ranking.defaults],
         "difference": difference,
-        "finalists": [_inner_row(finalist, default_config) for finalist in standings.finalists],
-        "dev_looks": dev_looks(folder) + 1,
+        "finalists": [_inner_row(finalist, default_config) for finalist in ranking.finalists],
+        "dev_looks": num_dev_scorings(folder) + 1,
         "command": _command(folder, row, trials, plan.seeds),
     }
 
 
 def no_score_message(folder: Path, count: int) -> str:
-    """What to say where every trial diverged or could not be fitted."""
+    """The error if every trial diverged or could not be trained."""
     return (
-        f"search in {folder}: none of {count} trials came to a score on inner, expected at least one; all diverged "
-        "or were refused (see the lines above): try smaller rates, --space fit.lr=1e-5..1e-3, or other --heads"
+        f"search in {folder}: none of {count} trials has a score on inner; all diverged or could not be built (see "
+        "the messages above); try smaller learning rates, e.g. --space fit.lr=1e-5..1e-3, or other --heads"
     )
 
 
@@ -176,21 +176,21 @@ def _dev_row(finalist: Finalist, dev: Mapping[Candidate, DevScores], default_con
 
 
 def _default_config(trials: HeadStudy) -> FitConfig:
-    """What heads are fitted with where nothing is searched."""
+    """The training settings of heads without a search."""
     return replace(trials.config, rates=())
 
 
 def _command(folder: Path, winner: Mapping[str, Any], trials: HeadStudy, seeds: Sequence[int]) -> str:
-    """The command that fits the winner in a folder of its own.
+    """The command that trains the winner in a new run folder.
 
-    On the leaderboard of the run it would be compared with a control fitted with other settings, or replace it.
+    In the run itself, it would be compared with a control trained with other settings, or replace a row.
     """
     config = replace(_default_config(trials), **winner["fit"])
-    out = folder / PLACE / f"winner-{hash_json([winner['spec'], hashed_fields(config)])[:8]}"
-    if isinstance(trials.states, LiveStates):  # no store to fit on: run the encoder of the run again, as it is
+    out = folder / SEARCH_FOLDER / f"winner-{hash_json([winner['spec'], hashed_fields(config)])[:8]}"
+    if isinstance(trials.states, LiveStates):  # without a store: rerun with the tuned encoder, untuned further
         words = ["run", str(folder / "recipe.toml"), "--encoder", str(folder / "encoder")]
         words += ["--method", "full", "--epochs", "0"]
-        default = {}  # a recipe has settings of its own
+        default = {}  # the recipe may differ from the defaults
     else:
         words = ["fit", str(store_folder(folder))]
         default = asdict(FitConfig())
@@ -202,12 +202,12 @@ def _command(folder: Path, winner: Mapping[str, Any], trials: HeadStudy, seeds: 
 
 
 def recipe_features(recipe: Recipe, task: Task, encoder: Encoder) -> FeatureInfo:
-    """The states that a recipe leads to, so that errors in --space are found before anything is tuned."""
+    """Shape of the states of a recipe, so that errors in ``--space`` are found before tuning."""
     layers = len(choose_layers(recipe.extract.layers, encoder.layers))
     return FeatureInfo(task_shape(task, layers, encoder.width), encoder.has_pooler, recipe.extract.tokens)
 
 
-def space_for_states(states: States, heads: Sequence[str], typed: Sequence[str]) -> Space:
-    """What can be tried on these states."""
+def space_for_states(states: States, heads: Sequence[str], space_words: Sequence[str]) -> Space:
+    """The search space for these states."""
     features = FeatureInfo(states.shape, next(states["inner"].batches(1)).pooled is not None, states.tokens)
-    return build_space(expand_head_names(heads, features), features, typed)
+    return build_space(expand_head_names(heads, features), features, space_words)

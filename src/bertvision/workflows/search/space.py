@@ -1,7 +1,7 @@
-"""What a search may try: which values of which settings, as heads declare them or as typed in ``--space``.
+"""The search space: values of head options and settings, declared by the heads or given with ``--space``.
 
-``size=16|64|256`` is a choice, ``lr=1e-4..1e-2`` a range (logarithmic from a factor of ten on). Values that cannot be
-tried are an error before the search starts.
+``size=16|64|256`` is a choice, ``lr=1e-4..1e-2`` a range (logarithmic if it spans a factor of ten or more). Invalid
+values are an error before the search starts.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from bertvision.heads.summary import fits
 
 SECTIONS: dict[str, type[Any]] = {"fit": FitConfig, "tune": TuneConfig}
 
-FIXED = ("device", "rates", "order_seed", "seed", "save_minutes", "bf16", "checkpointing", "accumulate")
-"""Settings that change how something is computed, not what."""
+NOT_SEARCHED = ("device", "rates", "order_seed", "seed", "save_minutes", "bf16", "checkpointing", "accumulate")
+"""Settings that are not searched: they change how results are computed, not the results."""
 
 
 @hashed_as("values")
 @dataclass(frozen=True)
 class Choice:
-    """One of some values: Optuna's categorical distribution, before Optuna is imported."""
+    """Optuna's categorical distribution, without importing Optuna."""
 
     values: tuple[Value, ...]
 
     @property
     def endpoints(self) -> tuple[Value, ...]:
-        """If these values are valid, all are."""
+        """The values to validate."""
         return self.values
 
     def contains(self, value: object) -> bool:
@@ -47,7 +47,7 @@ class Choice:
 @hashed_as("low", "high", "whole")
 @dataclass(frozen=True)
 class Range:
-    """A number between two, both included: Optuna's float or int distribution, before Optuna is imported."""
+    """Optuna's float or int distribution, both ends included, without importing Optuna."""
 
     low: float
     high: float
@@ -71,17 +71,17 @@ class Range:
 
 Domain = Choice | Range
 
-FIT: Mapping[str, Domain] = {
+FIT_DOMAINS: Mapping[str, Domain] = {
     "lr": Range(3e-4, 3e-2),
     "weight_decay": Choice((0.0, 0.01, 0.1)),
     "warmup": Choice((0.0, 0.1, 0.3)),
 }
-"""What is tried of how heads are fitted, unless the user says otherwise."""
+"""Default search space of the ``fit`` settings."""
 
 
 @dataclass(frozen=True)
 class SpaceItem:
-    """One word of ``--space``."""
+    """One argument of ``--space``."""
 
     text: str
     section: str
@@ -92,18 +92,18 @@ class SpaceItem:
         return BadInput(f"--space {self.text}: {why}")
 
     def value_error(self, value: Value, why: object) -> BadInput:
-        return self.error(f"{write_value(value)} cannot be tried, {why}; leave it out or give another")
+        return self.error(f"{write_value(value)} is not valid: {why}; leave it out or choose another value")
 
 
-def parse_space(typed: Sequence[str]) -> list[SpaceItem]:
-    """The words of ``--space``, every key once."""
+def parse_space(words: Sequence[str]) -> list[SpaceItem]:
+    """Parse the arguments of ``--space``; each key may occur once."""
     items: dict[tuple[str, str], SpaceItem] = {}
-    for text in typed:
+    for text in words:
         item = _read_item(text)
         first = items.setdefault((item.section, item.key), item)
         if first is not item:
             key = f"{item.section}.{item.key}"
-            raise item.error(f"{key} is given twice, before as {first.text}; leave one of them out")
+            raise item.error(f"{key} is given twice, first as {first.text}; leave one of them out")
     return list(items.values())
 
 
@@ -114,7 +114,7 @@ def _read_item(text: str) -> SpaceItem:
         raise BadInput(f"--space {shorten(text)}: expected fit.lr=1e-4..1e-2 or compress.size=16|64")
     low, dots, high = values.partition("..")
     if not dots:
-        # A repeated value would be drawn twice as often.
+        # Without duplicates: a repeated value would be drawn twice as often.
         return SpaceItem(text, section, key, Choice(tuple(dict.fromkeys(map(read_value, values.split("|"))))))
     ends = [read_value(low), read_value(high)]
     if any(isinstance(end, str | bool) for end in ends) or not -math.inf < float(ends[0]) < float(ends[1]) < math.inf:
@@ -124,9 +124,9 @@ def _read_item(text: str) -> SpaceItem:
 
 
 def _setting_domain(item: SpaceItem) -> Domain:
-    """The domain of a setting of fitting or tuning, every value converted to its type and within its bounds."""
+    """The domain of a ``fit`` or ``tune`` setting, with every value converted and checked."""
     config = SECTIONS[item.section]
-    known = [field.name for field in fields(config) if field.name not in FIXED]
+    known = [field.name for field in fields(config) if field.name not in NOT_SEARCHED]
     if item.key not in known:
         raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('setting', item.key, known)}")
     values: list[Value] = []
@@ -140,18 +140,18 @@ def _setting_domain(item: SpaceItem) -> Domain:
 
 @dataclass(frozen=True)
 class FeatureInfo:
-    """What is known of the states that heads are fitted on, before there are any."""
+    """What is known of the hidden states before they are extracted."""
 
     shape: Shape
     pooled: bool = True
     tokens: str = "all"
 
     def offers(self, key: str) -> bool:
-        """Whether a common option makes a difference: spans read every token."""
+        """Whether an option shared by heads has an effect; heads for spans always read every token."""
         return key == "layers" or (self.shape.kind != "span" and (key != "pooled" or self.pooled))
 
     def problem(self, spec: Spec, **options: Value) -> str:
-        """Why a head, with these options, cannot be fitted on the states; empty if it can."""
+        """Why a head with these options cannot be trained on the states; empty if it can."""
         import torch
 
         try:
@@ -160,19 +160,23 @@ class FeatureInfo:
             check_head_tokens(head, self.tokens)
         except (BadInput, RuntimeError) as error:  # torch raises RuntimeError for a size below 0
             return str(error)
-        return "" if self.pooled or not head.needs_pooled else f"head {head.spec} needs the pooled CLS, there is none"
+        return (
+            ""
+            if self.pooled or not head.needs_pooled
+            else f"head {head.spec} needs the pooler output, which this encoder lacks"
+        )
 
 
 @dataclass(frozen=True)
 class Space:
-    """By head the domains of its options, and the domains of fitting."""
+    """Domains of the options of each head, and of the ``fit`` settings."""
 
-    heads: Mapping[str, Mapping[str, Domain]]  # spec as typed -> option -> domain
+    heads: Mapping[str, Mapping[str, Domain]]  # spec -> option -> domain
     fit: Mapping[str, Domain]
 
 
 def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
-    """Specs as typed; ``quick`` and ``all`` become bare names of heads, so that none of their options is fixed."""
+    """Expand ``quick`` and ``all`` to names of heads without options, so that all their options are searched."""
     heads: list[str] = []
     for word in words:
         if word == "quick":
@@ -184,13 +188,13 @@ def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str,
     return tuple(dict.fromkeys(heads))
 
 
-def build_space(heads: Sequence[str], features: FeatureInfo, typed: Sequence[str] = ()) -> Space:
-    """What the heads declare and fitting has, overridden by what the user typed: ``fit.lr=...``, ``compress.size=...``.
+def build_space(heads: Sequence[str], features: FeatureInfo, space_words: Sequence[str] = ()) -> Space:
+    """The declared domains of heads and ``fit`` settings, overridden by the arguments of ``--space``.
 
-    An option that a head's spec names is fixed. Declared values that cannot be built are left out; a typed one that
-    cannot is an error.
+    Options in a head's spec are fixed. Values that a head cannot be built with are dropped if declared, and an error
+    if given in ``--space``.
     """
-    items = parse_space(typed)
+    items = parse_space(space_words)
     specs = {head: parse_spec(head) for head in heads}
     sections = ["fit", "tune", *sorted({spec.name for spec in specs.values()})]
     for item in items:
@@ -198,25 +202,25 @@ def build_space(heads: Sequence[str], features: FeatureInfo, typed: Sequence[str
             raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('section', item.section, sections)}")
         same = [spec for spec in specs.values() if spec.name == item.section]
         if same and all(item.key in spec.options for spec in same):
-            raise item.error(f"{same[0]} fixes {item.key}; leave it out of the spec, or out of --space")
-    fit = {**FIT, **{item.key: _setting_domain(item) for item in items if item.section == "fit"}}
+            raise item.error(f"{same[0]} fixes {item.key}; remove it from the spec or from --space")
+    fit = {**FIT_DOMAINS, **{item.key: _setting_domain(item) for item in items if item.section == "fit"}}
     return Space({head: _head_space(spec, features, items) for head, spec in specs.items()}, fit)
 
 
-def tune_space(typed: Sequence[str]) -> dict[str, Domain]:
-    """The settings of tuning to try; none unless typed, because each trial tunes the encoder."""
-    return {item.key: _setting_domain(item) for item in parse_space(typed) if item.section == "tune"}
+def tune_space(space_words: Sequence[str]) -> dict[str, Domain]:
+    """Domains of ``tune`` settings; there are no defaults, because each trial tunes the encoder."""
+    return {item.key: _setting_domain(item) for item in parse_space(space_words) if item.section == "tune"}
 
 
 def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> dict[str, Domain]:
     problem = features.problem(spec)
-    if problem:  # the defaults are always fitted, to compare the winner with
+    if problem:  # the default options are always trained, as a reference for the winner
         raise BadInput(problem)
     head = HEADS[spec.name]
     declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.shared_options if features.offers(key)}}
     domains: dict[str, Domain] = {}
     for key, values in declared.items():
-        if key not in spec.options:  # the default is one of the values that fit
+        if key not in spec.options:  # at least the default is valid
             domains[key] = Choice(tuple(value for value in values if not features.problem(spec, **{key: value})))
     options = head_options(str(spec))
     for item in items:
@@ -233,7 +237,7 @@ def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -
 
 
 def default_trials(space: Space, config: FitConfig) -> list[dict[str, Any]]:
-    """Every head with its default settings; what lies outside the space is left to the sampler."""
+    """One trial per head with its default settings; values outside the space are left to the sampler."""
     trials = []
     for head, domains in space.heads.items():
         options = default_values(parse_spec(head).name, domains, head_options(head))
@@ -242,12 +246,12 @@ def default_trials(space: Space, config: FitConfig) -> list[dict[str, Any]]:
 
 
 def default_values(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The present values of a section's settings, where their domains contain them."""
+    """The default values of a section that are within their domains."""
     return {f"{section}.{key}": values[key] for key, domain in domains.items() if domain.contains(values[key])}
 
 
 def space_to_dict(space: Space) -> dict[str, Any]:
-    """A space as plain data, which the name of a study is hashed from."""
+    """A space as plain data, from which the name of a study is hashed."""
     return {
         "heads": {head: domains_to_dict(domains) for head, domains in space.heads.items()},
         "fit": domains_to_dict(space.fit),

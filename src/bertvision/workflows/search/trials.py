@@ -1,4 +1,4 @@
-"""The study behind a search: trials drawn by Optuna, kept in SQLite, many fitted from one read of the states."""
+"""Optuna studies in SQLite; many trials are trained together in one pass over the hidden states."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from bertvision.workflows.search.space import Space, default_trials, space_to_di
 if TYPE_CHECKING:
     from bertvision.training.head_trainer import HeadTrainer
 
-PLACE, STUDY = "search", "study.db"
-"""Where a run keeps its studies."""
+SEARCH_FOLDER, STUDY_FILE = "search", "study.db"
+"""Folder of the studies in a run folder, and their file."""
 STARTUP = 8
-"""Random trials before the sampler and the pruner use the results."""
-SEARCH = LockPurpose("search", "search a run that can be written, or choose another --out")
-ENDED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-"""Optuna's states of a trial that has ended, as they are reported."""
+"""Number of random trials before sampler and pruner use the results."""
+LOCK_PURPOSE = LockPurpose("search", "search in a writable run folder, or choose another --out")
+STATE_NAMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+"""Names of Optuna's states of finished trials."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A head and how it is fitted: what a trial tries."""
+    """A head and its training settings: what a trial evaluates."""
 
     spec: str
     config: FitConfig
@@ -45,7 +45,7 @@ class Candidate:
 
 @contextmanager
 def quiet_optuna() -> Iterator[Any]:
-    """Optuna without its warnings; one line says what to install if it is missing."""
+    """Import Optuna and silence its warnings; a one-line error if it is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -59,25 +59,25 @@ def quiet_optuna() -> Iterator[Any]:
 
 
 def study_path(folder: Path) -> Path:
-    return folder / PLACE / STUDY
+    return folder / SEARCH_FOLDER / STUDY_FILE
 
 
 def study_tag(name: str) -> str:
-    """A study's name, shortened for the names of files."""
+    """A short hash of a study's name, for file names."""
     return hash_json(name)[:8]
 
 
 @contextmanager
 def lock_search(folder: Path) -> Iterator[None]:
-    """Lock the search of a run: a second process would take the open trials of the first for interrupted ones."""
-    with writing(folder / PLACE, purpose=SEARCH):
+    """Lock the search of a run, because a second process would take running trials for interrupted ones."""
+    with writing(folder / SEARCH_FOLDER, purpose=LOCK_PURPOSE):
         yield
 
 
-def open_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int) -> Any:
-    """A study in a file, new or resumed: trials that an interruption left open are closed and queued again.
+def open_study(path: Path, name: str, first_trials: Sequence[dict[str, Any]], seed: int) -> Any:
+    """Create or resume a study; trials left running by an interruption are closed and queued again.
 
-    Only one process may use it at a time, see :func:`only_search`.
+    Call it within :func:`lock_search`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with quiet_optuna() as optuna:
@@ -86,7 +86,7 @@ def open_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int
         try:
             storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
         except DatabaseError as error:
-            raise BadInput(f"{path} is no study: {error.orig}; delete it, and the search begins anew") from error
+            raise BadInput(f"{path} is not an Optuna study: {error.orig}; delete it to start a new search") from error
         study = optuna.create_study(
             storage=storage,
             study_name=name,
@@ -94,26 +94,28 @@ def open_study(path: Path, name: str, first: Sequence[dict[str, Any]], seed: int
             load_if_exists=True,
             pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=1),
         )
-        known = study.get_trials(deepcopy=False)
-        for trial in known:
+        existing = study.get_trials(deepcopy=False)
+        for trial in existing:
             if trial.state == optuna.trial.TrialState.RUNNING:
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
                 study.enqueue_trial(trial.params)
-        if not known:
-            for params in first:
+        if not existing:
+            for params in first_trials:
                 study.enqueue_trial(params)
-        # Another seed after every interruption, so that the same values are never drawn again.
-        study.sampler = optuna.samplers.TPESampler(seed=seed + len(known), n_startup_trials=STARTUP, constant_liar=True)
+        # A new seed on every resume, so that the sampler does not repeat its first values.
+        study.sampler = optuna.samplers.TPESampler(
+            seed=seed + len(existing), n_startup_trials=STARTUP, constant_liar=True
+        )
     return study
 
 
 class HeadStudy:
-    """One study: a space over one store. Another store, space or seed is another study in the same file."""
+    """A study of heads on one store; another store, space or seed is another study in the same file."""
 
     def __init__(self, path: Path, states: States, task: Task, space: Space, config: FitConfig, seed: int = 0) -> None:
         self.states, self.task, self.space, self.config, self.seed = states, task, space, config, seed
-        drawn = [seed] if seed else []  # seed 0 keeps the name that it had before there were seeds
-        self.name = f"{states.id}-{hash_json([space_to_dict(space), hashed_fields(config), *drawn])[:12]}"
+        seeds = [seed] if seed else []  # seed 0 is left out for compatibility with older studies
+        self.name = f"{states.id}-{hash_json([space_to_dict(space), hashed_fields(config), *seeds])[:12]}"
         self.study = open_study(path, self.name, default_trials(space, config), seed)
 
     @property
@@ -121,18 +123,18 @@ class HeadStudy:
         return len(self.tried())
 
     def tried(self) -> list[SearchTrial]:
-        """Every trial that has ended, in order."""
+        """All finished trials, in order."""
         trials = []
         for trial in self.study.get_trials(deepcopy=False):
             values = trial.user_attrs
-            if "spec" in values and trial.state.name in ENDED:
+            if "spec" in values and trial.state.name in STATE_NAMES:
                 facts = {key: values.get(key) for key in ("parameters", "epoch")}
-                state, score = ENDED[trial.state.name], values.get("score")
+                state, score = STATE_NAMES[trial.state.name], values.get("score")
                 trials.append(SearchTrial(trial.number, dict(trial.params), score, state, values["spec"], facts))
         return trials
 
     def best(self, count: int) -> list[Candidate]:
-        """The best candidates on inner, each once."""
+        """The best distinct candidates on inner."""
         trials = [trial for trial in self.study.get_trials(deepcopy=False) if trial.user_attrs.get("score") is not None]
         trials.sort(key=lambda trial: (-trial.user_attrs["score"], trial.number))
         candidates: dict[Candidate, None] = {}
@@ -143,7 +145,7 @@ class HeadStudy:
         return list(candidates)[:count]
 
     def run(self, count: int) -> None:
-        """Draw so many trials and fit them together: one read of the states per epoch for all of one batch size."""
+        """Draw ``count`` trials and train them together, in one pass per epoch for each batch size."""
         with quiet_optuna():
             trials = [self.study.ask() for _ in range(count)]
             by_batch_size: dict[int, list[tuple[Any, Candidate]]] = {}
@@ -165,35 +167,35 @@ class HeadStudy:
     def _fit(self, group: Sequence[tuple[Any, Candidate]]) -> None:
         from optuna.trial import TrialState
 
-        fitting: list[tuple[Any, HeadTrainer]] = []
+        training: list[tuple[Any, HeadTrainer]] = []
         for trial, candidate in group:
             try:
-                runner = make_trainer(candidate.spec, self.seed, self.states, candidate.config, self.task)
-            except BadInput as error:  # a combination of options that no head can be built with
+                trainer = make_trainer(candidate.spec, self.seed, self.states, candidate.config, self.task)
+            except BadInput as error:  # no head can be built with this combination of options
                 log_line(f"search: trial {trial.number}: {error}")
                 self._end(trial, candidate.spec, None, TrialState.FAIL)
             else:
-                fitting.append((trial, runner))
-        if not fitting:
+                training.append((trial, trainer))
+        if not training:
             return
-        for epoch in train_epochs([runner for _, runner in fitting], self.states, self.task):
-            for trial, runner in fitting:
-                if runner.failed or runner.stopped or len(runner.history) < epoch:
+        for epoch in train_epochs([trainer for _, trainer in training], self.states, self.task):
+            for trial, trainer in training:
+                if trainer.failed or trainer.stopped or len(trainer.history) < epoch:
                     continue
-                trial.report(runner.history[-1]["inner"], epoch)
-                runner.stopped = epoch < runner.config.epochs and trial.should_prune()
-        for trial, runner in fitting:
-            trial.set_user_attr("config", json.dumps(asdict(runner.config)))
-            trial.set_user_attr("parameters", runner.head.num_parameters)
-            trial.set_user_attr("epoch", runner.best_epoch)
-            if not runner.best:
-                self._end(trial, runner.spec, None, TrialState.FAIL)
+                trial.report(trainer.history[-1]["inner"], epoch)
+                trainer.stopped = epoch < trainer.config.epochs and trial.should_prune()
+        for trial, trainer in training:
+            trial.set_user_attr("config", json.dumps(asdict(trainer.config)))
+            trial.set_user_attr("parameters", trainer.head.num_parameters)
+            trial.set_user_attr("epoch", trainer.best_epoch)
+            if not trainer.best:
+                self._end(trial, trainer.spec, None, TrialState.FAIL)
             else:
-                state = TrialState.PRUNED if runner.stopped else TrialState.COMPLETE
-                self._end(trial, runner.spec, runner.best_score, state)
+                state = TrialState.PRUNED if trainer.stopped else TrialState.COMPLETE
+                self._end(trial, trainer.spec, trainer.best_score, state)
 
     def _end(self, trial: Any, spec: str, score: float | None, state: Any) -> None:
-        """Close a trial; the attribute that makes it count is written last, before the state itself."""
+        """Close a trial; ``spec``, by which :meth:`tried` recognises finished trials, is written last."""
         trial.set_user_attr("score", score)
         trial.set_user_attr("spec", spec)
         self.study.tell(trial, score if state.name == "COMPLETE" else None, state=state)
