@@ -152,14 +152,14 @@ def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _example(title: str, case: Mapping[str, Any]) -> list[str]:
-    from bertvision.evaluation.analyses.answers import told
+    from bertvision.evaluation.analyses.answers import format_answer
     from bertvision.report.analyses import format_gold
-    from bertvision.report.markup import cut, printable
+    from bertvision.report.markup import printable, truncate
 
     pair = [("    beside", case["pair"])] if case["pair"] and "spans" not in case else []
-    said = [(case[side], told(case[f"{side}_said"])) for side in "ab"]
+    said = [(case[side], format_answer(case[f"{side}_said"])) for side in "ab"]
     lines = [(f"  {title}", case["text"]), *pair, ("    gold", format_gold(case)), *((f"    {a}", b) for a, b in said)]
-    return [f"{name}: {cut(' '.join(printable(str(text)).split()), WIDEST)}" for name, text in lines]
+    return [f"{name}: {truncate(' '.join(printable(str(text)).split()), WIDEST)}" for name, text in lines]
 
 
 def _table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> str:
