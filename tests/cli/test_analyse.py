@@ -183,7 +183,7 @@ def test_a_run_of_spans_saves_the_positions_of_answers(squad_run: Path) -> None:
         said, places = (json.loads((squad_run / at / name).read_text()) for at in ("predictions", "predictions/places"))
         assert {key for key, text in said.items() if text} == set(places)
         assert all(contexts[key][start:end] == said[key] for key, (start, end) in places.items())
-    assert "did not keep where" not in (squad_run / "report.html").read_text(encoding="utf-8")
+    assert "no saved answer positions" not in (squad_run / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_seed_is_named_once(call: Call, text_run: Path) -> None:
 
 def lacking(page: Path) -> list[str]:
     """What a page says it lacks, by the commands that make it."""
-    lists = re.findall(r'<dl class="unmade">(.*?)</dl>', page.read_text(encoding="utf-8"), re.DOTALL)
+    lists = re.findall(r'<dl class="missing">(.*?)</dl>', page.read_text(encoding="utf-8"), re.DOTALL)
     return [
         " ".join(html.unescape(one).split()[2:]) for part in lists for one in re.findall("<code>(.*?)</code>", part)
     ]

@@ -259,12 +259,7 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert len(runs) == len(tried) == 2, "one that was judged is not drawn again while there are others"
     assert sum((one / "store").exists() for one in runs) == 1
     report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
-    for title in (
-        "Search: tunings",
-        "Search: importance of tuning settings",
-        "Search: history",
-        "Search: what mattered",
-    ):
+    for title in ("Search: tunings", "Search: importance of tuning settings", "Search history", "Hyperparameter importance"):
         assert f"{title}, study" in report
     assert str(document["winner"]["spec"]) in report
     assert f"take the best one's: {document['run']}" in call("evaluate", out).refused()
@@ -294,7 +289,7 @@ def test_the_report_shows_tunings_and_the_search_of_the_run(
     space = ("--epochs", 0, "--space", "tune.lr=1e-4", "--tunings", 1)
     found = call(*tuning_words(text_run.parent / "my.csv", tiny_encoder_folder, run), *space, "--json").document()
     report = (run / "report.html").read_text(encoding="utf-8")
-    for title in ("Search: tunings", "Search: importance of tuning settings", f"Search: history, study {own['tag']}"):
+    for title in ("Search: tunings", "Search: importance of tuning settings", f"Search history, study {own['tag']}"):
         assert title in report
     assert {path: path.read_bytes() for path in before} == before
     assert (Path(found["run"]) / "analysis" / f"search-history-{found['tag']}.json").exists()
@@ -373,7 +368,7 @@ def test_the_winner_gets_a_board_of_its_own(
     before = {path: path.read_bytes() for path in (run / "leaderboard.json", *(run / "heads").rglob("*.json"))}
     few = ("--heads", "learned-pool", "--space", "fit.lr=0.01|0.02", "--trials", 2, "--seeds", "0,1")
     document = call("search", run, *few, "--json").document()
-    assert "Search: history" in (run / "report.html").read_text(encoding="utf-8")
+    assert "Search history" in (run / "report.html").read_text(encoding="utf-8")
     words = shlex.split(document["command"])
     assert words[0] == "bertvision"
     if not live:

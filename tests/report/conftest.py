@@ -1,4 +1,4 @@
-"""Run folders as ``bertvision run`` leaves them, made up: one for each kind of task, two heads with two seeds each."""
+"""Run folders like those of ``bertvision run``, made up: one for each kind of task, two heads with two seeds each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_task(kind: Any, plain: Callable[[str], str]) -> Task:
     """Twelve examples in three splits; ``plain`` may change every text on its way in."""
     labels = (plain("label-no"), plain("label-yes")) if kind in ("classify", "multilabel") else ()
     examples = tuple(_example(kind, number, plain) for number in range(12))
-    splits = {split: examples[4 * place : 4 * place + 4] for place, split in enumerate(SPLITS)}
+    splits = {split: examples[4 * index : 4 * index + 4] for index, split in enumerate(SPLITS)}
     return Task(plain("task"), kind, splits, METRICS[kind], labels, no_answer=kind == "span")
 
 
@@ -46,7 +46,7 @@ def right_answer(task: Task, example: Example) -> object:
     if task.kind == "span":
         return example.answers[0].text if example.answers else ""
     if task.kind == "multilabel":
-        return [task.labels[place] for place in example.labels or ()]
+        return [task.labels[index] for index in example.labels or ()]
     return task.labels[int(example.label or 0)] if task.kind == "classify" else example.label
 
 
@@ -54,14 +54,14 @@ def wrong_answer(task: Task, example: Example) -> object:
     if task.kind == "span":
         return "" if example.answers else (example.pair or "")[:6]
     if task.kind == "multilabel":
-        return [label for place, label in enumerate(task.labels) if place not in (example.labels or ())]
+        return [label for index, label in enumerate(task.labels) if index not in (example.labels or ())]
     return task.labels[1 - int(example.label or 0)] if task.kind == "classify" else float(example.label or 0) + 1.5
 
 
 def fill_run(
     folder: Path, task: Task, plain: Callable[[str], str] = str, pool: str = POOL, trust: bool = False
 ) -> None:
-    """Write every file that a report is made from; with ``trust`` the board says how far it can be trusted."""
+    """Write every file that a report is made from; with ``trust`` the leaderboard has statistics."""
     encoder = {"name": plain("encoder-name"), "parameters": 1000, "record": _record(plain)}
     rows = [_row(task, pool, seed, 5.0 - seed) for seed in (0, 1)] + [
         _row(task, CONTROL, seed, seed) for seed in (0, 1)
@@ -70,8 +70,8 @@ def fill_run(
     rows[-1] |= {"spec": "fitted", "members": [plain("member"), "encoder"], "weights": [0.25, 0.75]}
     base = {"name": plain("baseline"), "scores": dict.fromkeys(SCORES[task.kind], 10.0)}
     board = {"task": task.name, "split": "dev", "metric": task.metric, "rows": rows, "baseline": base}
-    told = trusted(task, rows, pool) if trust else {}
-    write_json(folder / "leaderboard.json", {**board, "advice": plain("advice"), **told})
+    statistics = trusted(task, rows, pool) if trust else {}
+    write_json(folder / "leaderboard.json", {**board, "advice": plain("advice"), **statistics})
     write_json(folder / "store" / "manifest.json", _manifest(encoder, plain))
     write_json(folder / "encoder" / "bertvision.json", encoder)
     (folder / "recipe.toml").write_text(plain("recipe"), encoding="utf-8")
@@ -79,13 +79,13 @@ def fill_run(
     for row in rows:
         if row["kind"] == "head":
             write_json(folder / "heads" / row["spec"] / f"seed{row['seed']}" / "head.json", _head(row))
-        said = {e.id: (right_answer if i < 2 else wrong_answer)(task, e) for i, e in enumerate(task["dev"])}
+        answers = {e.id: (right_answer if i < 2 else wrong_answer)(task, e) for i, e in enumerate(task["dev"])}
         seed = "" if row["seed"] is None else f"@{row['seed']}"
-        write_json(folder / "predictions" / f"{row['name']}{seed}.json", said)
+        write_json(folder / "predictions" / f"{row['name']}{seed}.json", answers)
 
 
 def trusted(task: Task, rows: list[dict[str, Any]], pool: str) -> dict[str, Any]:
-    """Intervals, comparisons, thresholds and probabilities, put on the rows and beside them."""
+    """Intervals, comparisons, thresholds and probabilities, on the rows and for the whole leaderboard."""
     whats = {"span": ["answer", "no_answer"], "regress": []}.get(task.kind, ["label"])
     calibration = {what: {"temperature": 1.5, "ece_raw": 0.12, "ece": 0.034} for what in whats}
     scores = {"exact": 61.0, "f1": 62.0, "threshold": -0.5}
@@ -151,7 +151,7 @@ def _manifest(encoder: Mapping[str, Any], plain: Callable[[str], str]) -> dict[s
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Make:
-    """A run folder of a kind, and its task."""
+    """A function that makes a run folder for a kind of task and returns it with its task."""
 
     def make(kind: str, plain: Callable[[str], str] = str, pool: str = POOL, trust: bool = False) -> tuple[Path, Task]:
         task = make_task(kind, plain)

@@ -115,7 +115,7 @@ def test_a_real_run_with_everything_opens_from_disk(whole_run: Path, browser: An
     assert sorted(path.stem for path in (whole_run / "analysis").glob("*.json") if path.stem in ANALYSES) == sorted(
         ANALYSES
     )
-    assert browser.ask("document.querySelector('.unmade') === null")
+    assert browser.ask("document.querySelector('.missing') === null")
     counts = {value: choose(browser, "result", value) for value in ("right", "wrong", "silent", "")}
     assert counts["right"] + counts["wrong"] == counts[""] == browser.ask(CARDS) == 6
     data = json.loads(browser.ask("document.querySelector('script[type=\"application/json\"]').textContent"))

@@ -1,4 +1,4 @@
-"""Examples in the report: which are chosen, what is said of them, and how spans are marked and drawn."""
+"""Examples in the report: sampling, classification of errors, highlighted spans, and charts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,17 @@ from bertvision.core.records import Example
 from bertvision.evaluation.analyses.result import Finding, Plot
 from bertvision.report.charts import _anchor, heat_map, line_chart, shared_numbers
 from bertvision.report.examples import OTHERS, Case, choose, confusion_table, label_table
-from bertvision.report.highlight import AROUND, WITHOUT, marked, nearest_occurrence
-from bertvision.report.markup import Html, cut, duration, escaped, join, percent, size, tag
+from bertvision.report.highlight import MARGIN, MAX_EXCERPT, highlight_answers, nearest_occurrence
+from bertvision.report.markup import (
+    Html,
+    escape_html,
+    format_bytes,
+    format_duration,
+    format_percent,
+    join,
+    tag,
+    truncate,
+)
 from bertvision.report.page import write_report
 from bertvision.report.svg import Scale, scale_of, tick_text
 from bertvision.runs.reader import gather
@@ -26,13 +35,13 @@ WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
 
 
 def shown(markup: str) -> str:
-    """What one reads: no tags, no raised words."""
+    """The visible text without tags and superscripts."""
     return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<sup>[^<]*</sup>", "", markup)))
 
 
 @given(st.text())
 def test_escaped_text_has_no_markup_and_reads_the_same(text: str) -> None:
-    safe = escaped(text)
+    safe = escape_html(text)
     assert not set(safe) & set("<>\"'")
     assert len(html.unescape(safe)) == len(text)
     pairs = list(zip(text, html.unescape(safe), strict=True))
@@ -53,7 +62,7 @@ def test_markup_is_escaped_once_and_plain_joins_never_pass() -> None:
 def test_marking_keeps_every_character(context: str, start: int, long: int, said: int, said_long: int) -> None:
     gold = min(start, len(context)), min(start + long, len(context))
     predicted = min(said, len(context)), min(said + said_long, len(context))
-    assert shown(marked(context, [gold], predicted)) == context
+    assert shown(highlight_answers(context, [gold], predicted)) == context
 
 
 @given(WORDS, st.integers(0, 60), st.integers(1, 5), st.integers(0, 60))
@@ -74,7 +83,7 @@ def test_an_answer_that_is_not_in_the_context_is_not_marked() -> None:
 
 
 def test_spans_that_overlap_are_marked_piece_by_piece() -> None:
-    assert marked("a flood in the cellar", [(2, 21)], (0, 7)) == (
+    assert highlight_answers("a flood in the cellar", [(2, 21)], (0, 7)) == (
         '<mark class="predicted">a </mark><mark class="gold predicted">flood<sup>predicted</sup></mark>'
         '<mark class="gold"> in the cellar<sup>gold</sup></mark>'
     )
@@ -83,13 +92,13 @@ def test_spans_that_overlap_are_marked_piece_by_piece() -> None:
 def test_long_contexts_are_cut_around_the_spans() -> None:
     context = "word " * 400 + "GOLD " + "word " * 400 + "SAID " + "word " * 400
     gold, said = context.index("GOLD"), context.index("SAID")
-    text = shown(marked(context, [(gold, gold + 4)], (said, said + 4)))
+    text = shown(highlight_answers(context, [(gold, gold + 4)], (said, said + 4)))
     assert "GOLD" in text
     assert "SAID" in text
     assert text.count("\N{HORIZONTAL ELLIPSIS}") == 3
-    assert len(text) < 4 * AROUND + 100
+    assert len(text) < 4 * MARGIN + 100
     assert not re.search(r"(?<!w)ord|wor(?!d)", text)
-    assert len(shown(marked(context, [], None))) < WITHOUT + 10
+    assert len(shown(highlight_answers(context, [], None))) < MAX_EXCERPT + 10
 
 
 def test_examples_mix_all_sorts_and_do_not_depend_on_their_order() -> None:
@@ -103,30 +112,33 @@ def test_examples_mix_all_sorts_and_do_not_depend_on_their_order() -> None:
 @pytest.mark.parametrize(
     ("kind", "facts"),
     [
-        ("span", ["answer missed", "rightly no answer", "no answer", "Wrong: 2 of 4", "Right: 2 of 4", "gold"]),
-        ("classify", ["label-yes taken for label-no", "Wrong: 2 of 4", "Right: 2 of 4", "gold (down)"]),
-        ("multilabel", ["rightly no label", "all labels", "labels missed and too many", "no label", "rightly</th>"]),
-        ("regress", ["Largest errors", "off by 1.50", "12.500"]),
+        ("span", ["missed answer", "correctly unanswered", "no answer", "Wrong: 2 of 4", "Right: 2 of 4", "gold"]),
+        ("classify", ["label-yes predicted as label-no", "Wrong: 2 of 4", "Right: 2 of 4", "gold (rows)"]),
+        (
+            "multilabel",
+            ["correctly no label", "all labels correct", "missing and extra labels", "no label", "correct</th>"],
+        ),
+        ("regress", ["Largest errors", "error 1.50", "12.500"]),
     ],
 )
-def test_what_is_said_of_examples(make_run: Any, kind: str, facts: list[str]) -> None:
+def test_examples_are_sorted_by_kind_of_error(make_run: Any, kind: str, facts: list[str]) -> None:
     content = write_report(*make_run(kind)).read_text(encoding="utf-8")
-    examples = html.unescape(content[content.index('id="examples"') : content.index('id="repeat"')])
+    examples = html.unescape(content[content.index('id="examples"') : content.index('id="reproducibility"')])
     for fact in facts:
         assert fact in examples
     assert "<dt>encoder</dt>" in examples
 
 
-def test_how_each_label_fares() -> None:
+def test_counts_and_f1_of_each_label() -> None:
     table = label_table(["a", "b", "c"], [(["a", "b"], ["a"]), (["b"], ["b", "a"]), (["b"], []), ([], [])])
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", table)
     assert re.findall(r'scope="row"[^>]*>([^<]*)</th>', table) == ["b", "a", "c"]
     assert cells == ["3", "1", "1", "50.0", "1", "2", "1", "66.7", "0", "0", "0", "0.0"]
     many = label_table([str(i) for i in range(20)], [([str(i)], []) for i in range(20)])
-    assert "5 rarer labels are left out" in many
+    assert "5 rarer labels are not shown" in many
 
 
-def test_rare_labels_are_folded() -> None:
+def test_rare_labels_are_merged() -> None:
     labels = [f"l{number}" for number in range(30)]
     pairs = [(label, "l0") for number, label in enumerate(labels) for _ in range(30 - number)]
     table = confusion_table(labels, pairs)
@@ -143,7 +155,7 @@ def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float])
     ticks = scale.ticks()
     assert 2 <= len(ticks) <= 12
     assert all(before < after for before, after in pairwise(ticks))
-    assert all(len(scale.ticks(wanted)) > 2 for wanted in (4, 6, 8))
+    assert all(len(scale.ticks(target)) > 2 for target in (4, 6, 8))
     assert Scale(0, 10).ticks() == [0, 2, 4, 6, 8, 10]
     assert Scale(5, 96).ticks(4) == [20, 40, 60, 80]
 
@@ -165,7 +177,7 @@ def test_no_two_lines_of_a_picture_look_the_same() -> None:
 def test_a_legend_has_room_for_every_name_and_tells_all_of_it() -> None:
     name = "encoder limited too: " + "compress:size=64," * 8
     found = re.findall(r"<text [^>]*><title>([^<]*)</title>([^<]*)</text>", str(line_chart({name: [(0, 1)]}, "x", "y")))
-    assert found == [(name, cut(name, 44))]
+    assert found == [(name, truncate(name, 44))]
 
 
 def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
@@ -198,10 +210,10 @@ def test_marks_that_hide_each_other_share_their_numbers() -> None:
 
 
 def test_numbers_read_well() -> None:
-    assert [size(n) for n in (999, 91_580_924, 1_067_328_627)] == ["999 bytes", "91.6 MB", "1.07 GB"]
-    assert [duration(s) for s in (7.66, 198, 7300)] == ["7.7 s", "3 min 18 s", "2 h 1 min"]
-    assert [percent(p) for p in (100.0, 0.1124, 0.0004)] == ["100.000", "0.112", "0.0004"]
-    assert cut("abcdef", 4) == "abc\N{HORIZONTAL ELLIPSIS}"
+    assert [format_bytes(n) for n in (999, 91_580_924, 1_067_328_627)] == ["999 bytes", "91.6 MB", "1.07 GB"]
+    assert [format_duration(s) for s in (7.66, 198, 7300)] == ["7.7 s", "3 min 18 s", "2 h 1 min"]
+    assert [format_percent(p) for p in (100.0, 0.1124, 0.0004)] == ["100.000", "0.112", "0.0004"]
+    assert truncate("abcdef", 4) == "abc\N{HORIZONTAL ELLIPSIS}"
 
 
 @given(st.floats(0, 1))

@@ -1,4 +1,4 @@
-"""The report: whole, well-formed, safe whatever the data hold, and made from whatever there is."""
+"""The report: complete, well-formed, safe for any data, and made from whatever files exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.report.explorer import LONGEST
+from bertvision.report.explorer import MAX_LENGTH
 from bertvision.report.page import write_report, write_reports
 from bertvision.report.render import SCRIPT, STYLE, asset
 from bertvision.runs.reader import gather
@@ -25,14 +25,14 @@ from bertvision.workflows.file_analyses import file_findings, keep
 
 KINDS = ("span", "classify", "multilabel", "regress")
 VOID = {"meta", "wbr", "input"}
-SECTIONS = ["leaderboard", "analyses", "cost", "layers", "curves", "explorer", "examples", "repeat"]
-TRUST = {"span": ["trust", "no-answer", "calibration"], "regress": ["trust"]}
+SECTIONS = ["leaderboard", "analyses", "cost", "layers", "curves", "explorer", "examples", "reproducibility"]
+STATISTICS = {"span": ["significance", "no-answer", "calibration"], "regress": ["significance"]}
 LOADING = ("src", "srcset", "xlink:href", "action", "data", "poster", "background")
 NASTY = "\"><img src=x onerror=alert(1)><svg onload='alert(2)'>&lt;"
 
 
 class Page(HTMLParser):
-    """A page taken apart; tags that do not close in order are an error."""
+    """A parsed page; tags that do not close in order are an error."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(convert_charrefs=True)
@@ -80,7 +80,7 @@ def report(run: tuple[Path, Any]) -> Page:
 
 
 def sections(kind: str) -> list[str]:
-    """Numbers are neither right nor wrong, so that there is nothing to filter."""
+    """The sections of a report; regression has no right and wrong, hence no explorer."""
     return [name for name in SECTIONS if name != "explorer" or kind != "regress"]
 
 
@@ -94,22 +94,27 @@ def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_how_far_numbers_can_be_trusted_has_sections_of_its_own(make_run: Any, kind: str) -> None:
+def test_statistics_have_their_own_sections(make_run: Any, kind: str) -> None:
     page = report(make_run(kind, trust=True))
-    assert page.sections == [SECTIONS[0], *TRUST.get(kind, ["trust", "calibration"]), *sections(kind)[1:]]
-    assert "95 %: 61.2 to 82.3" in page.text
+    assert page.sections == [SECTIONS[0], *STATISTICS.get(kind, ["significance", "calibration"]), *sections(kind)[1:]]
+    assert "95 % CI: 61.2 to 82.3" in page.text
     assert sum(a.get("class") == "band" for _, a in page.tags) == 4  # one a predictor
     assert "learned-pool 74.50 (61.20 to 82.30)" in page.alternatives()[0] or kind != "span"
-    assert "2,000 samples of the 3 contexts of dev, drawn with replacement, all questions on a context" in page.text
-    assert "Holm over all 5 tests" in page.text
+    assert (
+        "2,000 resamples of the 3 contexts of dev, drawn with replacement, keeping all questions on a context"
+        in page.text
+    )
+    assert "Holm-corrected over all 5 tests" in page.text
     assert page.text.count("+4.50 ahead") == 2  # the best head minus the encoder and the control
     assert page.text.count("\N{MINUS SIGN}4.50 behind") == 3  # all others minus the best head
     assert page.text.count("p 0.500") == 2 + 1  # the encoder and the control are seen from both sides
     pictures = [told for told in page.alternatives() if told.startswith("Reliability of")]
     assert len(pictures) == 2 * len({"span": "12", "regress": ""}.get(kind, "1"))
-    assert all(told.endswith("Came true: 0.50 of 3 stated at 0.25.") for told in pictures)
-    assert ("ECE 12.0 before, 3.4 after" in page.text) == bool(pictures)
-    assert ("78.00at 1.50" in page.text) == ("upper bound and no result" in page.text) == (kind == "span")
+    assert all(
+        told.endswith("Observed frequency at predicted probability (examples): 0.50 at 0.25 (3).") for told in pictures
+    )
+    assert ("ECE 12.0 before, 3.4 after scaling" in page.text) == bool(pictures)
+    assert ("78.00at 1.50" in page.text) == ("upper bound, not a result" in page.text) == (kind == "span")
 
 
 @pytest.mark.parametrize("trust", [False, True])
@@ -171,13 +176,15 @@ def test_the_explorer_knows_what_every_predictor_said(make_run: Any, kind: str) 
 
 
 def test_the_explorer_holds_the_part_of_a_long_context_that_has_the_answers(make_run: Any) -> None:
-    folder, task = make_run("span", plain=lambda text: "word " * LONGEST + text if text == "context-start " else text)
+    folder, task = make_run(
+        "span", plain=lambda text: "word " * MAX_LENGTH + text if text == "context-start " else text
+    )
     page = report((folder, task))
     assert "the part around the answers" in page.text
     data = json.loads(page.scripts[0])
     for one in data["examples"]:
         context = data["contexts"][one["context"]]
-        assert len(context) == LONGEST
+        assert len(context) == MAX_LENGTH
         places = [*one["spans"], *(said[2:] for said in one["said"] if len(said) > 2)]
         assert {context[start:end] for start, end in places} <= {"answer", "word w"}
     assert sum(len(one["spans"]) for one in data["examples"]) == 2
@@ -189,12 +196,12 @@ def test_a_place_that_was_kept_is_shown_and_a_guess_is_called_one(make_run: Any)
     twice = replace(example, pair=f"{example.pair} answer")
     task = replace(task, splits={**task.splits, "dev": (task["dev"][0], twice, *task["dev"][2:])})
     page = report((folder, task))
-    assert page.text.count("did not keep where its answers stand") == 2  # the explorer, the examples
+    assert page.text.count("has no saved answer positions") == 2  # the explorer, the examples
     end = len(twice.pair or "")
     for path in (folder / "predictions").glob("*.json"):
         write_json(folder / "predictions" / "places" / path.name, {example.id: [end - 6, end]})
     page = report((folder, task))
-    assert "did not keep where its answers stand" not in page.text
+    assert "has no saved answer positions" not in page.text
     one = next(one for one in json.loads(page.scripts[0])["examples"] if one["id"] == example.id)
     assert one["said"][0] == ["answer", 1, end - 6, end]
     assert one["spans"][0][0] < end - 6
@@ -210,7 +217,7 @@ def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str)
     run = replace(run, answers={**run.answers, ("encoder", None): none})
     keep(folder, run, file_findings(run, ["agreement"]))
     page = report((folder, task))
-    cards = page.text[page.text.index("examples of disagreement") : page.text.rindex("What it cost")]
+    cards = page.text[page.text.index("examples of disagreement") : page.text.rindex("Tuning and extraction")]
     golds = {"span": "answer", "classify": "label-yes", "multilabel": "label-no"}
     assert f"gold{golds[kind]}{nasty}" in cards
     assert ("goldno answer" in cards) == (kind == "span")
@@ -255,10 +262,10 @@ def test_findings_are_shown_unless_the_board_has_changed(make_run: Any) -> None:
     assert "With and without an answer" not in report((folder, task)).text
 
 
-def lacking(run: tuple[Path, Any]) -> list[str]:
-    """What a report says it lacks, by the commands that make it."""
+def missing_in(run: tuple[Path, Any]) -> list[str]:
+    """Names of the missing analyses that a report lists, from their commands."""
     content = write_report(*run).read_text(encoding="utf-8")
-    listed = content.partition('<dl class="unmade">')[2].partition("</dl>")[0]
+    listed = content.partition('<dl class="missing">')[2].partition("</dl>")[0]
     return re.findall(r"<code>bertvision analyse [^<]* --what ([\w-]+)</code>", listed)
 
 
@@ -267,15 +274,15 @@ def lacking(run: tuple[Path, Any]) -> list[str]:
     [("span", ["second-best"]), ("classify", []), ("multilabel", []), ("regress", [])],
 )
 def test_what_applies_and_was_not_made_is_listed(make_run: Any, kind: str, first: list[str]) -> None:
-    assert lacking(make_run(kind)) == [*first, "cost", "layers"]
+    assert missing_in(make_run(kind)) == [*first, "cost", "layers"]
     folder, task = make_run(kind, trust=True)
-    assert lacking((folder, task)) == [*first, "cost", "layers", "depth", "learning-curve"]
+    assert missing_in((folder, task)) == [*first, "cost", "layers", "depth", "learning-curve"]
     path = folder / "encoder" / "bertvision.json"
     small = {"own": {"spec": "probe"}, "small": {"put_in": "adapters:size=8"}}
     write_json(path, {**json.loads(path.read_text()), **small})
-    assert "ablation" in lacking((folder, task))
+    assert "ablation" in missing_in((folder, task))
     write_json(path, {**json.loads(path.read_text()), "small": {"put_in": "lora:r=8"}})
-    assert "ablation" not in lacking((folder, task))
+    assert "ablation" not in missing_in((folder, task))
 
 
 def test_what_was_made_is_not_listed(make_run: Any) -> None:
@@ -283,12 +290,12 @@ def test_what_was_made_is_not_listed(make_run: Any) -> None:
     run = gather(folder, task)
     layers = Finding("layers", "Score by layer", "", {"at": "layer"}, ({"at": 0},))
     keep(folder, run, [*file_findings(run), layers])
-    assert lacking((folder, task)) == ["second-best", "cost"]  # files do not tell what inference takes
+    assert missing_in((folder, task)) == ["second-best", "cost"]  # files do not tell what inference takes
     path = folder / "analysis" / "cost.json"
     document = json.loads(path.read_text())
     document["rows"] = [{**row, "inference_seconds": 1.0} for row in document["rows"]]
     write_json(path, document)
-    assert lacking((folder, task)) == ["second-best"]
+    assert missing_in((folder, task)) == ["second-best"]
 
 
 def test_commands_of_what_is_lacking_name_the_run_as_a_shell_wants_it(make_run: Any, tmp_path: Path) -> None:
@@ -414,7 +421,7 @@ def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) ->
     log_line(folder, step="fit", heads=["tanh", "a b"], seeds=[1, 0])
     text = report((folder, task)).text
     assert "bertvision fit runs/again/store --head tanh --head 'a b' --seeds 0,1" in text
-    assert "What it ran with was not kept" in text
+    assert "Library versions were not recorded" in text
 
 
 def test_heads_with_more_seeds_than_others_are_told(make_run: Any) -> None:
@@ -432,7 +439,7 @@ def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:
     for child in list(folder.iterdir()):
         if child.name != "leaderboard.json":
             shutil.rmtree(child) if child.is_dir() else child.unlink()
-    assert report((folder, task)).sections == ["leaderboard", "cost", "repeat"]
+    assert report((folder, task)).sections == ["leaderboard", "cost", "reproducibility"]
 
 
 def test_without_a_leaderboard_one_line_says_what_to_do(make_run: Any) -> None:
@@ -449,7 +456,7 @@ def test_scores_that_are_no_numbers_are_dashes(make_run: Any) -> None:
         row["scores"]["f1"], row["inner"] = float("nan"), {}
     write_json(folder / "leaderboard.json", document)
     page = report((folder, task))
-    assert "nan" not in page.everything.lower()
+    assert "nan" not in page.everything.lower().replace("unanswer", "")
     assert "\N{EM DASH}" in page.text
 
 
@@ -467,7 +474,7 @@ def test_numbers_that_cannot_be_drawn_are_left_out(make_run: Any) -> None:
 
 
 def rows_of(page: Page) -> list[str]:
-    """Names in the leaderboard, top to bottom, as the dot plot tells them."""
+    """Names in the leaderboard, top to bottom, from the text of the dot plot."""
     return [told.split(" ")[0] for told in page.alternatives()[0].split(": ", 1)[1].split("; ")]
 
 
@@ -477,7 +484,7 @@ def test_lines_are_sorted_by_inner_and_hold_all_seeds(make_run: Any) -> None:
     assert [name.split("=")[0] for name in rows_of(page)[:4]] == ["learned-pool", "ensemble", "encoder", "probe:layers"]
     assert "74.5074.00\N{EN DASH}75.00" in page.text  # mean, then lowest to highest
     assert "total" not in page.text
-    assert "One example of dev weighs 25.00 points" in page.text
+    assert "One example of dev corresponds to 25.00 points" in page.text
 
 
 def test_one_seed_has_no_spread(make_run: Any) -> None:
@@ -487,7 +494,7 @@ def test_one_seed_has_no_spread(make_run: Any) -> None:
     write_json(folder / "leaderboard.json", document)
     page = report((folder, task))
     assert "\N{EN DASH}" not in page.text
-    assert "Seed 0." in page.text
+    assert "Seed: 0." in page.text
 
 
 def test_heads_that_left_the_leaderboard_are_not_shown(make_run: Any) -> None:
@@ -501,9 +508,9 @@ def test_heads_that_left_the_leaderboard_are_not_shown(make_run: Any) -> None:
 def test_the_labels_of_train_are_counted_at_the_top(make_run: Any) -> None:
     folder, task = make_run("multilabel")
     assert "label-no 2, label-yes 2" in report((folder, task)).text
-    assert "any of 2 labels" in report((folder, task)).text
+    assert "any number of 2 labels" in report((folder, task)).text
     weighed = replace(task, class_weights=(1.0, 2.0))
-    assert "label-no 2, label-yes 2; weighed to count alike" in report((folder, weighed)).text
+    assert "label-no 2, label-yes 2; class weights balance the loss" in report((folder, weighed)).text
     assert "labels in train" not in report(make_run("regress")).text
 
 
@@ -511,14 +518,14 @@ def test_layer_weights_name_the_stored_states(make_run: Any) -> None:
     page = report(make_run("classify"))
     told = next(text for text in page.alternatives() if "layer weights" in text)
     assert told == "Mean layer weights of learned-pool by state. 0: 0.200, 4: 0.300, 8: 0.500."
-    assert "Most on state 8 (0.500), least on state 0 (0.200); equal weights would be 0.333." in page.text
+    assert "Largest: state 8 (0.500); smallest: state 0 (0.200); uniform weights: 0.333." in page.text
 
 
 def test_curves_tell_which_epoch_was_kept(make_run: Any) -> None:
     page = report(make_run("regress"))
     told = next(text for text in page.alternatives() if "by epoch" in text)
-    assert "seed 0: 51.00, 52.00, 53.00, epoch 2 kept; seed 1: " in told
-    assert "Kept: epoch 2 (seed 0), epoch 2 (seed 1)." in page.text
+    assert "seed 0: 51.00, 52.00, 53.00, epoch 2 selected; seed 1: " in told
+    assert "Selected: epoch 2 (seed 0), epoch 2 (seed 1)." in page.text
     assert sum(a.get("class") == "kept" for _, a in page.tags) == 4 + 1  # two heads, two seeds, and the legend
 
 
@@ -526,7 +533,7 @@ def test_the_control_is_marked_and_explained_where_there_is_one(make_run: Any) -
     folder, task = make_run("span")
     with_control = report((folder, task))
     assert sum("control" in a.get("class", "").split() for _, a in with_control.tags) == 1 + 2  # its line, its dots
-    assert "comes from refitting, not from more layers" in with_control.text
+    assert "comes from refitting, not from additional layers" in with_control.text
     document = json.loads((folder / "leaderboard.json").read_text())
     document["rows"] = [row for row in document["rows"] if not row["name"].startswith("probe")]
     write_json(folder / "leaderboard.json", document)

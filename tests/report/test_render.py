@@ -1,4 +1,4 @@
-"""Templates: what they write is escaped, what they ask for must be there, and what data hold is never a template."""
+"""Templates: values are escaped, missing values are errors, and data are never templates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_value_is_text_in_content_and_in_attributes(text: str) -> None:
     assert html.unescape(inside) == f'{text}">{text}'
 
 
-def test_only_markup_is_written_as_it_is(environment: Environment) -> None:
+def test_only_markup_is_not_escaped(environment: Environment) -> None:
     write = environment.from_string("{{ value }}").render
     assert write(value=tag("b", "<")) == "<b>&lt;</b>"
     assert write(value=Html("<i></i>") + "") == "&lt;i&gt;&lt;/i&gt;"
@@ -42,13 +42,13 @@ def test_only_markup_is_written_as_it_is(environment: Environment) -> None:
 def test_macros_and_filters_do_not_let_markup_through(environment: Environment) -> None:
     nasty = "</script><img src=x onerror=alert(1)>"
     source = '{% import "macros.html" as m %}{{ m.table([v], [[v, v]], v, v) }}{{ m.facts([(v, v)], v) }}{{ m.tag(v) }}'
-    more = '{{ [v, v]|join(", ") }}{{ v|cut(30) }}{{ v ~ m.tag(v) }}{{ [v]|tojson }}{{ m.panel(v, v, v, v) }}'
+    more = '{{ [v, v]|join(", ") }}{{ v|truncate(30) }}{{ v ~ m.tag(v) }}{{ [v]|tojson }}{{ m.panel(v, v, v, v) }}'
     written = environment.from_string(source + more).render(v=nasty)
     assert "<img" not in written
     assert "</script" not in written
 
 
-def test_what_a_template_asks_for_and_does_not_get_is_an_error() -> None:
+def test_a_missing_value_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="'pairs' is undefined"):
         render("search", title="t", command="c")
 

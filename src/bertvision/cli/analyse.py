@@ -194,16 +194,16 @@ def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _example(title: str, case: Mapping[str, Any]) -> list[str]:
-    from bertvision.evaluation.analyses.answers import told
+    from bertvision.evaluation.analyses.answers import format_answer
     from bertvision.report.analyses import format_gold
-    from bertvision.report.markup import cut, printable
+    from bertvision.report.markup import printable, truncate
 
     lines = [(f"  {title}", case["text"])]
     if case["pair"] and "spans" not in case:
         lines.append(("    pair", case["pair"]))
     lines.append(("    gold", format_gold(case)))
-    lines += [(f"    {case[side]}", told(case[f"{side}_said"])) for side in "ab"]
-    return [f"{name}: {cut(' '.join(printable(str(text)).split()), MAX_CHARACTERS)}" for name, text in lines]
+    lines += [(f"    {case[side]}", format_answer(case[f"{side}_said"])) for side in "ab"]
+    return [f"{name}: {truncate(' '.join(printable(str(text)).split()), MAX_CHARACTERS)}" for name, text in lines]
 
 
 def _cell(value: Any) -> str:

@@ -1,8 +1,7 @@
-"""The pictures of reports and of analyses, as SVG.
+"""SVG charts for reports and analyses.
 
-Shapes and dashes tell apart what colours tell apart, so that nothing is lost in print or to the
-colour-blind. Every mark that stands for a number tells it when pointed at, and every picture has an
-alternative text.
+Series differ in shape or dashes as well as in colour, for print and for colour-blind readers. Every mark
+has a tooltip with its value, and every chart has an alternative text.
 """
 
 from __future__ import annotations
@@ -15,59 +14,59 @@ from typing import NamedTuple
 from bertvision.core.files import atomic_open
 from bertvision.core.records import Reliability
 from bertvision.evaluation.analyses.result import Plot, Point, Span
-from bertvision.report.markup import Html, cut, number, tag
+from bertvision.report.markup import Html, format_number, tag, truncate
 from bertvision.report.svg import Frame, Scale, clipped_text, is_drawable, scale_of, thin_ticks, tick_text
 from bertvision.runs.reader import FitSummary, Line
 
 COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
 SEED_DASHES = ("none", "6 3", "2 3", "8 3 2 3")
-"""How the lines of the first, second, ... seed are drawn."""
+"""Dashes of the lines of the first, second, ... seed."""
 LINE_DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
-"""Lines differ in dashes as well as in colour."""
-ALONE = (
+"""Dashes of the lines of a line chart, in addition to their colours."""
+STANDALONE_STYLE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
     ".name{font-style:italic}.label{fill:#111}.front{fill:none;stroke:#0068a8;stroke-width:1.5}.track{stroke:#eee;stroke-width:9}"
     ".dot{fill:#0068a8}.kept{fill:#fff;stroke:#c04a00;stroke-width:2.5}"
-    + "".join(f".s{place}{{color:{colour}}}" for place, colour in enumerate(COLOURS))
+    + "".join(f".s{index}{{color:{colour}}}" for index, colour in enumerate(COLOURS))
 )
-"""Style of a picture that stands by itself; in a report the page's style has the same classes, for dark too."""
+"""Style of a standalone SVG file; in a report the page's stylesheet defines the same classes, also for dark mode."""
 
-WIDE, HIGH = 420, 290
-"""Of a picture with axes: narrow, so that its text can be read on a phone."""
-LONGEST_NAME, LONGEST_LINE_NAME, LONGEST_NUMBERED = 48, 44, 34
-"""Letters of a name that there is room for: on a line of its own, in a legend, and between a number and a series."""
+WIDTH, HEIGHT = 420, 290
+"""Size of a chart with axes; narrow so that its text stays readable on a phone."""
+MAX_NAME, MAX_LEGEND_NAME, MAX_NUMBERED_NAME = 48, 44, 34
+"""Maximum characters of a name on its own line, in a legend, and in a numbered legend."""
 LEGEND_LINE = 18
 
 ROW, DOTS_TOP = 42, 46
-"""Of a dot plot: height of a predictor, and of the names of its vertical lines."""
+"""Dot plot: height of a row, and of the space for the names of reference lines."""
 
 BAR, GAP = 17, 26
-WIDEST = 86.0
-"""Per cent of the picture that the longest bar takes; its value is written behind it."""
+MAX_BAR = 86.0
+"""Length of the longest bar in percent of the width; its value is written after it."""
 
 NEAR = 9
-"""Marks that are closer, across and up, hide each other's numbers."""
+"""Marks closer than this in x and y share one number label."""
 
-SMALLEST, LARGEST = 3.0, 11.0
-"""Radius of the dots for few and for all examples."""
+MIN_RADIUS, MAX_RADIUS = 3.0, 11.0
+"""Radius of the dots of a reliability diagram for few and for all examples."""
 
 LEFT, MAP_TOP, BOTTOM, RIGHT = 56, 14, 78, 14
 LOSS, GAIN = (8, 69, 148), (192, 86, 33)
-"""Darkest blue and darkest orange, as red, green, blue."""
-STEPS, LETTER = 120, 7
-"""Width of the legend's steps, and about that of a letter."""
-LEAST = 0.9
-"""Of its own width: narrower its numbers could not be read, so that a page has to scroll it."""
-ALMOST = 0.55
-"""Share of the darkest from which on text is white."""
+"""RGB of the darkest blue and the darkest orange."""
+LEGEND_WIDTH, CHAR_WIDTH = 120, 7
+"""Width of the colour legend, and approximate width of a character."""
+MIN_SCALE = 0.9
+"""A heat map is not shrunk further than this, to stay readable; the page scrolls it instead."""
+WHITE_TEXT_FROM = 0.55
+"""Share of the darkest colour from which text is white."""
 
 Points = Sequence[tuple[float, float]]
 Cells = Mapping[tuple[int, int], float]
-"""Row and column to value."""
+"""(row, column) -> value."""
 
 
 class Dot(NamedTuple):
-    """A point that tells what it is when pointed at."""
+    """A point with a tooltip."""
 
     x: float
     y: float
@@ -77,12 +76,12 @@ class Dot(NamedTuple):
 
 
 def dots(frame: Frame, marks: Iterable[Dot]) -> list[Html]:
-    """Every mark that has a place in the picture."""
+    """Circles for all drawable marks."""
     shown = []
     for x, y, title, radius, look in marks:
         if is_drawable(x) and is_drawable(y):
-            across, up = frame.at(x, y)
-            shown.append(tag("circle", tag("title", title), cx=across, cy=up, r=radius, class_=look))
+            cx, cy = frame.at(x, y)
+            shown.append(tag("circle", tag("title", title), cx=cx, cy=cy, r=radius, class_=look))
     return shown
 
 
@@ -91,7 +90,7 @@ def bar(title: str, **box: object) -> Html:
 
 
 def segment(start: tuple[float, float], end: tuple[float, float], *title: Html, **look: object) -> Html:
-    """A straight line between two points of the picture."""
+    """A straight line between two points in picture coordinates."""
     return tag("line", *title, x1=start[0], x2=end[0], y1=start[1], y2=end[1], **look)
 
 
@@ -100,25 +99,25 @@ def polyline(frame: Frame, points: Iterable[tuple[float, float]], **look: object
 
 
 def diagonal(frame: Frame) -> Html:
-    """Where both axes show the same value."""
+    """The line on which both axes have the same value."""
     low, high = frame.x.low, frame.x.high
     return segment(frame.at(low, low), frame.at(high, high), class_="equal")
 
 
 def dashes(rank: int) -> str:
-    """Of the first, second, ... series; the seventh, whose colour has been there, has other dashes than the first."""
+    """Dashes of a series; they shift when colours repeat, so that no two series look the same."""
     return LINE_DASHES[(rank + rank // len(COLOURS)) % len(LINE_DASHES)]
 
 
 def colour_class(rank: int) -> str:
-    """The class that colours the first, second, ... series."""
+    """The CSS class with the colour of a series."""
     return f"s{rank % len(COLOURS)}"
 
 
 def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> Html:
-    """A strip a predictor, a mark a seed; ``rules`` are vertical lines through all strips.
+    """One row per predictor, one mark per seed; ``rules`` are vertical reference lines.
 
-    Offsets across are percentages, so that the picture takes any width and its text keeps its size.
+    Horizontal positions are percentages, so that the picture fits any width while its text keeps its size.
     """
     rules = {name: value for name, value in rules.items() if is_drawable(value)}
     ends = [end for line in lines for end in line.interval or ()]
@@ -126,63 +125,63 @@ def dot_plot(lines: Sequence[Line], metric: str, rules: Mapping[str, float]) -> 
     floor = DOTS_TOP + ROW * len(lines) + 4
     parts = []
     for value in scale.ticks(6):
-        x = _across(scale, value)
+        x = _percent_x(scale, value)
         parts.append(tag("line", x1=x, x2=x, y1=DOTS_TOP - 10, y2=floor, class_="grid"))
         parts.append(tag("text", tick_text(value), x=x, y=floor + 18, text_anchor="middle"))
     for rank, (name, value) in enumerate(rules.items()):
-        # Names stand on lines of their own, so that close rules stay readable.
-        x, y = _across(scale, value), 13 + 16 * rank
-        text = tag("text", f"{cut(name, 34)} {number(value)}", x=x, y=y, text_anchor=_anchor(scale.share(value)))
+        # Each name has its own line, so that close rules stay readable.
+        x, y = _percent_x(scale, value), 13 + 16 * rank
+        text = tag(
+            "text", f"{truncate(name, 34)} {format_number(value)}", x=x, y=y, text_anchor=_anchor(scale.share(value))
+        )
         rule = tag("line", x1=x, x2=x, y1=y + 5, y2=floor, class_=f"rule rule{rank}")
         parts.append(tag("g", rule, text, class_="halo"))
-    parts += [_strip(line, DOTS_TOP + ROW * rank, metric, scale) for rank, line in enumerate(lines)]
+    parts += [_dot_plot_row(line, DOTS_TOP + ROW * rank, metric, scale) for rank, line in enumerate(lines)]
     means = []
     for line in lines:
-        interval = f" ({number(line.interval[0])} to {number(line.interval[1])})" if line.interval else ""
-        means.append(f"{line.name} {number(line.mean(metric))}{interval}")
-    ruled = "; ".join(f"{name} {number(value)}" for name, value in rules.items())
+        interval = f" ({format_number(line.interval[0])} to {format_number(line.interval[1])})" if line.interval else ""
+        means.append(f"{line.name} {format_number(line.mean(metric))}{interval}")
+    ruled = "; ".join(f"{name} {format_number(value)}" for name, value in rules.items())
     alternative = f"Mean {metric} of every predictor: {'; '.join(means)}. Vertical lines: {ruled}."
     return tag("svg", *parts, width="100%", height=floor + 26, role="img", aria_label=alternative, class_="dots")
 
 
-def _across(scale: Scale, value: float) -> str:
+def _percent_x(scale: Scale, value: float) -> str:
     return f"{1 + 98 * scale.share(value):.2f}%"
 
 
 def _anchor(share: float) -> str:
-    """Text near an edge grows away from it; on a phone the longest fills two thirds of the picture."""
+    """Anchor text near an edge so that it grows inwards; on a phone the longest takes two thirds of the width."""
     return "start" if share < 0.35 else "end" if share > 0.65 else "middle"
 
 
-def _strip(line: Line, top: int, metric: str, scale: Scale) -> Html:
-    """The interval of the mean, the mean over seeds, and a mark for each seed."""
+def _dot_plot_row(line: Line, top: int, metric: str, scale: Scale) -> Html:
+    """The interval of the mean, the mean over seeds, and one mark per seed."""
     y, mean = top + 26, line.mean(metric)
     parts = [tag("line", x1="1%", x2="99%", y1=y, y2=y, class_="track")]
     if line.interval is not None and all(map(is_drawable, line.interval)):
-        low, high = (_across(scale, end) for end in line.interval)
+        low, high = (_percent_x(scale, end) for end in line.interval)
         parts.append(tag("line", x1=low, x2=high, y1=y, y2=y, class_="band"))
     if len(line.rows) > 1 and is_drawable(mean):
-        x = _across(scale, mean)
+        x = _percent_x(scale, mean)
         parts.append(tag("line", x1=x, x2=x, y1=y - 8, y2=y + 8, class_="mean"))
-    parts += [_mark(line, row.seed, row.scores.get(metric, math.nan), y, scale) for row in line.rows]
-    parts.append(clipped_text(line.name, LONGEST_NAME, x="1%", y=top + 12, class_="label"))
-    parts.append(tag("text", number(mean), x="99%", y=top + 12, text_anchor="end", class_="label"))
+    for row in line.rows:
+        value = row.scores.get(metric, math.nan)
+        if not is_drawable(value):
+            continue
+        title = tag("title", f"{line.name}{'' if row.seed is None else f', seed {row.seed}'}: {format_number(value)}")
+        x, look = _percent_x(scale, value), f"mark {line.kind}"
+        if line.kind in ("head", "control"):
+            parts.append(tag("circle", title, cx=x, cy=y, r=5, class_=look))
+        else:  # a square, which the stylesheet turns into a diamond for ensembles
+            parts.append(tag("rect", title, x=x, y=y - 4.5, width=9, height=9, class_=look))
+    parts.append(clipped_text(line.name, MAX_NAME, x="1%", y=top + 12, class_="label"))
+    parts.append(tag("text", format_number(mean), x="99%", y=top + 12, text_anchor="end", class_="label"))
     return tag("g", *parts, class_="halo")
 
 
-def _mark(line: Line, seed: int | None, value: float, y: int, scale: Scale) -> Html:
-    """Heads are dots, the control a ring, the encoder a square, ensembles diamonds."""
-    if not is_drawable(value):
-        return Html("")
-    title = tag("title", f"{line.name}{'' if seed is None else f', seed {seed}'}: {number(value)}")
-    x = _across(scale, value)
-    if line.kind in ("head", "control"):
-        return tag("circle", title, cx=x, cy=y, r=5, class_=f"mark {line.kind}")
-    return tag("rect", title, x=x, y=y - 4.5, width=9, height=9, class_=f"mark {line.kind}")
-
-
 def layer_weights_chart(heads: Sequence[FitSummary]) -> Html:
-    """Bars: mean weight over the seeds of one spec; dots: each seed; dashed: what equal weights would be."""
+    """Bars for the mean weights over seeds, dots for each seed, a dashed line for uniform weights."""
     states, count = heads[0].states, len(heads[0].states)
     means = [sum(head.weights[i] for head in heads) / len(heads) for i in range(count)]
     tallest = max((weight for head in heads for weight in head.weights if is_drawable(weight)), default=1.0)
@@ -206,24 +205,24 @@ def layer_weights_chart(heads: Sequence[FitSummary]) -> Html:
 
 
 def seed_dashes(seeds: Iterable[int]) -> dict[int, str]:
-    """How the line of each seed is drawn; after four the dashes come again."""
+    """Dashes by seed; they repeat after four seeds."""
     return {seed: SEED_DASHES[rank % len(SEED_DASHES)] for rank, seed in enumerate(sorted(set(seeds)))}
 
 
 def curves_legend(dashes: Mapping[int, str]) -> list[tuple[Html, str]]:
-    """Which dashes are which seed, and what a ring is."""
+    """Samples and names for the dashes of each seed and for the ring."""
     samples = []
     for seed, dash in dashes.items():
         sample = segment((0, 7), (34, 7), class_="curve", stroke_dasharray=dash)
         samples.append((tag("svg", sample, width=34, height=14, aria_hidden="true"), f"seed {seed}"))
     ring = tag("circle", cx=7, cy=7, r=5.5, class_="kept")
-    return [*samples, (tag("svg", ring, width=14, height=14, aria_hidden="true"), "the epoch that was kept")]
+    return [*samples, (tag("svg", ring, width=14, height=14, aria_hidden="true"), "selected epoch")]
 
 
 def training_curves_chart(
     heads: Sequence[FitSummary], others: Sequence[FitSummary], metric: str, y: Scale, dashes: Mapping[int, str]
 ) -> Html:
-    """One spec's seeds in front of all other heads, in grey; a ring marks the epoch that was kept."""
+    """The curves of one spec by seed, with other heads in grey; a ring marks the selected epoch."""
     longest = max((len(head.history) for head in [*heads, *others]), default=1)
     frame = Frame(Scale(0.7, max(longest, 2) + 0.3), y, 340, 210)
     parts = [polyline(frame, _curve(head), class_="other") for head in others]
@@ -231,13 +230,15 @@ def training_curves_chart(
     for head in heads:
         marks = []
         for epoch, score in _curve(head):
-            title = f"seed {head.seed}, epoch {epoch:g}: {number(score)}"
-            kept = epoch == head.best_epoch
-            marks.append(Dot(epoch, score, f"{title} (kept)", 5.5, "kept") if kept else Dot(epoch, score, title, 2.5))
+            title = f"seed {head.seed}, epoch {epoch:g}: {format_number(score)}"
+            if epoch == head.best_epoch:
+                marks.append(Dot(epoch, score, f"{title} (selected)", 5.5, "kept"))
+            else:
+                marks.append(Dot(epoch, score, title, 2.5))
         curve = polyline(frame, _curve(head), class_="curve", stroke_dasharray=dashes[head.seed])
         parts.append(tag("g", curve, *dots(frame, marks)))
-        scores = ", ".join(number(score) for _, score in _curve(head))
-        curves.append(f"seed {head.seed}: {scores}, epoch {head.best_epoch} kept")
+        scores = ", ".join(format_number(score) for _, score in _curve(head))
+        curves.append(f"seed {head.seed}: {scores}, epoch {head.best_epoch} selected")
     ticks = [(rank + 1, name) for rank, name in thin_ticks([str(epoch) for epoch in range(1, longest + 1)], 10)]
     alternative = f"Inner {metric} of {heads[0].spec} by epoch. {'; '.join(curves)}."
     return frame.picture(alternative, frame.axes(ticks, "epoch", f"inner {metric}"), *parts)
@@ -247,32 +248,36 @@ def _curve(head: FitSummary) -> list[tuple[float, float]]:
     return [(float(point["epoch"]), float(point["inner"])) for point in head.history]
 
 
-def scatter(pairs: Sequence[tuple[float, float, str]]) -> Html:
-    """Gold values across, predicted ones up, and the diagonal on which both are equal."""
+def scatter_plot(pairs: Sequence[tuple[float, float, str]]) -> Html:
+    """Predicted (y) against gold values (x), with the diagonal of equal values."""
     shown = [pair for pair in pairs if is_drawable(pair[0]) and is_drawable(pair[1])]
     both = scale_of([value for gold, predicted, _ in shown for value in (gold, predicted)])
     frame = Frame(both, both, 460, 440, left=58)
-    marks = [Dot(gold, guess, f"{name}: gold {gold:g}, predicted {guess:g}") for gold, guess, name in shown]
+    marks = [Dot(x, y, f"{name}: gold {x:g}, predicted {y:g}") for x, y, name in shown]
     axes = frame.axes([(value, tick_text(value)) for value in both.ticks(5)], "gold", "predicted")
-    alternative = f"Predicted against gold values of {len(shown)} examples, with the diagonal where both are equal."
+    alternative = f"Predicted against gold values of {len(shown)} examples, with the diagonal of equal values."
     return frame.picture(alternative, axes, diagonal(frame), *dots(frame, marks))
 
 
 def reliability_diagram(reliability: Reliability, what: str) -> Html:
-    """Stated probability across, how often it came true up; rings before the temperature, dots after it."""
-    whole = Scale(0.0, 1.0)
-    frame = Frame(whole, whole, 340, 320)
+    """Observed frequency (y) against predicted probability (x); rings before temperature scaling, dots after."""
+    unit = Scale(0.0, 1.0)
+    frame = Frame(unit, unit, 340, 320)
     marks = []
     for bins, look, when in ((reliability.raw, "kept", "before"), (reliability.calibrated, "dot", "after")):
         total = sum(count for *_, count in bins) or 1
-        for stated, found, count in bins:
-            radius = SMALLEST + (LARGEST - SMALLEST) * (count / total) ** 0.5
-            title = f"{when}: stated {stated:.2f}, came true {found:.2f}, {count:,} examples"
-            marks.append(Dot(stated, found, title, radius, look))
-    curve = polyline(frame, ((stated, found) for stated, found, _ in reliability.calibrated), class_="curve")
-    axes = frame.axes([(value, f"{value:g}") for value in whole.ticks(4)], "stated probability", "share that came true")
-    shares = [f"{found:.2f} of {count} stated at {stated:.2f}" for stated, found, count in reliability.calibrated]
-    alternative = f"Reliability of {reliability.name}, {what}, after the temperature. Came true: {', '.join(shares)}."
+        for predicted, observed, count in bins:
+            radius = MIN_RADIUS + (MAX_RADIUS - MIN_RADIUS) * (count / total) ** 0.5
+            title = f"{when}: predicted {predicted:.2f}, observed {observed:.2f}, {count:,} examples"
+            marks.append(Dot(predicted, observed, title, radius, look))
+    curve = polyline(
+        frame, ((predicted, observed) for predicted, observed, _ in reliability.calibrated), class_="curve"
+    )
+    ticks = [(value, f"{value:g}") for value in unit.ticks(4)]
+    axes = frame.axes(ticks, "predicted probability", "observed frequency")
+    points = [f"{observed:.2f} at {predicted:.2f} ({count})" for predicted, observed, count in reliability.calibrated]
+    alternative = f"Reliability of {reliability.name}, {what}, after temperature scaling. "
+    alternative += f"Observed frequency at predicted probability (examples): {', '.join(points)}."
     return frame.picture(alternative, axes, diagonal(frame), curve, *dots(frame, marks))
 
 
@@ -284,24 +289,28 @@ def line_chart(
     height: int = 320,
     spread: Mapping[str, Sequence[Span]] | None = None,
 ) -> Html:
-    """One line a series, named in a legend beneath; points tell their values, upright lines how far seeds are apart."""
-    spans = spread or {}
+    """One line per series with a legend below; ``spread`` draws the range over seeds as vertical bars."""
+    spread = spread or {}
     points = [point for line in series.values() for point in line if is_drawable(point[1])]
-    ends = [end for reach in spans.values() for _, *both in reach for end in both]
+    ends = [end for spans in spread.values() for _, *both in spans for end in both]
     low, high = min((x for x, _ in points), default=0.0), max((x for x, _ in points), default=1.0)
     room = 0.03 * (high - low) or 0.5
-    across = Scale(low - room, high + room)
+    x_scale = Scale(low - room, high + room)
     legend = LEGEND_LINE * len(series)
-    frame = Frame(across, scale_of([*(y for _, y in points), *ends]), width, height + legend + 14, bottom=52 + legend)
+    frame = Frame(x_scale, scale_of([*(y for _, y in points), *ends]), width, height + legend + 14, bottom=52 + legend)
     parts, names, values = [], [], []
     for rank, (name, line) in enumerate(series.items()):
-        parts.append(_series(frame, rank, name, line, spans.get(name, ())))
-        names.append(_line_name(frame, rank, name, height + LEGEND_LINE * rank + 14))
-        reach = {x: f" ({number(low)} to {number(high)})" for x, low, high in spans.get(name, ())}
-        values.append(f"{name}: " + ", ".join(f"{number(y)}{reach.get(x, '')} at {x:g}" for x, y in line))
-    between = not all(float(x).is_integer() for x, _ in points)  # there is no layer and no epoch 0.5
-    inside = [value for value in across.ticks(8) if across.low <= value <= across.high]
-    ticks = [(value, tick_text(value)) for value in inside if between or value.is_integer()]
+        parts.append(_series(frame, rank, name, line, spread.get(name, ())))
+        y = height + LEGEND_LINE * rank + 14
+        sample = segment((frame.left, y), (frame.left + 34, y), **_stroke(rank), class_=colour_class(rank))
+        names.append(tag("g", sample, clipped_text(name, MAX_LEGEND_NAME, x=frame.left + 42, y=y + 4)))
+        ranges = {x: f" ({format_number(low)} to {format_number(high)})" for x, low, high in spread.get(name, ())}
+        values.append(f"{name}: " + ", ".join(f"{format_number(y)}{ranges.get(x, '')} at {x:g}" for x, y in line))
+    fractional = not all(float(x).is_integer() for x, _ in points)  # no ticks between whole layers or epochs
+    ticks = []
+    for value in x_scale.ticks(8):
+        if x_scale.low <= value <= x_scale.high and (fractional or value.is_integer()):
+            ticks.append((value, tick_text(value)))
     alternative = f"{y_name} by {x_name}. {'; '.join(values)}."
     return frame.picture(alternative, frame.axes(ticks, x_name, y_name), *parts, *names)
 
@@ -311,95 +320,93 @@ def _stroke(rank: int) -> dict[str, object]:
 
 
 def _series(frame: Frame, rank: int, name: str, points: Points, spans: Sequence[Span]) -> Html:
-    """A line with its points, and upright from the lowest to the highest value of its seeds."""
-    uprights = []
+    """A line with its points, and a vertical bar over the range of seeds at each x."""
+    ranges = []
     for x, low, high in spans:
         if all(map(is_drawable, (x, low, high))):
-            title = tag("title", f"{number(low)} to {number(high)}")
+            title = tag("title", f"{format_number(low)} to {format_number(high)}")
             ends = frame.at(x, low), frame.at(x, high)
-            uprights.append(segment(*ends, title, stroke="currentColor", stroke_width=1.2))
-    marks = dots(frame, (Dot(x, y, f"{name}, {x:g}: {number(y)}", look="point") for x, y in points))
+            ranges.append(segment(*ends, title, stroke="currentColor", stroke_width=1.2))
+    marks = dots(frame, (Dot(x, y, f"{name}, {x:g}: {format_number(y)}", look="point") for x, y in points))
     path = polyline(frame, points, fill="none", **_stroke(rank))
-    return tag("g", path, *uprights, tag("g", *marks, fill="currentColor"), class_=colour_class(rank))
-
-
-def _line_name(frame: Frame, rank: int, name: str, y: float) -> Html:
-    sample = segment((frame.left, y), (frame.left + 34, y), **_stroke(rank), class_=colour_class(rank))
-    return tag("g", sample, clipped_text(name, LONGEST_LINE_NAME, x=frame.left + 42, y=y + 4))
+    return tag("g", path, *ranges, tag("g", *marks, fill="currentColor"), class_=colour_class(rank))
 
 
 def draw(plot: Plot) -> Html:
-    """A plot as a picture with an alternative text."""
+    """Draw a plot of any kind."""
     return {"lines": _lines, "bars": _bars, "points": _points, "heat": _heat}[plot.kind](plot)
 
 
 def _lines(plot: Plot) -> Html:
-    """Horizontal rules are lines from end to end."""
-    across = [x for points in plot.series.values() for x, *_ in points]
-    ends = (min(across, default=0.0), max(across, default=1.0))
+    """A line chart; reference lines span the whole x range."""
+    xs = [x for points in plot.series.values() for x, *_ in points]
+    ends = (min(xs, default=0.0), max(xs, default=1.0))
     series = {name: [(x, y) for x, y, _ in points] for name, points in plot.series.items()}
     series |= {name: [(x, level) for x in ends] for name, level in plot.rules.items()}
-    return line_chart(series, plot.x, plot.y, WIDE, HIGH, plot.spread)
+    return line_chart(series, plot.x, plot.y, WIDTH, HEIGHT, plot.spread)
 
 
 def _bars(plot: Plot) -> Html:
-    """Names above their bars, so that any name fits on any width; offsets across are per cent."""
+    """A bar chart with group names above the bars, so that long names fit; horizontal positions are percentages."""
     heights = {(name, int(x)): y for name, points in plot.series.items() for x, y, _ in points if is_drawable(y)}
-    most = max((abs(y) for y in heights.values()), default=0.0) or 1.0
+    largest = max((abs(y) for y in heights.values()), default=0.0) or 1.0
     step, start = GAP + BAR * len(plot.series), BAR * len(plot.series) + 4
     parts, values = [], []
-    for rank, series in enumerate(plot.series):  # which bar of a group is which: they stand in this order
+    for rank, series in enumerate(plot.series):  # legend, in the order of the bars of a group
         box = {"x": "0", "y": BAR * rank + 2, "width": 14, "height": BAR - 6}
         swatch = tag("rect", **box, fill="currentColor", class_=colour_class(rank))
-        parts.append(tag("g", swatch, clipped_text(series, LONGEST_NAME, x=22, y=BAR * rank + 12)))
+        parts.append(tag("g", swatch, clipped_text(series, MAX_NAME, x=22, y=BAR * rank + 12)))
     for group, name in enumerate(plot.names):
         top = start + group * step
-        parts.append(clipped_text(name, LONGEST_NAME, x="0", y=top + 15, class_="label"))
+        parts.append(clipped_text(name, MAX_NAME, x="0", y=top + 15, class_="label"))
         for rank, series in enumerate(plot.series):
             value, y = heights.get((series, group)), top + 22 + BAR * rank
-            share, words = WIDEST * max(value or 0.0, 0.0) / most, number(value, 1)
-            box = {"x": "0", "y": y, "width": f"{share:.2f}%", "height": BAR - 5}
+            length, text = MAX_BAR * max(value or 0.0, 0.0) / largest, format_number(value, 1)
+            box = {"x": "0", "y": y, "width": f"{length:.2f}%", "height": BAR - 5}
             look = {"fill": "currentColor", "fill_opacity": 0.75, "class_": colour_class(rank)}
-            text = tag("text", words, x=f"{share + 1:.2f}%", y=y + 10)
-            parts.append(tag("g", bar(f"{series} {words}", **box, **look), text))
-        values.append(f"{name}: " + ", ".join(f"{one} {number(heights.get((one, group)))}" for one in plot.series))
+            label = tag("text", text, x=f"{length + 1:.2f}%", y=y + 10)
+            parts.append(tag("g", bar(f"{series} {text}", **box, **look), label))
+        values.append(
+            f"{name}: " + ", ".join(f"{series} {format_number(heights.get((series, group)))}" for series in plot.series)
+        )
     size = {"width": "100%", "height": start + step * len(plot.names)}
     return tag("svg", *parts, **size, role="img", aria_label=f"{plot.y}. {'; '.join(values)}.", class_="dots")
 
 
 def _points(plot: Plot) -> Html:
-    """The first series is the front: dots on a line; all others are rings. Numbers are explained beneath."""
+    """A scatter plot: the first series (the front) as dots on a line, others as rings; a numbered legend below."""
     front = next(iter(plot.series), "")
-    shown: list[tuple[str, float, Point]] = []  # series, across, and what the legend tells
+    shown: list[tuple[str, float, Point]] = []  # series, x in the picture, point
     for name, points in plot.series.items():
         for point in points:
             if is_drawable(point[0]) and is_drawable(point[1]) and (not plot.log or point[0] > 0):
                 shown.append((name, math.log10(point[0]) if plot.log else point[0], point))
-    across, up = scale_of([x for _, x, _ in shown], 0.08), scale_of([point[1] for *_, point in shown], 0.08)
+    x_scale = scale_of([x for _, x, _ in shown], 0.08)
+    y_scale = scale_of([point[1] for *_, point in shown], 0.08)
     legend = LEGEND_LINE * len(shown)
-    frame = Frame(across, up, WIDE, HIGH + legend, bottom=46 + legend)
+    frame = Frame(x_scale, y_scale, WIDTH, HEIGHT + legend, bottom=46 + legend)
     numbers = shared_numbers([frame.at(x, point[1]) for _, x, point in shown])
     marks, rows, values = [], [], []
-    for rank, (name, at, (x, y, title)) in enumerate(shown):
+    for rank, (name, drawn_x, (x, y, title)) in enumerate(shown):
         look = "dot" if name == front else "kept"
-        mark = dots(frame, [Dot(at, y, f"{title}: {plot.y} {number(y)}, {plot.x} {x:,.6g}", 4.5, look)])
-        left, top = frame.at(at, y)
-        # Beside the right edge there is no room for several numbers.
-        side: dict[str, object] = {"x": left + 7} if left < WIDE / 2 else {"x": left + 12, "text_anchor": "end"}
+        mark = dots(frame, [Dot(drawn_x, y, f"{title}: {plot.y} {format_number(y)}, {plot.x} {x:,.6g}", 4.5, look)])
+        left, top = frame.at(drawn_x, y)
+        # In the right half, text grows to the left, away from the edge.
+        side: dict[str, object] = {"x": left + 7} if left < WIDTH / 2 else {"x": left + 12, "text_anchor": "end"}
         marks.append(tag("g", *mark, tag("text", numbers.get(rank, ""), y=top - 8, class_="label", **side)))
-        row = f"{rank + 1}  {cut(title, LONGEST_NUMBERED)}, {name}"
+        row = f"{rank + 1}  {truncate(title, MAX_NUMBERED_NAME)}, {name}"
         rows.append(
             tag("text", tag("title", title), row, x=frame.left, y=frame.height - legend + 8 + LEGEND_LINE * rank)
         )
-        values.append(f"{title} {number(y)} at {x:,.6g} ({name})")
+        values.append(f"{title} {format_number(y)} at {x:,.6g} ({name})")
     front_line = polyline(frame, [(x, point[1]) for name, x, point in shown if name == front], class_="front")
-    ticks = [(value, tick_text(10**value if plot.log else value)) for value in across.ticks(4)]
+    ticks = [(value, tick_text(10**value if plot.log else value)) for value in x_scale.ticks(4)]
     axes = frame.axes([tick for tick in ticks if not plot.log or float(tick[0]).is_integer()], plot.x, plot.y)
     return frame.picture(f"{plot.y} against {plot.x}. {'; '.join(values)}.", axes, front_line, *marks, *rows)
 
 
 def shared_numbers(spots: Sequence[tuple[float, float]]) -> dict[int, str]:
-    """By mark its number, from 1; marks that lie on each other are numbered together, at the first of them."""
+    """Number labels from 1 by mark; overlapping marks share the label of the first of them."""
     groups: dict[int, list[int]] = {}
     for index, (x, y) in enumerate(spots):
         near = (first for first in groups if abs(spots[first][0] - x) < NEAR and abs(spots[first][1] - y) < NEAR)
@@ -414,26 +421,26 @@ def _heat(plot: Plot) -> Html:
 
 
 def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
-    """A cell for every pair that has a value; rows from the top, columns from the left, both by ``names``."""
-    # Of few rows the cells grow until what the axes show fits beside them.
-    side = max(side, -(-LETTER * max(len(x_name), len(y_name)) // len(names)))
+    """A cell for every (row, column) with a value; both axes are labelled with ``names``."""
+    # Few cells are enlarged until the axis names fit.
+    side = max(side, -(-CHAR_WIDTH * max(len(x_name), len(y_name)) // len(names)))
     edge = side * len(names)
     middle, floor = LEFT + edge / 2, MAP_TOP + edge
-    largest = max(1.0, *(abs(value) for value in cells.values()))  # differences too small to matter stay pale
+    largest = max(1.0, *(abs(value) for value in cells.values()))  # so that negligible differences stay pale
     parts = [_cell(row, column, value, largest, side, names) for (row, column), value in cells.items()]
     for index, name in enumerate(names):
         centre = side * index + side / 2
         below = tag("text", name, x=LEFT + centre, y=floor + 17, text_anchor="middle")
         parts.append(tag("g", below, tag("text", name, x=LEFT - 9, y=MAP_TOP + centre + 4, text_anchor="end")))
     parts.append(tag("text", x_name, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
-    turned = f"translate(14 {MAP_TOP + edge / 2:.0f}) rotate(-90)"
-    parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
-    variance_explained = f"0 to {largest:.1f}: {legend}"
-    parts.append(_shade_legend(largest, variance_explained, floor + 52))
+    rotation = f"translate(14 {MAP_TOP + edge / 2:.0f}) rotate(-90)"
+    parts.append(tag("text", y_name, transform=rotation, text_anchor="middle", class_="name"))
+    legend_text = f"0 to {largest:.1f}: {legend}"
+    parts.append(_shade_legend(largest, legend_text, floor + 52))
     values = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
-    width = max(LEFT + edge, LEFT + STEPS + 8 + LETTER * len(variance_explained)) + RIGHT
+    width = max(LEFT + edge, LEFT + LEGEND_WIDTH + 8 + CHAR_WIDTH * len(legend_text)) + RIGHT
     box = f"0 0 {width} {floor + BOTTOM}"
-    look = {"style": f"min-width:{LEAST * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
+    look = {"style": f"min-width:{MIN_SCALE * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
     return tag("svg", *parts, viewBox=box, **look, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {values}.")
 
 
@@ -441,33 +448,33 @@ def _cell(row: int, column: int, value: float, largest: float, side: int, names:
     x, y = LEFT + side * column, MAP_TOP + side * row
     box = {"x": x + 1, "y": y + 1, "width": side - 2, "height": side - 2, "rx": 3, "fill": shade(value, largest)}
     square = bar(f"{names[row]} to {names[column]}: {value:.2f}", **box)
-    ink = "#fff" if min(1.0, abs(value) / largest) >= ALMOST else "#222"
+    ink = "#fff" if min(1.0, abs(value) / largest) >= WHITE_TEXT_FROM else "#222"
     spot = {"x": x + side / 2, "y": y + side / 2 + 4, "text_anchor": "middle", "style": f"fill:{ink}"}
     return tag("g", square, tag("text", f"{value:.1f}", **spot))
 
 
 def shade(value: float, largest: float) -> str:
-    """White at nothing, the darkest at the largest; blue for what was lost, orange for what was gained."""
+    """White at 0, darkest at the largest value; blue for a loss, orange for a gain."""
     share = min(1.0, abs(value) / largest)
     red, green, blue = (round(247 + share * (end - 247)) for end in (LOSS if value >= 0 else GAIN))
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
 def _shade_legend(largest: float, text: str, y: float) -> Html:
-    """Steps of blue from nothing to the largest, and what they measure."""
+    """Steps of blue from 0 to the largest value, with their meaning."""
     count = 6
-    width = STEPS / count
+    width = LEGEND_WIDTH / count
     steps = []
     for i in range(count):
         fill = shade(largest * i / (count - 1), largest)
         steps.append(tag("rect", x=LEFT + width * i, y=y, width=width, height=10, fill=fill))
-    return tag("g", *steps, tag("text", text, x=LEFT + STEPS + 8, y=y + 9))
+    return tag("g", *steps, tag("text", text, x=LEFT + LEGEND_WIDTH + 8, y=y + 9))
 
 
 def write_svg(picture: Html, path: Path) -> Path:
-    """An SVG file that any browser or document can show."""
+    """Write a standalone SVG file."""
     text = str(picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    text = text.replace(">", f"><style>{ALONE}</style>", 1)
+    text = text.replace(">", f"><style>{STANDALONE_STYLE}</style>", 1)
     with atomic_open(path) as file:
         file.write(text + "\n")
     return path

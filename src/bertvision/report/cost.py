@@ -1,27 +1,33 @@
-"""What the run cost: time and disk by step, and what the store holds."""
+"""The cost of a run: time and disk space by step, and the contents of the store."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.markup import NOTHING, duration, number, size
+from bertvision.report.markup import NOTHING, format_bytes, format_duration, format_number
 from bertvision.report.render import Section, section
 from bertvision.runs.reader import Line, Run
 
 Step = tuple[str, str, float | None, int]
-"""Name, what it did, seconds and bytes."""
+"""Name, description, seconds and bytes."""
 
 
 def cost_section(run: Run, lines: Sequence[Line]) -> Section:
-    """Steps with seconds and bytes, then the store by split."""
+    """The steps with seconds and bytes, then the store by split."""
     steps = _steps(run)
     seconds = {name: taken or 0.0 for name, _, taken, _ in steps}
+    total = sum(seconds.values())
+    rows = []
+    for name, description, taken, stored in steps:
+        time = NOTHING if taken is None else format_duration(taken)
+        share = f"{100 * taken / total:.0f} %" if taken is not None and total > 0 else NOTHING
+        rows.append([name, description, time, share, format_bytes(stored) if stored else NOTHING])
     fits = [line.seconds for line in lines if line.kind in ("head", "control")]
     return section(
         "cost",
-        "What it cost",
-        steps=[_step_row(step, sum(seconds.values())) for step in steps],
+        "Cost",
+        steps=rows,
         once=seconds.get("tune", 0.0) + seconds.get("extract", 0.0),
         fit_seconds=[min(fits), max(fits)] if run.heads else [],
         store=_store_facts(run) if run.manifest else [],
@@ -30,34 +36,28 @@ def cost_section(run: Run, lines: Sequence[Line]) -> Section:
 
 
 def _steps(run: Run) -> list[Step]:
-    """Every step of which there is a record."""
+    """All recorded steps."""
     record = run.encoder.get("record", {})
     steps: list[Step] = []
     if "tune" in record:
-        steps.append(("tune", tuning(record), record.get("cost", {}).get("seconds"), run.sizes["tune"]))
+        steps.append(("tune", tuning_summary(record), record.get("cost", {}).get("seconds"), run.sizes["tune"]))
     if run.manifest:
-        what = f"{_total(run, 'windows'):,} windows through the encoder, once"
-        steps.append(("extract", what, run.manifest.get("seconds"), _total(run, "bytes")))
+        windows = f"one pass of the encoder over {_total(run, 'windows'):,} windows"
+        steps.append(("extract", windows, run.manifest.get("seconds"), _total(run, "bytes")))
     if run.heads:
         specs = len({head.spec for head in run.heads})
-        what = f"{specs} heads, {len(run.heads)} fits in all"
-        steps.append(("fit", what, sum(head.seconds for head in run.heads), run.sizes["fit"]))
+        fits = f"{specs} heads, {len(run.heads)} fits"
+        steps.append(("fit", fits, sum(head.seconds for head in run.heads), run.sizes["fit"]))
     return steps
 
 
-def tuning(record: Mapping[str, Any]) -> str:
+def tuning_summary(record: Mapping[str, Any]) -> str:
     """How the encoder was tuned, in a few words."""
     tune = record.get("tune")
     if not tune:
         return "not tuned"
     epochs = f"{tune['epochs']:g} {'epoch' if tune['epochs'] == 1 else 'epochs'}"
-    return f"tuned {epochs} ({tune['method']}, {tune['steps']:,} steps, rate {tune['lr']:g})"
-
-
-def _step_row(step: Step, total: float) -> list[str]:
-    name, what, seconds, stored = step
-    share = f"{100 * seconds / total:.0f} %" if seconds is not None and total > 0 else NOTHING
-    return [name, what, NOTHING if seconds is None else duration(seconds), share, size(stored) if stored else NOTHING]
+    return f"tuned {epochs} ({tune['method']}, {tune['steps']:,} steps, learning rate {tune['lr']:g})"
 
 
 def _total(run: Run, key: str) -> int:
@@ -69,15 +69,16 @@ def _store_facts(run: Run) -> list[tuple[str, str]]:
     return [
         ("windows", f"{_total(run, 'windows'):,}"),
         ("tokens", f"{tokens:,}"),
-        ("bytes a token", number(stored / tokens, 0) if tokens else NOTHING),
-        ("states a token", f"{shape['layers']} of {shape['width']} numbers, {run.manifest['dtype']}"),
+        ("bytes per token", format_number(stored / tokens, 0) if tokens else NOTHING),
+        ("states per token", f"{shape['layers']} x {shape['width']}, {run.manifest['dtype']}"),
         ("encoder parameters", f"{run.manifest['encoder']['parameters']:,}"),
     ]
 
 
 def _split_rows(run: Run) -> list[list[str]]:
     """Examples, windows, tokens and bytes by split."""
-    return [
-        [name, f"{len(run.task[name]):,}", f"{split['windows']:,}", f"{split['tokens']:,}", size(split["bytes"])]
-        for name, split in run.manifest["splits"].items()
-    ]
+    rows = []
+    for name, split in run.manifest["splits"].items():
+        counts = [len(run.task[name]), split["windows"], split["tokens"]]
+        rows.append([name, *(f"{count:,}" for count in counts), format_bytes(split["bytes"])])
+    return rows

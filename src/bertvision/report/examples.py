@@ -1,76 +1,76 @@
-"""Examples of what the best head gets right and wrong: chosen by a hash, so that nobody picked them."""
+"""Examples that the best head gets right and wrong, sampled by hash."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.answers import gold_names, gold_text
 from bertvision.evaluation.metrics.squad import best_over_golds, exact, f1
-from bertvision.report.charts import scatter
-from bertvision.report.highlight import Card, marked, place_of
-from bertvision.report.markup import Html, cut, number
+from bertvision.report.charts import scatter_plot
+from bertvision.report.highlight import Card, answer_span, highlight_answers
+from bertvision.report.markup import Html, format_number, truncate
 from bertvision.report.render import Section, render, section
 from bertvision.runs.reader import Line, Run, best_head
 from bertvision.tasks.splits import stable_hash
 
-MOST_LABELS = 15
-"""More labels than this are folded: the rarest become one."""
-MOST_POINTS = 1500
-"""A cloud of more points than this is thinned, by hash."""
-SHOWN = 8
-"""Cards of a sort."""
-LONGEST, LONGEST_LABEL, LONGEST_TEXT, LONGEST_ANSWER = 24, 40, 600, 200
-"""Characters of a label in a table and in a card, of a text and of an answer."""
-OTHERS = "all others"
+MAX_LABELS = 15
+"""Rows of a table of labels; the rarest labels beyond it are merged or left out."""
+MAX_POINTS = 1500
+"""Points of the scatter plot; larger datasets are sampled by hash."""
+MAX_CARDS = 8
+"""Cards per group."""
+LABEL_WIDTH, CARD_LABEL_WIDTH, MAX_TEXT, MAX_ANSWER = 24, 40, 600, 200
+"""Maximum characters of a label in a table and on a card, of a text and of an answer."""
+OTHERS = "other labels"
 NO_LABEL, NO_ANSWER = Html("<em>no label</em>"), Html("<em>no answer</em>")
-Parts = tuple[Html, list[tuple[str, str]], list[tuple[str, list[Card]]]]
-"""An overview, tiles and groups of cards by title."""
+Content = tuple[Html, list[tuple[str, str]], list[tuple[str, list[Card]]]]
+"""An overview, counts, and groups of cards by title."""
 
 
 def confusion_table(labels: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Html:
-    """Gold labels down, predicted labels across; of many labels the rarest are one."""
+    """Gold labels in rows, predicted labels in columns; the rarest of many labels are merged."""
     names = list(labels)
-    if len(labels) > MOST_LABELS:
-        common = {name for name, _ in Counter(gold for gold, _ in pairs).most_common(MOST_LABELS)}
-        names = [*(name for name in labels if name in common), OTHERS]
-    known = set(names)
-    folded = [tuple(name if name in known else OTHERS for name in pair) for pair in pairs]
-    counts, totals = Counter(folded), Counter(gold for gold, _ in folded)
-    return render("confusion", names=names, counts=counts, totals=totals, others=OTHERS, longest=LONGEST)
+    if len(labels) > MAX_LABELS:
+        frequent = {name for name, _ in Counter(gold for gold, _ in pairs).most_common(MAX_LABELS)}
+        names = [*(name for name in labels if name in frequent), OTHERS]
+    listed = set(names)
+    merged = [tuple(name if name in listed else OTHERS for name in pair) for pair in pairs]
+    counts, totals = Counter(merged), Counter(gold for gold, _ in merged)
+    return render("confusion", names=names, counts=counts, totals=totals, others=OTHERS, longest=LABEL_WIDTH)
 
 
 def label_table(labels: Sequence[str], pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Html:
-    """For each label how often it is in gold, was predicted, and was predicted rightly; the commonest first."""
+    """Counts of each label in gold and predictions, and its F1; most frequent first."""
     gold, predicted, both = (Counter[str]() for _ in range(3))
     for golds, answers in pairs:
         gold.update(golds)
         predicted.update(answers)
         both.update(set(golds) & set(answers))
     rows = []
-    for label in sorted(labels, key=lambda label: -gold[label])[:MOST_LABELS]:
+    for label in sorted(labels, key=lambda label: -gold[label])[:MAX_LABELS]:
         counts = gold[label], predicted[label], both[label]
         f1_score = 200 * both[label] / (gold[label] + predicted[label]) if gold[label] + predicted[label] else 0.0
         rows.append((label, counts, f1_score))
-    return render("labels", rows=rows, left=max(0, len(labels) - MOST_LABELS), longest=LONGEST)
+    return render("labels", rows=rows, left=max(0, len(labels) - MAX_LABELS), longest=LABEL_WIDTH)
 
 
 @dataclass(frozen=True)
 class Case:
-    """An example, what the head and the encoder said of it, and what sort of success or failure that is."""
+    """An example with the answers of the head and the encoder, and the kind of success or error of the head."""
 
     example: Example
-    said: object
-    encoder: object  # None where the encoder said nothing
+    answer: object
+    encoder: object  # the encoder's answer; None if there is none
     right: bool
     sort: str
-    place: Sequence[int] | None = None  # of a span, as it was kept
+    span: Sequence[int] | None = None  # offsets of the answer, if they were saved
 
 
 def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
-    """Nothing if there is no head or its answers are not there."""
+    """Error analysis of the best head; None without a head or its answers."""
     best = best_head(lines)
     if best is None:
         return None
@@ -83,9 +83,11 @@ def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
     cases = []
     for example in run.task[run.board.split]:
         if example.id in answers:
-            case = CASE_BUILDERS[run.task.kind](run, example, answers[example.id], encoder.get(example.id))
-            cases.append(case if spans is None else replace(case, place=spans.get(example.id, (0, 0))))
-    overview, counts, groups = _value_parts(run, cases) if run.task.kind == "regress" else _parts(run, cases)
+            answer = answers[example.id]
+            right, sort = CLASSIFIERS[run.task.kind](run, example, answer)
+            span = None if spans is None else spans.get(example.id, (0, 0))
+            cases.append(Case(example, answer, encoder.get(example.id), right, sort, span))
+    overview, counts, groups = _value_content(run, cases) if run.task.kind == "regress" else _content(run, cases)
     return section(
         "examples",
         "Examples",
@@ -93,63 +95,59 @@ def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
         seed=seed,
         split=run.board.split,
         kind=run.task.kind,
-        guessing=any(case.place is None for case in cases),
+        guessing=any(case.span is None for case in cases),
         overview=overview,
         counts=counts,
         groups=groups,
     )
 
 
-def _span_case(run: Run, example: Example, said: object, own: object) -> Case:
-    golds = [answer.text for answer in example.answers]
-    right = best_over_golds(exact, golds, str(said)) == 1.0
-    if right:
-        sort = "answer found" if golds else "rightly no answer"
-    elif not golds:
-        sort = "answered, but there is no answer"
-    else:
-        sort = "another answer" if said else "answer missed"
-    return Case(example, said, own, right, sort)
+def _classify_span(run: Run, example: Example, answer: object) -> tuple[bool, str]:
+    golds = [gold.text for gold in example.answers]
+    if best_over_golds(exact, golds, str(answer)) == 1.0:
+        return True, "correct answer" if golds else "correctly unanswered"
+    if not golds:
+        return False, "answered, but unanswerable"
+    return False, "wrong span" if answer else "missed answer"
 
 
-def _label_case(run: Run, example: Example, said: object, own: object) -> Case:
+def _classify_label(run: Run, example: Example, answer: object) -> tuple[bool, str]:
     gold = gold_names(run.task, example)[0]
-    sort = cut(gold, LONGEST_LABEL)
-    if said != gold:
-        sort = f"{sort} taken for {cut(str(said), LONGEST_LABEL)}"
-    return Case(example, said, own, said == gold, sort)
+    sort = truncate(gold, CARD_LABEL_WIDTH)
+    if answer != gold:
+        sort = f"{sort} predicted as {truncate(str(answer), CARD_LABEL_WIDTH)}"
+    return answer == gold, sort
 
 
-def _set_case(run: Run, example: Example, said: object, own: object) -> Case:
-    gold, predicted = set(gold_names(run.task, example)), set(_listed(said))
-    missed, more = gold - predicted, predicted - gold
-    if missed:
-        sort = "labels missed and too many" if more else "labels missed"
-    elif more:
-        sort = "labels too many"
-    else:
-        sort = "all labels" if gold else "rightly no label"
-    return Case(example, said, own, gold == predicted, sort)
+def _classify_label_set(run: Run, example: Example, answer: object) -> tuple[bool, str]:
+    gold, predicted = set(gold_names(run.task, example)), set(_label_list(answer))
+    if gold == predicted:
+        return True, "all labels correct" if gold else "correctly no label"
+    missing, extra = gold - predicted, predicted - gold
+    if missing and extra:
+        return False, "missing and extra labels"
+    return False, "missing labels" if missing else "extra labels"
 
 
-def _listed(said: object) -> list[str]:
-    return [str(label) for label in said] if isinstance(said, list) else []
+def _label_list(answer: object) -> list[str]:
+    return [str(label) for label in answer] if isinstance(answer, list) else []
 
 
-def _value_case(run: Run, example: Example, said: object, own: object) -> Case:
-    return Case(example, said, own, False, f"off by {number(_error(example, said))}")
+def _error(example: Example, answer: object) -> float:
+    return abs(float(str(answer)) - float(example.label or 0.0))
 
 
-def _error(example: Example, said: object) -> float:
-    return abs(float(str(said)) - float(example.label or 0.0))
+CLASSIFIERS: Mapping[str, Callable[[Run, Example, object], tuple[bool, str]]] = {
+    "span": _classify_span,
+    "classify": _classify_label,
+    "multilabel": _classify_label_set,
+    "regress": lambda run, example, answer: (False, f"error {format_number(_error(example, answer))}"),
+}
+"""By kind of task: whether an answer is right, and the kind of success or error."""
 
 
-CASE_BUILDERS = {"span": _span_case, "classify": _label_case, "multilabel": _set_case, "regress": _value_case}
-"""For each kind of task how an example is judged."""
-
-
-def choose(cases: Iterable[Case], count: int = SHOWN) -> list[Case]:
-    """Sorts in turn, the commonest first; within a sort the order of the ids' hashes."""
+def choose(cases: Iterable[Case], count: int = MAX_CARDS) -> list[Case]:
+    """A sample with all kinds in turn, most frequent first; within a kind in the order of the ids' hashes."""
     sorts: dict[str, list[Case]] = {}
     for case in sorted(cases, key=lambda case: stable_hash(case.example.id)):
         sorts.setdefault(case.sort, []).append(case)
@@ -158,47 +156,48 @@ def choose(cases: Iterable[Case], count: int = SHOWN) -> list[Case]:
     return [queue[turn] for turn in range(turns) for queue in queues if turn < len(queue)][:count]
 
 
-def _parts(run: Run, cases: Sequence[Case]) -> Parts:
-    """A table of labels, how often each sort occurs, and examples of what is wrong and what is right."""
+def _content(run: Run, cases: Sequence[Case]) -> Content:
+    """A table of labels, the count of each kind of success and error, and wrong and right examples."""
     kind, overview = run.task.kind, Html("")
     golds = [gold_names(run.task, case.example) for case in cases]
     if kind == "classify":
-        overview = confusion_table(run.task.labels, [(g[0], str(c.said)) for g, c in zip(golds, cases, strict=True)])
+        overview = confusion_table(run.task.labels, [(g[0], str(c.answer)) for g, c in zip(golds, cases, strict=True)])
     elif kind == "multilabel":
-        overview = label_table(run.task.labels, [(g, _listed(c.said)) for g, c in zip(golds, cases, strict=True)])
+        pairs = [(gold, _label_list(case.answer)) for gold, case in zip(golds, cases, strict=True)]
+        overview = label_table(run.task.labels, pairs)
     counts: Counter[tuple[bool, str]] = Counter((case.right, case.sort) for case in cases)
     ranked = sorted(counts.items(), key=lambda item: (not item[0][0], -item[1], item[0][1]))
-    tiles = [
-        (f"{'right' if right else 'wrong'}: {sort}", f"{count:,} ({100 * count / len(cases):.0f} %)")
-        for (right, sort), count in ranked
-    ]
+    tiles = []
+    for (right, sort), count in ranked if kind != "classify" else ():
+        tiles.append((f"{'right' if right else 'wrong'}: {sort}", f"{count:,} ({100 * count / len(cases):.0f} %)"))
     groups = []
     for right, title in ((False, "Wrong"), (True, "Right")):
         group = [case for case in cases if case.right == right]
         cards = [_span_card(case) if kind == "span" else _text_card(run, case) for case in choose(group)]
         groups.append((f"{title}: {len(group):,} of {len(cases):,}", cards))
-    return overview, [] if kind == "classify" else tiles, groups
+    return overview, tiles, groups
 
 
-def _value_parts(run: Run, cases: Sequence[Case]) -> Parts:
+def _value_content(run: Run, cases: Sequence[Case]) -> Content:
     """Predicted against gold values, and the largest errors."""
-    worst = sorted(cases, key=lambda case: (-_error(case.example, case.said), case.example.id))[:SHOWN]
-    drawn = sorted(cases, key=lambda case: stable_hash(case.example.id))[:MOST_POINTS]
-    points = [(float(case.example.label or 0.0), float(str(case.said)), case.example.id) for case in drawn]
-    return scatter(points), [], [("Largest errors", [_text_card(run, case) for case in worst])]
+    worst = sorted(cases, key=lambda case: (-_error(case.example, case.answer), case.example.id))[:MAX_CARDS]
+    sample = sorted(cases, key=lambda case: stable_hash(case.example.id))[:MAX_POINTS]
+    points = [(float(case.example.label or 0.0), float(str(case.answer)), case.example.id) for case in sample]
+    return scatter_plot(points), [], [("Largest errors", [_text_card(run, case) for case in worst])]
 
 
 def _span_card(case: Case) -> Card:
-    context, said = case.example.pair or "", str(case.said)
-    golds = sorted({(answer.start, answer.start + len(answer.text)) for answer in case.example.answers})
-    texts = list(dict.fromkeys(answer.text for answer in case.example.answers))
-    predicted = _answer_text(case.said)
-    overlap = best_over_golds(f1, texts, said)
+    context, answer = case.example.pair or "", str(case.answer)
+    golds = sorted({(gold.start, gold.start + len(gold.text)) for gold in case.example.answers})
+    texts = list(dict.fromkeys(gold.text for gold in case.example.answers))
+    predicted = _format_answer(case.answer)
+    overlap = best_over_golds(f1, texts, answer)
     if 0 < overlap < 1:
         predicted += f" (F1 {100 * overlap:.0f})"
-    span = place_of(said, context, [start for start, _ in golds], case.place)
-    question = cut(case.example.text, LONGEST_TEXT)
-    return _card(case, question, [marked(context, golds, span)], _answer_text(" / ".join(texts)), predicted)
+    span = answer_span(answer, context, [start for start, _ in golds], case.span)
+    question = truncate(case.example.text, MAX_TEXT)
+    excerpt = highlight_answers(context, golds, span)
+    return _card(case, question, [excerpt], _format_answer(" / ".join(texts)), predicted)
 
 
 def _text_card(run: Run, case: Case) -> Card:
@@ -206,21 +205,21 @@ def _text_card(run: Run, case: Case) -> Card:
     if run.task.kind == "classify":
         gold = gold_text(run.task, case.example)
     else:
-        gold = _answer_text(case.example.label if run.task.kind == "regress" else gold_names(run.task, case.example))
-    return _card(case, None, [cut(text, LONGEST_TEXT) for text in texts], gold, _answer_text(case.said))
+        gold = _format_answer(case.example.label if run.task.kind == "regress" else gold_names(run.task, case.example))
+    return _card(case, None, [truncate(text, MAX_TEXT) for text in texts], gold, _format_answer(case.answer))
 
 
 def _card(case: Case, question: str | None, texts: Sequence[str], gold: str, predicted: str) -> Card:
     answers = [("gold", gold), ("predicted", predicted)]
     if case.encoder is not None:
-        answers.append(("encoder", _answer_text(case.encoder)))
-    return Card(case.sort, cut(case.example.id, LONGEST_TEXT), question, texts, answers, case.right)
+        answers.append(("encoder", _format_answer(case.encoder)))
+    return Card(case.sort, truncate(case.example.id, MAX_TEXT), question, texts, answers, case.right)
 
 
-def _answer_text(said: object) -> str:
-    """An answer as one reads it: none is said in words, labels are joined, values are rounded."""
-    if isinstance(said, list):
-        return cut(", ".join(map(str, said)), LONGEST_ANSWER) if said else NO_LABEL
-    if said is None or said == "":
+def _format_answer(answer: object) -> str:
+    """An answer as shown on a card: labels are joined, values rounded, and empty answers named."""
+    if isinstance(answer, list):
+        return truncate(", ".join(map(str, answer)), MAX_ANSWER) if answer else NO_LABEL
+    if answer is None or answer == "":
         return NO_ANSWER
-    return number(said, 3) if isinstance(said, float) else cut(str(said), LONGEST_ANSWER)
+    return format_number(answer, 3) if isinstance(answer, float) else truncate(str(answer), MAX_ANSWER)

@@ -1,4 +1,4 @@
-"""Examples as cards: a context with its gold and predicted spans marked, shortened around them."""
+"""Example cards, and contexts shortened around their highlighted gold and predicted spans."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from bertvision.report.render import render
 
 Span = tuple[int, int]
 
-AROUND = 140
+MARGIN = 140
 """Characters kept on each side of a span."""
-WITHOUT = 360
-"""Characters kept of a context in which nothing is marked."""
+MAX_EXCERPT = 360
+"""Characters kept of a context without spans."""
 SNAP = 24
-"""How far a cut may move to fall between two words."""
+"""Characters that a cut may move to fall between two words."""
 
 
 Piece = tuple[str, str, str]
-"""A text, what covers it and what ends with it."""
+"""A text, the names of the spans that cover it, and the names of those that end with it."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """An example with what was answered to it."""
+    """An example with its predicted answers, as shown on the page."""
 
     sort: str
     id: str
     question: str | None
-    texts: Sequence[str]  # Html where spans are marked
-    answers: Sequence[tuple[str, str]]  # who, and what they say
+    texts: Sequence[str]  # Html where spans are highlighted
+    answers: Sequence[tuple[str, str]]  # predictor, answer
     right: bool | None = None
-    stacked: bool = False  # names above their answers and not beside them
+    stacked: bool = False  # names above the answers instead of in a column
 
     @property
     def look(self) -> str:
@@ -41,36 +41,36 @@ class Card:
 
 
 def nearest_occurrence(text: str, context: str, near: Sequence[int]) -> Span | None:
-    """Where an answer stands: its occurrence nearest to one of the given places, else the first."""
+    """The occurrence of a text nearest to one of the given offsets, or the first without offsets."""
     if not text:
         return None
-    starts, at = [], context.find(text)
-    while at >= 0:
-        starts.append(at)
-        at = context.find(text, at + 1)
+    starts, start = [], context.find(text)
+    while start >= 0:
+        starts.append(start)
+        start = context.find(text, start + 1)
     if not starts:
         return None
     best = min(starts, key=lambda start: min((abs(start - other) for other in near), default=start))
     return best, best + len(text)
 
 
-def place_of(text: str, context: str, near: Sequence[int], known: Sequence[int] | None) -> Span | None:
-    """Where an answer stands: as it was kept or, where nothing was kept, a guess.
+def answer_span(text: str, context: str, near: Sequence[int], saved: Sequence[int] | None) -> Span | None:
+    """The span of an answer: the saved one, or a guess if None was saved.
 
-    A place that does not read as the answer does (the context was cut) is shown nowhere else instead.
+    A saved span whose text differs from the answer (in a context that was shortened) is not replaced by a guess.
     """
-    if known is None:
+    if saved is None:
         return nearest_occurrence(text, context, near)
-    start, end = known
+    start, end = saved
     return (start, end) if text and context[start:end] == text else None
 
 
-def marked(context: str, golds: Sequence[Span], predicted: Span | None) -> Html:
-    """The parts of a context that hold a span, spans marked, what is left out shown as dots."""
+def highlight_answers(context: str, golds: Sequence[Span], predicted: Span | None) -> Html:
+    """The parts of a context around its spans, with the spans highlighted and ellipses for the rest."""
     named = [*((span, "gold") for span in golds), *([(predicted, "predicted")] if predicted else [])]
     pieces: list[Piece] = []
     shown_to = 0
-    for start, end in _kept(context, [span for span, _ in named]):
+    for start, end in _excerpts(context, [span for span, _ in named]):
         if start > shown_to:
             pieces.append((f" {ELLIPSIS} ", "", ""))
         pieces += _pieces(context, start, end, named)
@@ -80,35 +80,35 @@ def marked(context: str, golds: Sequence[Span], predicted: Span | None) -> Html:
     return render("marks", pieces=pieces)
 
 
-def _kept(context: str, spans: Sequence[Span]) -> list[Span]:
-    """Stretches around the spans, cut between words, joined where they meet."""
+def _excerpts(context: str, spans: Sequence[Span]) -> list[Span]:
+    """Parts of the context around the spans, cut between words and merged where they touch."""
     if not spans:
-        return [(0, _word_end(context, WITHOUT))]
-    kept: list[Span] = []
-    for start, end in sorted((_word_start(context, s - AROUND), _word_end(context, e + AROUND)) for s, e in spans):
-        if kept and start <= kept[-1][1] + SNAP:
-            kept[-1] = kept[-1][0], max(end, kept[-1][1])
+        return [(0, _word_end(context, MAX_EXCERPT))]
+    excerpts: list[Span] = []
+    for start, end in sorted((_word_start(context, s - MARGIN), _word_end(context, e + MARGIN)) for s, e in spans):
+        if excerpts and start <= excerpts[-1][1] + SNAP:
+            excerpts[-1] = excerpts[-1][0], max(end, excerpts[-1][1])
         else:
-            kept.append((start, end))
-    return kept
+            excerpts.append((start, end))
+    return excerpts
 
 
-def _word_start(context: str, at: int) -> int:
-    if at <= SNAP:
+def _word_start(context: str, offset: int) -> int:
+    if offset <= SNAP:
         return 0
-    space = context.find(" ", at, at + SNAP)
-    return at if space < 0 else space + 1
+    space = context.find(" ", offset, offset + SNAP)
+    return offset if space < 0 else space + 1
 
 
-def _word_end(context: str, at: int) -> int:
-    if at >= len(context) - SNAP:
+def _word_end(context: str, offset: int) -> int:
+    if offset >= len(context) - SNAP:
         return len(context)
-    space = context.rfind(" ", at - SNAP, at)
-    return at if space < 0 else space
+    space = context.rfind(" ", offset - SNAP, offset)
+    return offset if space < 0 else space
 
 
 def _pieces(context: str, start: int, end: int, named: Sequence[tuple[Span, str]]) -> list[Piece]:
-    """A stretch cut at every edge of a span."""
+    """A part of the context, split at every start and end of a span."""
     edges = sorted({start, end, *(edge for span, _ in named for edge in span if start < edge < end)})
     pieces = []
     for left, right in pairwise(edges):

@@ -1,8 +1,8 @@
-"""SVG out of plain values, and values as a person reads them. What is not made here is escaped.
+"""Building escaped markup, and formatting values for display.
 
-:func:`tag` takes children that are :class:`Html` as they are and escapes everything else; templates
-do the same. Joining ``Html`` with ``str`` methods gives a plain ``str``, which is escaped again: a
-mistake shows on the page, but it never runs.
+:func:`tag` inserts :class:`Html` children unchanged and escapes everything else; templates do the same.
+``str`` methods on ``Html`` return a plain ``str``, which is escaped again, so that a mistake is visible
+on the page but never executed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from bertvision.core.progress import CONTROL_CHARS
 
 _UNPRINTABLE = re.compile(f"[{CONTROL_CHARS}\ufffe\uffff]")
-# Ends of lines other than the one that the page knows; tables from Windows are full of them.
-_ENDS = str.maketrans("\r\x0b\x0c\x85", "    ")
+# Line breaks other than \n, as in tables written on Windows, become spaces.
+_LINE_BREAKS = str.maketrans("\r\x0b\x0c\x85", "    ")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
@@ -26,73 +26,72 @@ MINUS = "\N{MINUS SIGN}"
 
 
 class Html(str):
-    """Markup that is ready to stand in a page."""
+    """Markup that is inserted into a page without escaping."""
 
     __slots__ = ()
 
     def __html__(self) -> Html:
-        """Tells a template that nothing is to be escaped."""
+        """Protocol of Jinja2 for markup that must not be escaped."""
         return self
 
 
-def escaped(value: object) -> Html:
-    """Text as markup, fit for content and for attributes; what a page cannot hold is replaced."""
+def escape_html(value: object) -> Html:
+    """Text escaped for content and attributes; unprintable characters are replaced."""
     if isinstance(value, Html):
         return value
     return Html(html.escape(printable(str(value)), quote=True))
 
 
 def printable(text: str) -> str:
-    """A text whose characters a page can hold; what it cannot is replaced, one sign for one."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.translate(_ENDS))
+    """The text with each unprintable character replaced by U+FFFD; its length does not change."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text.translate(_LINE_BREAKS))
 
 
 def join(parts: Iterable[object], between: object = "") -> Html:
-    """Parts one after the other, each escaped unless it is markup."""
-    return Html(str.join(escaped(between), map(escaped, parts)))
+    """Concatenate parts, escaping those that are not markup."""
+    return Html(str.join(escape_html(between), map(escape_html, parts)))
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Html:
-    """An element. ``class_`` is class, ``aria_label`` is aria-label; attributes that are None or False are left out."""
-    given = {key: value for key, value in attributes.items() if value is not None and value is not False}
-    words = [f' {key.removesuffix("_").replace("_", "-")}="{_value(value)}"' for key, value in given.items()]
-    return Html(f"<{name}{''.join(words)}>{join(children)}</{name}>")
+    """An element; ``class_`` becomes class, ``aria_label`` aria-label; None and False are omitted."""
+    written = []
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            text = f"{round(value, 2):g}" if isinstance(value, float) else escape_html(value)
+            written.append(f' {key.removesuffix("_").replace("_", "-")}="{text}"')
+    return Html(f"<{name}{''.join(written)}>{join(children)}</{name}>")
 
 
-def _value(value: object) -> str:
-    return f"{round(value, 2):g}" if isinstance(value, float) else escaped(value)
-
-
-def cut(text: str, limit: int) -> str:
-    """A text that is not longer than the limit."""
+def truncate(text: str, limit: int) -> str:
+    """The text, cut to the limit with an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + ELLIPSIS
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """With thousands marked; a dash for what is no number or not known."""
+def format_number(value: float | None, digits: int = 2) -> str:
+    """A number with thousands separators; a dash for None, NaN and infinity."""
     return NOTHING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
 
 
-def signed(value: float) -> str:
-    """With its sign, a real minus."""
-    return f"{'+' if value >= 0 else MINUS}{number(abs(value))}"
+def format_signed(value: float) -> str:
+    """A number with its sign (U+2212 for minus)."""
+    return f"{'+' if value >= 0 else MINUS}{format_number(abs(value))}"
 
 
-def percent(value: float) -> str:
-    """Three digits after the point, more for the very small, so that no head seems to have no parameters."""
+def format_percent(value: float) -> str:
+    """Three decimals, or one significant digit below 0.001, so that small heads do not show as 0."""
     return f"{value:.3f}" if value >= 0.001 or value <= 0 else f"{value:.1g}"
 
 
-def size(count: float) -> str:
-    """Bytes in a unit that one can read."""
-    step = 0
-    while count >= 1000 and step < len(_UNITS) - 1:
-        count, step = count / 1000, step + 1
-    return f"{count:.0f} {_UNITS[step]}" if step == 0 else f"{count:.3g} {_UNITS[step]}"
+def format_bytes(count: float) -> str:
+    """Bytes in a decimal unit."""
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.3g} {_UNITS[unit]}"
 
 
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+def format_duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds."""
     if not math.isfinite(seconds):
         return NOTHING
     if seconds < 100:

@@ -1,4 +1,4 @@
-"""A run, or several, as one self-contained HTML file: nothing loaded, dark and light, screen and paper."""
+"""One or several runs as a self-contained HTML file that loads nothing, for dark and light mode, screen and print."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from pathlib import Path
 from bertvision.core.files import atomic_open
 from bertvision.report.analyses import analyses_section
 from bertvision.report.calibration import calibration_section, no_answer_section
-from bertvision.report.compare_runs import comparison
-from bertvision.report.cost import cost_section, tuning
+from bertvision.report.compare_runs import compare_runs
+from bertvision.report.cost import cost_section, tuning_summary
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section
 from bertvision.report.leaderboard import leaderboard_section, significance_section
 from bertvision.report.markup import NOTHING, Html, printable
 from bertvision.report.render import SCRIPT, STYLE, Section, asset, render
 from bertvision.report.reproducibility import reproducibility_section
-from bertvision.report.training_curves import curves_section, weights_section
+from bertvision.report.training_curves import layer_weights_section, training_curves_section
 from bertvision.runs.reader import Run, best_head, gather, group_rows
 from bertvision.tasks.class_weights import format_class_counts
 from bertvision.tasks.task import Task
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What the page may do: show its own style. Nothing is fetched, and no script runs but one named by its hash."""
+"""Content security policy: inline styles only. Scripts are allowed by hash, nothing is fetched."""
 
 
 def write_report(folder: Path, task: Task) -> Path:
@@ -34,12 +34,12 @@ def write_report(folder: Path, task: Task) -> Path:
 
 
 def write_reports(runs: Sequence[tuple[Path, Task]], path: Path) -> Path:
-    """Write runs, each a folder with its task, as one page."""
+    """Write one page for several runs, each given as a folder with its task."""
     return write_page([gather(folder, task) for folder, task in runs], path)
 
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
-    """Write runs as one page; they are called by their folders, as far as those have different names."""
+    """Write one page for the runs, named by their folders, or by whole paths if folder names repeat."""
     names = [run.folder.name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run.folder) for run in runs]
@@ -53,21 +53,21 @@ def write_document(text: str, path: Path) -> Path:
 
 
 def page(runs: Sequence[tuple[str, Run]]) -> str:
-    """The whole document: a run's sections or, of several runs, what sets them apart and then each in turn."""
+    """The document: the sections of a single run, or an overview of several runs followed by each."""
     if len(runs) == 1:
         ((_, run),) = runs
         parts = _sections(run)
         return document(_title(run), _header(run, parts), parts)
     sections = []
-    for number, (_, run) in enumerate(runs, 1):
-        parts = [replace(part, name=f"run{number}-{part.name}") for part in _sections(run)]
-        sections += [Section(f"run{number}", "", _header(run, parts)), *parts]
-    overview = render("overview", rows=[_overview_row(*named) for named in runs], comparison=comparison(runs))
+    for index, (_, run) in enumerate(runs, 1):
+        parts = [replace(part, name=f"run{index}-{part.name}") for part in _sections(run)]
+        sections += [Section(f"run{index}", "", _header(run, parts)), *parts]
+    overview = render("overview", rows=[_overview_row(name, run) for name, run in runs], comparison=compare_runs(runs))
     return document(f"{len(runs)} runs", overview, sections)
 
 
 def document(title: str, header: Html, sections: Sequence[Section]) -> str:
-    """The page around its sections. The script is there for the explorer, and the policy names it by its hash."""
+    """The page around its sections. The script is included for the explorer and allowed by its hash."""
     script, policy = "", POLICY
     if any(part.name.endswith("explorer") for part in sections):
         script = asset(SCRIPT)
@@ -86,8 +86,8 @@ def _sections(run: Run) -> list[Section]:
         calibration_section(run, lines),
         analyses_section(run.findings, run),
         cost_section(run, lines),
-        weights_section(run),
-        curves_section(run),
+        layer_weights_section(run),
+        training_curves_section(run),
         explorer_section(run, lines),
         examples_section(run, lines),
         reproducibility_section(run),
@@ -101,14 +101,14 @@ def _title(run: Run) -> str:
 
 
 def _header(run: Run, sections: Sequence[Section]) -> Html:
-    """What was run on what, and the list of contents."""
+    """The facts of a run, and the table of contents."""
     heads = [line for line in group_rows(run.board) if line.kind in ("head", "control")]
     counts = sorted({len(line.seeds) for line in heads}) or [0]
     return render(
         "header",
         run=run,
         title=_title(run),
-        tuning=tuning(run.encoder.get("record", {})),
+        tuning=tuning_summary(run.encoder.get("record", {})),
         label_counts=format_class_counts(run.task) if run.task.labels else "",
         heads=len(heads),
         seeds=list(dict.fromkeys([counts[0], counts[-1]])),
@@ -117,14 +117,14 @@ def _header(run: Run, sections: Sequence[Section]) -> Html:
 
 
 def _overview_row(name: str, run: Run) -> dict[str, object]:
-    """One run in a line; scores of different data do not compare, so nothing is ranked."""
+    """A row of the overview of runs; unranked, because scores on different data do not compare."""
     lines, metric = group_rows(run.board), run.board.metric
     best = best_head(lines)
     means = {line.kind: line.mean(metric) for line in lines}
     return {
         "name": name,
         "task": run.board.task,
-        "encoder": f"{run.encoder.get('name', '')}, {tuning(run.encoder.get('record', {}))}",
+        "encoder": f"{run.encoder.get('name', '')}, {tuning_summary(run.encoder.get('record', {}))}",
         "metric": metric,
         "best": best.name if best else NOTHING,
         "scores": [best.mean(metric) if best else None, means.get("control"), means.get("encoder")],

@@ -1,7 +1,6 @@
-"""The page's files under ``assets``: templates that Jinja2 fills in, the style and the script.
+"""Rendering of the files under ``assets``: Jinja2 templates, the stylesheet and the script.
 
-Every value that a template writes is escaped unless it is :class:`Html` or comes from a macro, so data can
-never become markup.
+Templates escape every value unless it is :class:`Html` or comes from a macro, so data never become markup.
 """
 
 from __future__ import annotations
@@ -13,14 +12,24 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bertvision.core.records import ALPHA
-from bertvision.report.markup import DASH, NOTHING, Html, cut, duration, number, percent, signed, size
+from bertvision.report.markup import (
+    DASH,
+    NOTHING,
+    Html,
+    format_bytes,
+    format_duration,
+    format_number,
+    format_percent,
+    format_signed,
+    truncate,
+)
 
 STYLE, SCRIPT = "report.css", "explorer.js"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, and what the list of contents needs to point to it."""
+    """A section of the page, with the anchor and title for the table of contents."""
 
     name: str
     title: str
@@ -28,7 +37,7 @@ class Section:
 
 
 def section(name: str, title: str, /, **values: object) -> Section:
-    """A section made from the template of its name."""
+    """A section rendered from the template of the same name."""
     return Section(name, title, render(name, **values))
 
 
@@ -46,9 +55,15 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (cut, duration, number, percent, signed, size)
-    environment.filters |= {function.__name__: function for function in filters}
-    environment.filters["thousands"] = "{:,}".format
+    environment.filters |= {
+        "bytes": format_bytes,
+        "duration": format_duration,
+        "number": format_number,
+        "percent": format_percent,
+        "signed": format_signed,
+        "thousands": "{:,}".format,
+        "truncate": truncate,
+    }
     environment.globals |= {"NOTHING": NOTHING, "DASH": DASH, "ALPHA": ALPHA}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment

@@ -1,4 +1,4 @@
-"""How to repeat a run: what was typed, the recipe it came to, and the versions that it ran with."""
+"""How to reproduce a run: the commands, the resulting recipe, and the library versions."""
 
 from __future__ import annotations
 
@@ -11,92 +11,96 @@ from bertvision.core.run_log import COMMAND, versions
 from bertvision.report.render import Section, section
 from bertvision.runs.reader import STORE_FINDINGS, TRIAL_FINDINGS, Run
 
-BEGIN = ("run", "demo")
-"""Commands that make all of a recipe."""
-SHOWING = ("--json", "--debug")
-"""Options that change what is printed, and nothing that is made."""
-Line = Mapping[str, Any]
+RECIPE_COMMANDS = ("run", "demo")
+"""Commands that execute a whole recipe."""
+DISPLAY_OPTIONS = ("--json", "--debug")
+"""Options that change only what is printed."""
+Event = Mapping[str, Any]
+"""One line of the run's log."""
 
 
 def reproducibility_section(run: Run) -> Section:
-    """The commands as they were typed; of what was not typed here, what else is known of it."""
-    typed = _typed(run.log)
-    long = [finding.name for finding in run.findings if finding.name in STORE_FINDINGS]
+    """The commands from the log; without a log, commands reconstructed from the run's files."""
+    commands = _commands(run.log)
+    slow = [finding.name for finding in run.findings if finding.name in STORE_FINDINGS]
     searched = any(finding.name.startswith(TRIAL_FINDINGS) for finding in run.findings)
     return section(
-        "repeat",
-        "How to repeat it",
-        commands=_command_lines(typed),
+        "reproducibility",
+        "Reproducing this run",
+        commands=_command_lines(commands),
         recipe=run.recipe,
-        made_whole=any(line["words"][:1] == [word] for line in typed for word in BEGIN),
-        fits="" if typed else _fits(run),
-        analyses="" if typed or not run.findings else _analyses(long, searched),
-        options_lost=bool(long) or searched,
-        ran_with=_versions(run.log),
-        written_with=_listed(versions()),
+        made_whole=any(event["words"] and event["words"][0] in RECIPE_COMMANDS for event in commands),
+        fits="" if commands else _fit_command(run),
+        analyses="" if commands or not run.findings else _analysis_commands(slow, searched),
+        options_lost=bool(slow) or searched,
+        ran_with=_step_versions(run.log),
+        written_with=_format_versions(versions()),
     )
 
 
-def _typed(log: Iterable[Line]) -> list[Line]:
-    """Commands in order; one that was given again (to go on, or for nothing) stands where it came first."""
-    found: dict[tuple[str, ...], Line] = {}
-    for line in log:
-        if line.get("step") == COMMAND:
-            words = [str(word) for word in line.get("words", ()) if word not in SHOWING]
-            found.setdefault((str(line.get("where", "")), *words), {**line, "words": words})
-    return list(found.values())
+def _commands(log: Iterable[Event]) -> list[Event]:
+    """The commands in order; a repeated command (to resume a run) is listed once, at its first use."""
+    commands: dict[tuple[str, ...], Event] = {}
+    for event in log:
+        if event.get("step") == COMMAND:
+            words = [str(word) for word in event.get("words", ()) if word not in DISPLAY_OPTIONS]
+            commands.setdefault((str(event.get("where", "")), *words), {**event, "words": words})
+    return list(commands.values())
 
 
-def _command_lines(typed: Sequence[Line]) -> str:
-    """With the versions and the folder above the commands that they hold for; an old log does not know the folder."""
-    lines, made_with, folder = [], "", ""
-    for line in typed:
-        with_now, folder_now = _listed(line.get("versions") or {}), str(line.get("where", ""))
-        if with_now != made_with:
-            lines.append(f"# {with_now}")
-        if folder_now not in ("", folder):
-            lines.append(shlex.join(["cd", folder_now]))
-        lines.append(shlex.join(["bertvision", *line["words"]]))
-        made_with, folder = with_now, folder_now
+def _command_lines(commands: Sequence[Event]) -> str:
+    """Shell commands, with a line for versions and folder wherever they change; old logs have no folder."""
+    lines, versions_shown, folder_shown = [], "", ""
+    for event in commands:
+        event_versions, folder = _format_versions(event.get("versions") or {}), str(event.get("where", ""))
+        if event_versions != versions_shown:
+            lines.append(f"# {event_versions}")
+        if folder not in ("", folder_shown):
+            lines.append(shlex.join(["cd", folder]))
+        lines.append(shlex.join(["bertvision", *event["words"]]))
+        versions_shown, folder_shown = event_versions, folder
     return "\n".join(lines)
 
 
-def _fits(run: Run) -> str:
-    """Heads that no recipe names: fitted on a finished store, or after the run."""
+def _fit_command(run: Run) -> str:
+    """The command for heads that the recipe does not name: fitted on a finished store, or after the run."""
     if run.recipe:
-        later = [
-            line for line in dropwhile(lambda line: line.get("step") != "run", run.log) if line.get("step") == "fit"
-        ]
-        specs = [spec for line in later for spec in line.get("heads", ())]
-        seeds, store, out = {seed for line in later for seed in line["seeds"]}, "runs/again/store", ""
+        after_run = dropwhile(lambda event: event.get("step") != "run", run.log)
+        fits = [event for event in after_run if event.get("step") == "fit"]
+        specs = [spec for event in fits for spec in event.get("heads", ())]
+        seeds, store, out = {seed for event in fits for seed in event["seeds"]}, "runs/again/store", ""
     else:
         specs, seeds = [head.spec for head in run.heads], {head.seed for head in run.heads}
         store, out = "STORE", " --out runs/again"
-    words = [f"--head {shlex.quote(str(spec))}" for spec in dict.fromkeys(specs)]
-    if not words:
+    options = [f"--head {shlex.quote(str(spec))}" for spec in dict.fromkeys(specs)]
+    if not options:
         return ""
-    return " ".join([f"bertvision fit {store}", *words, f"--seeds {','.join(map(str, sorted(seeds)))}{out}"])
+    return " ".join([f"bertvision fit {store}", *options, f"--seeds {','.join(map(str, sorted(seeds)))}{out}"])
 
 
-def _analyses(long: Sequence[str], searched: bool) -> str:
-    """The commands behind the analyses; those that take long are named, because they are not made unasked."""
+def _analysis_commands(slow: Sequence[str], searched: bool) -> str:
+    """The commands behind the analyses; slow ones must be named because they are not run by default."""
     lines = ["bertvision analyse runs/again"]
-    lines += [f"bertvision analyse runs/again --what {' '.join(long)}"] if long else []
-    return "\n".join([*lines, *(["bertvision search runs/again"] if searched else [])])
+    if slow:
+        lines.append(f"bertvision analyse runs/again --what {' '.join(slow)}")
+    if searched:
+        lines.append("bertvision search runs/again")
+    return "\n".join(lines)
 
 
-def _versions(log: Iterable[Line]) -> str:
-    """Those of the steps; of several sets also which steps."""
-    made: dict[str, list[str]] = {}
-    for line in log:
-        if line.get("versions"):
-            steps = made.setdefault(_listed(line["versions"]), [])
-            if line["step"] not in (*steps, COMMAND):
-                steps.append(str(line["step"]))
-    kept = {listed: steps for listed, steps in made.items() if steps}
-    several = [f"{listed} ({', '.join(steps)})" for listed, steps in kept.items()]
-    return "; ".join(several if len(kept) > 1 else kept)
+def _step_versions(log: Iterable[Event]) -> str:
+    """The versions that the steps ran with; where they differ, with the names of the steps."""
+    steps_by_versions: dict[str, list[str]] = {}
+    for event in log:
+        if event.get("versions"):
+            steps = steps_by_versions.setdefault(_format_versions(event["versions"]), [])
+            if event["step"] not in (*steps, COMMAND):
+                steps.append(str(event["step"]))
+    listed = {text: steps for text, steps in steps_by_versions.items() if steps}
+    if len(listed) < 2:
+        return "".join(listed)
+    return "; ".join(f"{text} ({', '.join(steps)})" for text, steps in listed.items())
 
 
-def _listed(found: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.items())
+def _format_versions(by_name: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in by_name.items())

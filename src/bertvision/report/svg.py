@@ -1,4 +1,4 @@
-"""The common ground of the pictures: scales, ticks, and a frame with axes. Colours are left to the style."""
+"""Building blocks of SVG charts: scales, ticks, and a frame with axes. Colours come from the stylesheet."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bertvision.report.markup import Html, cut, join, tag
+from bertvision.report.markup import Html, join, tag, truncate
 
-LARGEST = 1e300
-"""Beyond it the difference of two numbers may not be a number."""
+MAX_VALUE = 1e300
+"""Differences of larger numbers may overflow."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from low to high onto 0 to 1."""
+    """A linear map from low..high to 0..1."""
 
     low: float
     high: float
@@ -22,14 +22,14 @@ class Scale:
     def share(self, value: float) -> float:
         return (value - self.low) / (self.high - self.low)
 
-    def ticks(self, wanted: int = 5) -> list[float]:
-        """Round numbers inside, multiples of 1, 2 or 5 times a power of ten; two alone tell no scale."""
-        rough = (self.high - self.low) / wanted
+    def ticks(self, target: int = 5) -> list[float]:
+        """About ``target`` round numbers: multiples of 1, 2 or 5 times a power of ten, at least three if possible."""
+        rough = (self.high - self.low) / target
         power = 10.0 ** math.floor(math.log10(rough))
         steps = [power * factor for factor in (0.5, 1, 2, 5, 10)]
-        place = next(place for place, step in enumerate(steps) if place and step >= rough * 0.999)
-        found = self._multiples(steps[place])
-        return found if len(found) > 2 else self._multiples(steps[place - 1])
+        index = next(index for index, step in enumerate(steps) if index and step >= rough * 0.999)
+        ticks = self._multiples(steps[index])
+        return ticks if len(ticks) > 2 else self._multiples(steps[index - 1])
 
     def _multiples(self, step: float) -> list[float]:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
@@ -37,7 +37,7 @@ class Scale:
 
 
 def tick_text(value: float) -> str:
-    """As short as tells neighbouring ticks apart, unless that is too long for an axis: 0.05, 2500, 100k, 10M."""
+    """A tick label that is short but distinct from its neighbours: 0.05, 2500, 100k, 10M."""
     size = abs(value)
     if size < 1e5 or size >= 1e9:
         return f"{value:.6g}" if size < 1e9 else f"{value:.4g}"
@@ -45,22 +45,22 @@ def tick_text(value: float) -> str:
 
 
 def is_drawable(value: float) -> bool:
-    """Whether a value has a place in a picture."""
-    return math.isfinite(value) and abs(value) < LARGEST
+    """Whether a value is finite and small enough to be drawn."""
+    return math.isfinite(value) and abs(value) < MAX_VALUE
 
 
 def scale_of(values: Iterable[float], room: float = 0.05) -> Scale:
-    """A scale that holds all values with a little room on both sides."""
-    known = [value for value in values if is_drawable(value)] or [0.0, 1.0]
-    low, high = min(known), max(known)
-    alike = high - low < 1e-9 * max(abs(low), abs(high), 1e-9)
-    margin = max(0.5, 0.01 * abs(low)) if alike else room * (high - low)
+    """A scale that covers all drawable values with some room on both sides."""
+    drawn = [value for value in values if is_drawable(value)] or [0.0, 1.0]
+    low, high = min(drawn), max(drawn)
+    all_equal = high - low < 1e-9 * max(abs(low), abs(high), 1e-9)
+    margin = max(0.5, 0.01 * abs(low)) if all_equal else room * (high - low)
     return Scale(low - margin, high + margin)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A plot area inside a picture; the picture grows with the page up to its own width."""
+    """The plot area of a picture and its margins; the picture scales with the page up to 1.25 times its width."""
 
     x: Scale
     y: Scale
@@ -72,17 +72,17 @@ class Frame:
     right: int = 12
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Where a point lies in the picture."""
-        across = self.left + self.x.share(x) * (self.width - self.left - self.right)
-        return across, self.height - self.bottom - self.y.share(y) * (self.height - self.bottom - self.top)
+        """Picture coordinates of a point."""
+        picture_x = self.left + self.x.share(x) * (self.width - self.left - self.right)
+        return picture_x, self.height - self.bottom - self.y.share(y) * (self.height - self.bottom - self.top)
 
     def points(self, pairs: Iterable[tuple[float, float]]) -> str:
-        """Points as a polyline wants them."""
-        places = (self.at(x, y) for x, y in pairs if is_drawable(y))
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        """The points attribute of a polyline."""
+        coordinates = (self.at(x, y) for x, y in pairs if is_drawable(y))
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
 
     def axes(self, x_ticks: Sequence[tuple[float, str]], x_name: str, y_name: str) -> Html:
-        """Horizontal lines with their values, names below, and what both axes show."""
+        """Horizontal grid lines with values, tick labels below, and the names of both axes."""
         (left, floor), (right, _) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.low)
         parts = []
         for value in self.y.ticks(4):
@@ -93,23 +93,23 @@ class Frame:
             parts.append(tag("text", name, x=self.at(value, self.y.low)[0], y=floor + 16, text_anchor="middle"))
         parts.append(tag("line", x1=left, x2=right, y1=floor, y2=floor, class_="axis"))
         parts.append(tag("text", x_name, x=(left + right) / 2, y=floor + 32, text_anchor="middle", class_="name"))
-        turned = f"translate(11 {(floor + self.top) / 2:.0f}) rotate(-90)"
-        parts.append(tag("text", y_name, transform=turned, text_anchor="middle", class_="name"))
+        rotation = f"translate(11 {(floor + self.top) / 2:.0f}) rotate(-90)"
+        parts.append(tag("text", y_name, transform=rotation, text_anchor="middle", class_="name"))
         return join(parts)
 
     def picture(self, alternative: str, *content: object) -> Html:
-        """The whole picture, with the text that stands for it."""
+        """The whole picture with its alternative text."""
         box = f"0 0 {self.width} {self.height}"
         style = f"max-width:{1.25 * self.width:.0f}px"
         return tag("svg", *content, viewBox=box, style=style, role="img", aria_label=alternative)
 
 
-def thin_ticks(names: Sequence[str], most: int = 13) -> list[tuple[float, str]]:
-    """Tick positions 0, 1, ... with their names; so many are left out that the rest can be read."""
-    step = max(1, math.ceil(len(names) / most))
-    return [(float(place), names[place]) for place in range(0, len(names), step)]
+def thin_ticks(names: Sequence[str], limit: int = 13) -> list[tuple[float, str]]:
+    """Tick positions 0, 1, ... with their names, keeping at most ``limit`` of them at equal steps."""
+    step = max(1, math.ceil(len(names) / limit))
+    return [(float(index), names[index]) for index in range(0, len(names), step)]
 
 
-def clipped_text(name: str, limit: int, **place: object) -> Html:
-    """As much of a name as there is room for; all of it when pointed at."""
-    return tag("text", tag("title", name), cut(name, limit), **place)
+def clipped_text(name: str, limit: int, **attributes: object) -> Html:
+    """A truncated text with the whole one as tooltip."""
+    return tag("text", tag("title", name), truncate(name, limit), **attributes)

@@ -1,4 +1,4 @@
-"""Analyses as pure functions: counted by hand on a few examples."""
+"""Analyses as pure functions, with results computed by hand on a few examples."""
 
 from __future__ import annotations
 
@@ -221,8 +221,8 @@ def test_layer_weights_stand_at_the_numbers_of_their_states() -> None:
     assert found.rows[4]["state"] == "pooled"
     assert found.rows[0]["centre"] == pytest.approx((0.1 + 0.6 + 1.2) / 3)
     assert found.rows[4]["centre"] == pytest.approx((0.3 + 0.8) / (2 * 0.8))
-    assert "not in the picture" in found.about
-    assert "not in the picture" not in layer_weights([last]).about
+    assert "not in the plot" in found.about
+    assert "not in the plot" not in layer_weights([last]).about
     alone = layer_weights([LayerWeights("pool:read=pooled", ("pooled",), ((1.0,),))])
     whole(alone)
     assert (alone.rows[0]["centre"], alone.plots) == (None, ())
@@ -247,19 +247,19 @@ def test_growth_keeps_seeds_apart_from_means() -> None:
     assert "encoder" in picture
     assert "a: 55.00 (50.00 to 60.00) at 10, 70.00 at 100" in picture
     assert picture.count("<title>50.00 to 60.00</title>") == 1
-    assert "from the lowest to the highest seed" in found.about
-    assert "'encoder limited too' a start of the head only" in found.about
-    assert "draw" not in by_layer(steps[:2], "f1", {}).about
+    assert "span the lowest to the highest seed" in found.about
+    assert "in 'encoder limited too' only the initial weights of the head" in found.about
+    assert "sample" not in by_layer(steps[:2], "f1", {}).about
     assert "series" not in by_layer(steps[:2], "f1", {}).columns
     assert "lowest to the highest" not in by_layer(steps[1:2], "f1", {}).about
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
-def test_nobody_on_the_front_is_beaten_and_everybody_else_is(points: list[tuple[int, int]]) -> None:
+def test_points_on_the_front_are_not_dominated_and_all_others_are(points: list[tuple[int, int]]) -> None:
     front = pareto(points)
-    for place, (price, score) in enumerate(points):
-        beaten = any(p <= price and s >= score and (p, s) != (price, score) for p, s in points)
-        assert (place in front) == (not beaten)
+    for index, (price, score) in enumerate(points):
+        dominated = any(p <= price and s >= score and (p, s) != (price, score) for p, s in points)
+        assert (index in front) == (not dominated)
 
 
 def test_cost_marks_the_front_and_leaves_out_what_was_not_measured() -> None:

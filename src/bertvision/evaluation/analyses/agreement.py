@@ -1,4 +1,4 @@
-"""Two predictors side by side: where they agree, where only one is right, with examples of each."""
+"""Agreement of two predictors: how often both, one or neither is right, with examples of disagreement."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bertvision.tasks.splits import stable_hash
 from bertvision.tasks.task import Task
 
 ABOUT = (
-    "How often two predictors are right together, alone or not at all, and how often they say the same. Kappa is the "
-    "agreement of right and wrong beyond what their scores alone would give: 0 is chance, 1 is always. 'Either' is "
-    "what a perfect choice between the two would reach."
+    "How often both predictors, only one of them, or neither is right, and how often their answers are the same. "
+    "Cohen's kappa compares right and wrong: 0 is the agreement expected by chance from the two scores, 1 is perfect "
+    "agreement. 'Either' is the score of an oracle that always picks the better of the two."
 )
 COLUMNS = {
     "a": "first",
@@ -32,28 +32,28 @@ COLUMNS = {
     "same": "same answer, %",
     "kappa": "kappa",
 }
-SHOWN = 6
-"""Examples of each sort of disagreement."""
-LONGEST_FILE = 60
-"""Of two names in the name of a file."""
-LONGEST = 22
-"""Of a name in the picture, where two stand side by side."""
+MAX_EXAMPLES = 6
+"""Examples shown for each kind of disagreement."""
+MAX_FILE_NAME = 60
+"""Characters of the pair of names in a file name."""
+MAX_LABEL = 22
+"""Characters of each of the two names in a plot label."""
 
 
 def agreement(task: Task, split: str, pairs: Iterable[tuple[Answers, Answers]]) -> Finding:
-    """A row a pair; the examples are of the pairs in order, chosen by a hash."""
+    """One row per pair; examples of disagreement are sampled by hash."""
     pairs = list(pairs)
-    rows = tuple(side_by_side(a, b) for a, b in pairs)
-    shown = tuple(case for a, b in pairs for case in _cases(task, task[split], a, b))
-    names = [f"{_short(a.name)} / {_short(b.name)}" for a, b in pairs]
+    rows = tuple(agreement_row(a, b) for a, b in pairs)
+    examples = [case for a, b in pairs for case in _disagreements(task, task[split], a, b)]
+    names = [f"{_shorten(a.name)} / {_shorten(b.name)}" for a, b in pairs]
     kinds = {"only the first right": "only_a", "only the second right": "only_b", "neither": "neither"}
     series = {title: [as_float(row[key]) for row in rows] for title, key in kinds.items()}
-    picture = bars(names, series, "examples, %")
-    return Finding("agreement", "Agreement and disagreement", ABOUT, COLUMNS, rows, (picture,), shown)
+    plot = bars(names, series, "examples, %")
+    return Finding("agreement", "Agreement and disagreement", ABOUT, COLUMNS, rows, (plot,), tuple(examples))
 
 
-def side_by_side(a: Answers, b: Answers) -> dict[str, Cell]:
-    """Per cent of the examples on which both, one or neither is right, and on which they say the same."""
+def agreement_row(a: Answers, b: Answers) -> dict[str, Cell]:
+    """Percentage of examples on which both, one or neither is right, and on which the answers are equal."""
     count = len(a.right)
     both, neither = int((a.right & b.right).sum()), int((~a.right & ~b.right).sum())
     only_a, only_b = int((a.right & ~b.right).sum()), int((~a.right & b.right).sum())
@@ -71,7 +71,7 @@ def side_by_side(a: Answers, b: Answers) -> dict[str, Cell]:
 
 
 def kappa(a: np.ndarray, b: np.ndarray) -> float | None:
-    """(observed - expected) / (1 - expected) agreement of two yes-no judgements; Cohen 1960."""
+    """Cohen's kappa (1960) of two binary ratings: (observed - expected) / (1 - expected) agreement."""
     if not len(a):
         return None
     p, q = float(a.mean()), float(b.mean())
@@ -79,37 +79,38 @@ def kappa(a: np.ndarray, b: np.ndarray) -> float | None:
     return None if expected == 1.0 else (float((a == b).mean()) - expected) / (1 - expected)
 
 
-def with_pair_name(found: Finding, a: str, b: str, *places: str) -> Finding:
-    """A finding on two rows that were asked for, under a name of its own: it stands beside the usual one.
+def with_pair_name(finding: Finding, a: str, b: str, *runs: str) -> Finding:
+    """The finding under a name of its own, so that a requested pair does not replace the default agreement.
 
-    ``places`` tell apart rows of other runs, whose names may be alike.
+    ``runs`` distinguishes rows of other runs that have the same names.
     """
-    words = re.sub("[^A-Za-z0-9]+", "-", f"{a}-{b}")[:LONGEST_FILE].strip("-")
-    return replace(found, name=f"agreement-{words}-{hash_json([a, b, *places])[:6]}", title=f"Agreement of {a} and {b}")
+    words = re.sub("[^A-Za-z0-9]+", "-", f"{a}-{b}")[:MAX_FILE_NAME].strip("-")
+    name = f"agreement-{words}-{hash_json([a, b, *runs])[:6]}"
+    return replace(finding, name=name, title=f"Agreement of {a} and {b}")
 
 
-def _cases(task: Task, examples: Sequence[Example], a: Answers, b: Answers) -> list[dict[str, Any]]:
+def _disagreements(task: Task, examples: Sequence[Example], a: Answers, b: Answers) -> list[dict[str, Any]]:
     cases = []
     for sort, mask in (("only_a", a.right & ~b.right), ("only_b", ~a.right & b.right)):
         indices = sorted(np.flatnonzero(mask).tolist(), key=lambda index: stable_hash(examples[index].id))
-        for index in indices[:SHOWN]:
+        for index in indices[:MAX_EXAMPLES]:
             example = examples[index]
             case = {"id": example.id, "sort": sort, "text": example.text, "pair": example.pair}
             case |= {"gold": gold_text(task, example), "a": a.name, "b": b.name}
             case |= {"a_said": a.answers[index], "b_said": b.answers[index]}
-            cases.append({**case, **(_spans(example, a, b) if task.kind == "span" else {})})
+            cases.append({**case, **(_span_offsets(example, a, b) if task.kind == "span" else {})})
     return cases
 
 
-def _spans(example: Example, a: Answers, b: Answers) -> dict[str, Any]:
-    """Where in the context the gold answers stand, and those that were given, as far as that was kept."""
+def _span_offsets(example: Example, a: Answers, b: Answers) -> dict[str, Any]:
+    """Character offsets of the gold answers in the context and, where saved, of both predicted answers."""
     golds = sorted({(answer.start, answer.start + len(answer.text)) for answer in example.answers})
-    spans: dict[str, Any] = {"spans": [list(span) for span in golds]}
-    for key, places in (("a_place", a.places), ("b_place", b.places)):
-        if places and example.id in places:
-            spans[key] = list(places[example.id])
-    return spans
+    offsets: dict[str, Any] = {"spans": [list(span) for span in golds]}
+    for key, spans in (("a_place", a.places), ("b_place", b.places)):
+        if spans and example.id in spans:
+            offsets[key] = list(spans[example.id])
+    return offsets
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+def _shorten(name: str) -> str:
+    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 3]}..."

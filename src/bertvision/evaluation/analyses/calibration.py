@@ -1,15 +1,15 @@
-"""What stated probabilities are worth: calibration errors as a table, reliability as lines."""
+"""Calibration: temperatures and calibration errors as a table, reliability as lines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bertvision.core.records import Reliability, Row
-from bertvision.evaluation.analyses.result import Cell, Finding, Plot
+from bertvision.evaluation.analyses.result import Cell, Finding, Plot, Point
 
 ABOUT = (
-    "Temperatures fitted on inner, and the expected calibration error on the split shown, in points, before and after. "
-    "In the picture a line below its diagonal promises too much."
+    "Temperatures fitted on inner, and the expected calibration error (ECE, in percentage points) on the evaluated "
+    "split before and after scaling. In the plot, a line below the diagonal means overconfidence."
 )
 COLUMNS = {
     "name": "predictor",
@@ -21,20 +21,18 @@ COLUMNS = {
 }
 
 
-def calibration_table(rows: Sequence[Row], pictured: Sequence[Reliability]) -> Finding:
-    """From a board: its rows' calibration and its reliability bins."""
-    told = tuple(_row(row, what, found) for row in rows for what, found in row.calibration.items())
-    series = {
-        f"{one.name}: {one.what.replace('_', ' ')}": [
-            (stated, true, f"{count} examples") for stated, true, count in one.calibrated
-        ]
-        for one in pictured
-    }
-    series["what is stated comes true"] = [(0.0, 0.0, ""), (1.0, 1.0, "")]
-    plots = (Plot("lines", "stated probability", "share that came true", series),) if pictured else ()
-    return Finding("calibration", "Calibration", ABOUT, COLUMNS, told, plots)
-
-
-def _row(row: Row, what: str, found: Mapping[str, float]) -> dict[str, Cell]:
-    points = {key: 100 * found[key] if key in found else None for key in ("ece_raw", "ece")}
-    return {"name": row.name, "seed": row.seed, "what": what, "temperature": found.get("temperature"), **points}
+def calibration_table(rows: Sequence[Row], diagrams: Sequence[Reliability]) -> Finding:
+    """The calibration of leaderboard rows, and their reliability bins as a plot."""
+    cells: list[dict[str, Cell]] = []
+    for row in rows:
+        for what, fitted in row.calibration.items():
+            errors = {key: 100 * fitted[key] if key in fitted else None for key in ("ece_raw", "ece")}
+            facts: dict[str, Cell] = {"name": row.name, "seed": row.seed, "what": what}
+            cells.append({**facts, "temperature": fitted.get("temperature"), **errors})
+    series: dict[str, list[Point]] = {}
+    for diagram in diagrams:
+        bins = [(predicted, observed, f"{count} examples") for predicted, observed, count in diagram.calibrated]
+        series[f"{diagram.name}: {diagram.what.replace('_', ' ')}"] = bins
+    series["perfect calibration"] = [(0.0, 0.0, ""), (1.0, 1.0, "")]
+    plots = (Plot("lines", "predicted probability", "observed frequency", series),) if diagrams else ()
+    return Finding("calibration", "Calibration", ABOUT, COLUMNS, tuple(cells), plots)

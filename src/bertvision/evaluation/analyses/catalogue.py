@@ -1,4 +1,4 @@
-"""Every analysis of a run by name: what it needs, and what it looks at."""
+"""All analyses of a run by name, with what each needs and shows."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from bertvision.tasks.task import Task
 
 FILES, STATES, FITS, ENCODER = "files", "states", "fits", "encoder"
 ANALYSES: Mapping[str, tuple[str, str]] = {
-    "answer-types": (FILES, "spans, with and without an answer, and misses by silence"),
-    "second-best": (STATES, "spans, and three labels or more: where the best answer is wrong, is the second right"),
+    "answer-types": (FILES, "spans: accuracy with and without an answer, and empty answers among the misses"),
+    "second-best": (
+        STATES,
+        "spans, and three or more labels: how often the second answer is right where the best is wrong",
+    ),
     "agreement": (
         FILES,
-        "two predictors side by side, with examples; --pair A B for any two, --beside RUN if B is of that run",
+        "pairs of predictors, with examples; --pair A B for any two, --beside RUN if B is in another run",
     ),
-    "question-word": (FILES, "spans, by question word"),
-    "answer-length": (FILES, "spans, by the length of the gold answer"),
-    "context-length": (FILES, "spans and labels, by the length of the context; also what only one gets right"),
-    "layer-weights": (FILES, "heads that learn weights over the layers"),
-    "calibration": (FILES, "what stated probabilities are worth"),
+    "question-word": (FILES, "spans: accuracy by question word"),
+    "answer-length": (FILES, "spans: accuracy by the length of the gold answer"),
+    "context-length": (FILES, "spans and labels: accuracy by context length, also where only one predictor is right"),
+    "layer-weights": (FILES, "learned layer weights of the heads that have them"),
+    "calibration": (FILES, "temperatures and calibration errors"),
     "cost": (STATES, "score against parameters, training and inference seconds, with the Pareto front"),
-    "layers": (FITS, "a linear head on each layer alone"),
-    "depth": (FITS, "--head SPEC on the layers 0..k for every k"),
-    "ablation": (ENCODER, "adapters of every span of layers switched off"),
-    "learning-curve": (FITS, "--head SPEC on --shares of the training data; --beside RUN... with limited encoders"),
+    "layers": (FITS, "a linear head on each layer separately"),
+    "depth": (FITS, "--head SPEC on layers 0..k for every k"),
+    "ablation": (ENCODER, "score without the adapters of every span of layers"),
+    "learning-curve": (
+        FITS,
+        "--head SPEC on --shares of the training data; --beside RUN... adds encoders tuned on less data",
+    ),
 }
-"""By name what an analysis needs, and what it looks at."""
+"""Name -> (what the analysis needs, what it shows)."""
 
 
 def supports_second_best(task: Task) -> bool:
-    """Whether a second answer tells anything: of two labels it is always the other one."""
+    """Whether the second answer is informative; with two labels it is always the other one."""
     return task.kind == "span" or (task.kind == "classify" and len(task.labels) > 2)

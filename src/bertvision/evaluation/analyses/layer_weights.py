@@ -1,4 +1,4 @@
-"""How much each layer counts in the heads that learn such weights."""
+"""Layer weights of the heads that learn them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from bertvision.evaluation.analyses.result import Cell, Finding, Plot
 
 POOLED = "pooled"
-"""What stands in the place of a number for the pooler's output, which is made from the last state."""
+"""Name of the pooler's output, which has no state index because it is computed from the last state."""
 ABOUT = (
-    "Weights over the states, which add up to 1: mean, lowest and highest over seeds. State 0 is the embedding output. "
-    "'Centre' is the weighted mean of the states' numbers, from 0 (only the first that the head reads) to 1 (only the "
-    "last)."
+    "Learned weights over the hidden states, which sum to 1: mean, lowest and highest over seeds. State 0 is the "
+    "embedding output. 'Centre' is the weighted mean of the state indices, scaled from 0 (all weight on the first "
+    "state that the head reads) to 1 (all weight on the last)."
 )
 WITHOUT_POOLED = (
-    " The pooler's output, which some heads read beside the states, has no number: it stands in the table, but not in "
-    "the picture, nor does it count for the centre."
+    " The pooler's output, which some heads read as well, has no state index: it is in the table but not in the plot, "
+    "and does not count towards the centre."
 )
 COLUMNS = {
     "head": "head",
@@ -31,7 +31,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One head's weights: what each belongs to, and a tuple of weights a seed."""
+    """The weights of one head: the names of its states, and one tuple of weights per seed."""
 
     head: str
     states: tuple[str, ...]
@@ -39,18 +39,20 @@ class LayerWeights:
 
 
 def layer_weights(heads: Sequence[LayerWeights]) -> Finding:
-    """A row a head and state, a line a head, over the states' numbers."""
+    """One row per head and state, and one line per head over the state indices."""
     rows = tuple(row for head in heads for row in _rows(head))
-    lines = {head.head: [(at, weight, f"state {at:g}") for at, weight in _numbered(head)] for head in heads}
-    series = {name: line for name, line in lines.items() if line}
+    series = {}
+    for head in heads:
+        if points := [(index, weight, f"state {index:g}") for index, weight in _indexed(head)]:
+            series[head.head] = points
     about = ABOUT + (WITHOUT_POOLED if any(POOLED in head.states for head in heads) else "")
-    pictures = (Plot("lines", "state", "weight", series),) if series else ()
-    return Finding("layer-weights", "Learned layer weights", about, COLUMNS, rows, pictures)
+    plots = (Plot("lines", "state", "weight", series),) if series else ()
+    return Finding("layer-weights", "Learned layer weights", about, COLUMNS, rows, plots)
 
 
 def _rows(head: LayerWeights) -> list[dict[str, Cell]]:
-    columns = list(zip(*head.seeds, strict=True))  # a tuple of seeds a state
-    centre = _centre(_numbered(head))
+    columns = list(zip(*head.seeds, strict=True))  # per state: one weight per seed
+    centre = _centre(_indexed(head))
     return [
         {
             "head": head.head,
@@ -69,15 +71,15 @@ def _means(head: LayerWeights) -> list[float]:
     return [sum(column) / len(column) for column in zip(*head.seeds, strict=True)]
 
 
-def _numbered(head: LayerWeights) -> list[tuple[float, float]]:
-    """(number, mean weight) of the states that have a number."""
+def _indexed(head: LayerWeights) -> list[tuple[float, float]]:
+    """(index, mean weight) of the states that have an index."""
     return [(float(state), mean) for state, mean in zip(head.states, _means(head), strict=True) if state != POOLED]
 
 
 def _centre(weights: Sequence[tuple[float, float]]) -> float | None:
-    """sum w (n - first) / ((last - first) sum w), n being the states' numbers; a head may read none."""
+    """sum_i w_i (i - first) / ((last - first) sum_i w_i); None if no state has an index."""
     if not weights:
         return None
-    numbers, total = [at for at, _ in weights], sum(weight for _, weight in weights) or 1.0
-    first, last = min(numbers), max(numbers)
-    return sum(weight * (at - first) for at, weight in weights) / (max(last - first, 1.0) * total)
+    indices, total = [index for index, _ in weights], sum(weight for _, weight in weights) or 1.0
+    first, last = min(indices), max(indices)
+    return sum(weight * (index - first) for index, weight in weights) / (max(last - first, 1.0) * total)

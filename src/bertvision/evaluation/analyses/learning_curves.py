@@ -1,4 +1,4 @@
-"""Score against something that grows: one layer at a time, layers used, or share of the training data."""
+"""Score by layer, by number of layers, and by share of the training data."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ COLUMNS = {
 }
 
 ENCODER_LIMITED = "encoder limited too"
-"""The series of runs whose encoders saw a share of the data only; all others limit the head."""
-SPREAD = " Upright lines reach from the lowest to the highest seed"
-STARTS = "which here is a start of the head on one and the same encoder."
+"""Series of runs whose encoders were tuned on less data too; all other series limit only the head's data."""
+SPREAD = " Vertical bars span the lowest to the highest seed"
+STARTS = "; seeds differ in the initial weights of the head, on the same encoder."
 SHARES = (
-    "which in 'head limited' is a draw and a start (with all of the data a start only) and in "
-    f"'{ENCODER_LIMITED}' a start of the head only: another tuning or another draw may lie outside."
+    ". In 'head limited' a seed sets both the sample and the initial weights (only the weights at 100 %), in "
+    f"'{ENCODER_LIMITED}' only the initial weights of the head. Other samples or fine-tuning runs may fall outside."
 )
 
 
 @dataclass(frozen=True)
 class Step:
-    """One point of a series: where it is, and the score of every seed on dev and, where it compares, on inner."""
+    """One point of a series: its x value, and the scores of all seeds on dev and, where comparable, on inner."""
 
     series: str
     at: float
@@ -41,39 +41,39 @@ class Step:
 
 
 def by_layer(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> Finding:
-    """A linear head on one layer alone."""
+    """The finding for linear heads on one layer each."""
     about = (
-        "A linear head on one state at a time, 0 being the embedding output: what each layer knows by itself. "
-        "A layer is chosen on inner, never on dev."
+        "A linear head on one hidden state at a time; state 0 is the embedding output. This shows what each layer "
+        "encodes by itself. Choose a layer by its inner score, never by dev."
     )
-    return _grown("layers", "Score by layer", about, "state", steps, metric, rules)
+    return _curve_finding("layers", "Score by layer", about, "state", steps, metric, rules)
 
 
 def by_depth(steps: Sequence[Step], head: str, metric: str, rules: Mapping[str, float]) -> Finding:
-    """A head on the states 0..k."""
+    """The finding for a head on the states 0..k."""
     about = (
-        f"The head {head} on the states 0..k for every k: how many of the encoder's layers are needed. "
-        "Where to cut is chosen on inner, never on dev."
+        f"The head {head} on the states 0..k for every k: how many of the encoder's layers are needed. Choose where to "
+        "truncate the encoder by the inner score, never by dev."
     )
-    return _grown("depth", "Score by depth", about, "layers used", steps, metric, rules)
+    return _curve_finding("depth", "Score by depth", about, "layers used", steps, metric, rules)
 
 
 def learning_curve(steps: Sequence[Step], metric: str, rules: Mapping[str, float]) -> Finding:
-    """Score against the share of the training data that a head (or all) was fitted on."""
+    """The finding for heads (or encoders and heads) trained on shares of the training data."""
     about = (
-        "Heads by the share of the training examples they were fitted on. In the series 'head limited' the encoder "
-        "was tuned on everything, so that the curve says nothing about small data as such; every seed draws its own "
-        "share and has its own start, and within a seed the smaller shares lie in the larger. Only the training "
-        "examples are fewer there: the epoch and, where there is one, the threshold are chosen on the whole inner. In "
-        f"'{ENCODER_LIMITED}' encoder and heads saw the share only, one draw and one tuning a run; of each run it is "
-        "the best head on its own inner, which is smaller where the run is, so that scores on inner do not compare "
-        "and are left out. Its seeds are starts of the head."
+        "Score by the share of training examples that heads were fitted on. In 'head limited' the encoder was "
+        "fine-tuned on all data, so the curve does not show how the method does on small datasets. Each seed draws "
+        "its own sample and initial weights; within a seed, smaller samples are subsets of larger ones. Epochs and "
+        f"no-answer thresholds are still chosen on the whole inner split. In '{ENCODER_LIMITED}' both encoder and "
+        "heads were trained on the same share, with one sample and one fine-tuning run per point. Each point is the "
+        "best head on that run's own inner split, which shrinks with the share; inner scores are therefore not "
+        "comparable and not shown."
     )
     x = "share of the training data, %"
-    return _grown("learning-curve", "Learning curve", about, x, steps, metric, rules, SHARES)
+    return _curve_finding("learning-curve", "Learning curve", about, x, steps, metric, rules, SHARES)
 
 
-def _grown(
+def _curve_finding(
     name: str,
     title: str,
     about: str,
@@ -83,30 +83,19 @@ def _grown(
     rules: Mapping[str, float],
     seeds: str = STARTS,
 ) -> Finding:
-    """``seeds`` says what a seed stands for, where several are shown."""
-    rows = tuple(_row(step) for step in steps)
+    """The finding of a curve; ``seeds`` explains what a seed varies, shown where there are several."""
+    rows: list[dict[str, Cell]] = []
     series: dict[str, list[tuple[float, float, str]]] = {}
     spread: dict[str, list[Span]] = {}
     for step in steps:
+        row: dict[str, Cell] = {"series": step.series, "at": step.at, "examples": step.examples}
+        row |= {"dev": fmean(step.dev), "dev_lowest": min(step.dev), "dev_highest": max(step.dev)}
+        rows.append({**row, "inner": None if step.inner is None else fmean(step.inner), "seeds": len(step.dev)})
         series.setdefault(step.series, []).append((step.at, fmean(step.dev), f"{len(step.dev)} seeds"))
         if len(step.dev) > 1:
             spread.setdefault(step.series, []).append((step.at, min(step.dev), max(step.dev)))
-    several = len(series) > 1
     hidden = {"examples"} if all(step.examples is None for step in steps) else set()
-    hidden |= set() if several else {"series"}
+    hidden |= set() if len(series) > 1 else {"series"}
     columns = {key: title for key, title in {**COLUMNS, "at": x}.items() if key not in hidden}
-    picture = Plot("lines", x, f"dev {metric}", series, rules=rules, spread=spread)
-    return Finding(name, title, about + (f"{SPREAD}, {seeds}" if spread else ""), columns, rows, (picture,))
-
-
-def _row(step: Step) -> dict[str, Cell]:
-    return {
-        "series": step.series,
-        "at": step.at,
-        "examples": step.examples,
-        "dev": fmean(step.dev),
-        "dev_lowest": min(step.dev),
-        "dev_highest": max(step.dev),
-        "inner": None if step.inner is None else fmean(step.inner),
-        "seeds": len(step.dev),
-    }
+    plot = Plot("lines", x, f"dev {metric}", series, rules=rules, spread=spread)
+    return Finding(name, title, about + (f"{SPREAD}{seeds}" if spread else ""), columns, tuple(rows), (plot,))

@@ -1,7 +1,7 @@
-"""What an analysis gives: a table as data, how to read it, and pictures described as data.
+"""The result of an analysis: a table, a text that explains it, and plots described as data.
 
-Analyses are pure: predictions or scores in, a :class:`Finding` out. The report draws it and writes it
-down; anything else may use the rows as they are.
+Analyses are pure functions from predictions or scores to a :class:`Finding`. The report renders it and the
+workflows save it; other code can use the rows directly.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ from typing import Any, Literal
 Cell = str | int | float | None
 Rows = tuple[Mapping[str, Cell], ...]
 Point = tuple[float, float, str]
-"""Across, up, and what it is."""
+"""x, y and a label."""
 Span = tuple[float, float, float]
-"""Across, lowest and highest."""
+"""x, lowest y and highest y."""
 Kind = Literal["lines", "bars", "points", "heat"]
 KINDS: tuple[Kind, ...] = ("lines", "bars", "points", "heat")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture as data: named series of points; of ``bars`` the names of the groups stand in ``names``.
+    """A plot as data: named series of points.
 
-    Of ``heat`` a series is a row, across is the column, up the value; rows and columns have the same names.
+    For ``bars``, ``names`` holds the group names. For ``heat``, a series is a row, x the column and y the value;
+    rows and columns share ``names``.
     """
 
     kind: Kind
     x: str
     y: str
     series: Mapping[str, Sequence[Point]]
-    names: tuple[str, ...] = ()  # bars, heat: what stands at 0, 1, ...
-    rules: Mapping[str, float] = field(default_factory=dict)  # horizontal lines
-    spread: Mapping[str, Sequence[Span]] = field(default_factory=dict)  # lines: how far apart seeds are, by series
-    log: bool = False  # whether across is on a logarithmic scale
-    legend: str = ""  # heat: what the values are
+    names: tuple[str, ...] = ()  # bars, heat: labels of x = 0, 1, ...
+    rules: Mapping[str, float] = field(default_factory=dict)  # horizontal reference lines
+    spread: Mapping[str, Sequence[Span]] = field(default_factory=dict)  # lines: range over seeds, by series
+    log: bool = False  # logarithmic x axis
+    legend: str = ""  # heat: meaning of the values
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Finding:
     name: str
     title: str
     about: str
-    columns: Mapping[str, str]  # key of a row's cell -> what stands above its column
+    columns: Mapping[str, str]  # key in a row -> column title
     rows: Rows
     plots: tuple[Plot, ...] = ()
     examples: tuple[Mapping[str, Any], ...] = ()
@@ -55,28 +56,24 @@ class Finding:
 
 
 def share(count: float, total: float) -> float | None:
-    """Per cent; nothing of nothing is not known."""
+    """Percentage, or None for an empty total."""
     return 100 * count / total if total else None
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Of no values it is not known."""
+    """Arithmetic mean, or None for no values."""
     return sum(values) / len(values) if values else None
 
 
 def bars(names: Sequence[str], series: Mapping[str, Sequence[float | None]], y: str) -> Plot:
-    """A group of bars a name, a bar a series; a height that is not known is left out."""
-    points = {
-        title: [
-            (float(place), height, f"{names[place]}, {title}")
-            for place, height in enumerate(heights)
-            if height is not None
-        ]
-        for title, heights in series.items()
-    }
+    """A bar plot with one group per name and one bar per series; unknown heights are left out."""
+    points: dict[str, list[Point]] = {}
+    for title, heights in series.items():
+        known = [(group, height) for group, height in enumerate(heights) if height is not None]
+        points[title] = [(float(group), height, f"{names[group]}, {title}") for group, height in known]
     return Plot("bars", "", y, points, tuple(names))
 
 
 def as_float(cell: Cell) -> float | None:
-    """A cell as a height in a picture; what is no measured number has none."""
+    """The cell if it is a float, else None."""
     return cell if isinstance(cell, float) else None

@@ -1,4 +1,4 @@
-"""How a search went: scores trial by trial, and how much each setting mattered."""
+"""History of a hyperparameter search: the score of each trial, and the importance of each setting."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.evaluation.analyses.result import Cell, Finding, Plot, bars
+from bertvision.evaluation.analyses.result import Cell, Finding, Plot, Point, bars
 
 HISTORY = (
-    "Score on inner of every trial, in the order they were begun, and the best so far. A trial that was stopped early "
-    "shows its best epoch until then. Dev was not looked at."
+    "Inner score of every trial in the order they were started, and the best so far. For a pruned trial, the score is "
+    "that of its best epoch before it was stopped. The search does not use dev."
 )
 IMPORTANCE = (
-    "How much of the spread of the scores goes with a setting by itself: the adjusted share of the variance between "
-    "groups of trials that have equal values (quarters, for numbers of a range), of the trials that have the setting. "
-    "A search looks longer where it finds something, so that these are hints and no measurements."
+    "How much of the variance in scores each setting explains by itself: the adjusted share of variance between groups "
+    "of trials with equal values (quartiles for numeric ranges), among the trials that have the setting. A search "
+    "samples promising regions more often, so these figures are indications rather than measurements."
 )
 QUARTERS = 4
-VARIANCE = "share of the variance, %"
+VARIANCE = "variance explained, %"
 
 
 @dataclass(frozen=True)
 class SearchTrial:
-    """One trial: its settings by name, its best score on inner, and whether it was stopped early or diverged."""
+    """One trial: its settings by name, best score on inner and final state."""
 
     number: int
     settings: Mapping[str, Cell | bool]
@@ -36,74 +36,64 @@ class SearchTrial:
 
 
 def search_history(trials: Sequence[SearchTrial], metric: str) -> Finding:
-    """A row a trial, the best so far as a line."""
+    """One row per trial, and the best score so far as a line."""
     rows: list[dict[str, Cell]] = []
     best: float | None = None
-    line: list[tuple[int, float]] = []
-    for one in trials:
-        best = max((score for score in (best, one.score) if score is not None), default=None)
-        told = ", ".join(f"{name}={_told(value)}" for name, value in one.settings.items() if name.startswith("fit."))
-        row: dict[str, Cell] = {"trial": one.number, "head": one.spec, "settings": told, "state": one.state}
-        rows.append({**row, "inner": one.score, "best": best})
-        line += [] if best is None else [(one.number, best)]
+    best_so_far: list[Point] = []
+    for trial in trials:
+        best = max((score for score in (best, trial.score) if score is not None), default=None)
+        fit = {name: value for name, value in trial.settings.items() if name.startswith("fit.")}
+        settings = ", ".join(f"{name}={_format_value(value)}" for name, value in fit.items())
+        row: dict[str, Cell] = {"trial": trial.number, "head": trial.spec, "settings": settings, "state": trial.state}
+        rows.append({**row, "inner": trial.score, "best": best})
+        if best is not None:
+            best_so_far.append((float(trial.number), float(best), ""))
     columns = {"trial": "trial", "head": "head", "settings": "settings", "state": "state", "inner": f"inner {metric}"}
     columns["best"] = "best so far"
-    series = {
-        "best so far": [
-            (float(str(row["trial"])), float(str(row["best"])), "") for row in rows if row["best"] is not None
-        ],
-        "trial": [(float(one.number), one.score, one.spec) for one in trials if one.score is not None],
-    }
+    scored = [(float(trial.number), trial.score, trial.spec) for trial in trials if trial.score is not None]
+    series = {"best so far": best_so_far, "trial": scored}
     plot = Plot("lines", "trial", f"inner {metric}", series)
-    return Finding("search-history", "Search: history", HISTORY, columns, tuple(rows), (plot,))
+    return Finding("search-history", "Search history", HISTORY, columns, tuple(rows), (plot,))
 
 
 def search_importance(trials: Sequence[SearchTrial]) -> Finding:
-    """Settings by how much they mattered, most first."""
-    names = list(dict.fromkeys(name for one in trials for name in one.settings))
-    found = [(name, *_importance(name, trials)) for name in names]
-    found.sort(key=lambda one: -(one[2] or 0.0))
-    rows: tuple[dict[str, Cell], ...] = tuple(
-        {"setting": name, "trials": count, "share": part, "best": best} for name, count, part, best in found
-    )
+    """Settings by explained variance, most important first."""
+    rows: list[dict[str, Cell]] = []
+    shares: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for trial in trials for name in trial.settings):
+        pairs = [(t.settings[name], t.score) for t in trials if name in t.settings and t.score is not None]
+        scores = np.array([score for _, score in pairs], np.float64)
+        shares[name] = variance_explained(scores, _groups([value for value, _ in pairs]))
+        best = _format_value(max(pairs, key=lambda pair: pair[1])[0]) if pairs else None
+        rows.append({"setting": name, "trials": len(pairs), "share": shares[name], "best": best})
+    rows.sort(key=lambda row: -(shares[str(row["setting"])] or 0.0))
     columns = {"setting": "setting", "trials": "trials with it", "share": VARIANCE, "best": "best value"}
-    plot = bars([one[0] for one in found], {VARIANCE: [one[2] for one in found]}, VARIANCE)
-    return Finding("search-importance", "Search: what mattered", IMPORTANCE, columns, rows, (plot,))
+    names = [str(row["setting"]) for row in rows]
+    plot = bars(names, {VARIANCE: [shares[name] for name in names]}, VARIANCE)
+    return Finding("search-importance", "Hyperparameter importance", IMPORTANCE, columns, tuple(rows), (plot,))
 
 
-def with_study_name(found: Finding, tag: str) -> Finding:
-    """A finding under the name of its study: one that another study left in the same run stays beside it."""
-    return replace(found, name=f"{found.name}-{tag}", title=f"{found.title}, study {tag}")
-
-
-def _importance(name: str, trials: Sequence[SearchTrial]) -> tuple[int, float | None, str | None]:
-    """Trials that have a setting, the share of the variance that goes with it, and its best value."""
-    having = [(one.settings[name], one.score) for one in trials if name in one.settings and one.score is not None]
-    scores = np.array([score for _, score in having], np.float64)
-    best = max(having, key=lambda pair: pair[1])[0] if having else None
-    return (
-        len(having),
-        variance_explained(scores, _groups([value for value, _ in having])),
-        None if best is None else _told(best),
-    )
+def with_study_name(finding: Finding, tag: str) -> Finding:
+    """The finding under the name of its study, so that it does not replace that of another study of the run."""
+    return replace(finding, name=f"{finding.name}-{tag}", title=f"{finding.title}, study {tag}")
 
 
 def variance_explained(scores: NDArray[np.float64], groups: NDArray[np.int64]) -> float | None:
-    """Adjusted share of the variance between groups, in per cent: 1 - (within / (n - k)) / (total / (n - 1)).
+    """Adjusted share of the variance between groups, in percent: 1 - (within / (n - k)) / (total / (n - 1)).
 
-    Not known where there is one group only, no spread, or no group with a second member.
+    None for a single group, zero variance, or groups that all have one member.
     """
-    kinds = np.unique(groups)
-    n, k = len(scores), len(kinds)
+    labels = np.unique(groups)
+    n, k = len(scores), len(labels)
     total = float(((scores - scores.mean()) ** 2).sum()) if n else 0.0
     if k < 2 or n <= k or total == 0.0:
         return None
-    within = sum(float(((scores[groups == kind] - scores[groups == kind].mean()) ** 2).sum()) for kind in kinds)
+    within = sum(float(((scores[groups == label] - scores[groups == label].mean()) ** 2).sum()) for label in labels)
     return max(0.0, 100 * (1 - (within / (n - k)) / (total / (n - 1))))
 
 
 def _groups(values: Sequence[Cell | bool]) -> NDArray[np.int64]:
-    """Equal values together; numbers with many values in quarters."""
+    """A group index per trial: by equal value, or by quartile for numbers with many distinct values."""
     distinct = list(dict.fromkeys(values))
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(distinct) <= 2 * QUARTERS or len(numbers) < len(values):
@@ -112,5 +102,7 @@ def _groups(values: Sequence[Cell | bool]) -> NDArray[np.int64]:
     return np.searchsorted(edges, np.array(numbers), side="left").astype(np.int64)
 
 
-def _told(value: Cell | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:.3g}" if isinstance(value, float) else str(value)
+def _format_value(value: Cell | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
