@@ -1,4 +1,4 @@
-"""What adapters cost when an encoder is used: time with them by time without, in turns.
+"""Inference time with adapters relative to without, measured in turns.
 
 python benchmarks/adapter_inference.py [--rounds 15] [--tokens 128]
 

@@ -1,4 +1,4 @@
-"""Ways to tune beside each other: all weights, half of them, the last layer from the store, adapters, LoRA, biases.
+"""Compare tuning methods: all weights, half of them, the last layer from the store, adapters, LoRA, biases.
 
 python benchmarks/adapters.py --data DATA --out RUNS [--task mrpc sst2] [--seeds 0 1] [--lr adapters=1e-3]
 

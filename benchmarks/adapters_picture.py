@@ -1,4 +1,4 @@
-"""Methods beneath each other: what each scores alone (square) and with the head on top that inner chose (dot)."""
+"""Picture of tuning methods: the score of each alone (square) and with the head selected on inner (dot)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = (
     "bitfit",
 )
 KINDS = ("encoder", "control", "head", "ensemble")
-"""The encoder alone, its last layer's linear head fitted anew, the best head on all layers, the best ensemble."""
+"""The encoder alone, its last layer's linear head refitted, the best head on all layers, the best ensemble."""
 ALONE, ON_TOP = COLOURS[0], COLOURS[1]
 
 
@@ -72,11 +72,11 @@ def picture(rows: Sequence[Row]) -> Html:
     for place, (key, group) in enumerate(groups.items()):
         parts.append(_strip(key, trained[key], group, TOP + STRIP * place + STRIP / 2, scale))
     parts.append(_legend(floor + 52))
-    told = "; ".join(
+    text = "; ".join(
         f"{m}, {e} epochs: {mean(g['encoder']):.1f}, {mean(g['head']):.1f}" for (m, e), g in groups.items()
     )
     box = f"0 0 {WIDTH} {floor + 66}"
-    return tag("svg", *parts, viewBox=box, style=f"max-width:{WIDTH}px", role="img", aria_label=f"{metric}. {told}.")
+    return tag("svg", *parts, viewBox=box, style=f"max-width:{WIDTH}px", role="img", aria_label=f"{metric}. {text}.")
 
 
 def _x(scale: Scale, value: float) -> float:
@@ -96,8 +96,8 @@ def _axis(scale: Scale, floor: float, name: str) -> Html:
 def _strip(key: tuple[str, str], trained: int, group: dict[str, list[float]], y: float, scale: Scale) -> Html:
     method, epochs = key
     named = tag("text", method, x=10, y=y)
-    told = f"{epochs} epochs, {trained:,} trained"
-    counted = tag("text", told, x=10, y=y + 12, style="fill:#777;font-size:10px")
+    text = f"{epochs} epochs, {trained:,} trained"
+    counted = tag("text", text, x=10, y=y + 12, style="fill:#777;font-size:10px")
     thin = [
         tag("line", x1=_x(scale, s), x2=_x(scale, s), y1=y - 8, y2=y + 8, stroke=colour, stroke_width=1.5, opacity=0.5)
         for kind, colour in (("encoder", ALONE), ("head", ON_TOP))

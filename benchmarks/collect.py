@@ -1,4 +1,4 @@
-"""Keep what finished runs found as data, and print their leaderboards as tables.
+"""Save the results of finished runs as data, and print their leaderboards as tables.
 
 python benchmarks/collect.py NAME=RUN [NAME=RUN ...] [--only board depth curve learning ablation search]
 
@@ -151,10 +151,10 @@ def write(path: Path, board: dict[str, Any], encoder: dict[str, Any]) -> None:
             own = [row.get(key, "") for key in ("name", "kind", "seed", "parameters", "percent")]
             scores = [round(row["scores"][key], 4) for key in names]
             inner = row.get("inner", {}).get(board["metric"], "")
-            luck = [round(end, 4) for end in row.get("interval") or ()] or ["", ""]
+            interval = [round(end, 4) for end in row.get("interval") or ()] or ["", ""]
             found = {f"{at}_{key}": round(score, 4) for at, key, score in elsewhere(row)}
             more = [found.get(key, "") for key in other]
-            writer.writerow([*made.values(), *own, *scores, *luck, inner, *more, row.get("seconds", "")])
+            writer.writerow([*made.values(), *own, *scores, *interval, inner, *more, row.get("seconds", "")])
 
 
 def elsewhere(row: dict[str, Any]) -> list[tuple[str, str, float]]:

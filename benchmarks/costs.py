@@ -1,4 +1,4 @@
-"""What every way of tuning costs, side by side: each tuned in a process of its own, so that its peak memory shows.
+"""Compare the cost of tuning methods, each in its own process, so that its peak memory is measured.
 
 python benchmarks/costs.py --data DATA --out RUNS [--epochs 1]
 

@@ -1,4 +1,4 @@
-"""Tasks that the experiments share, out of a folder of real data files (not part of the project)."""
+"""Tasks that the experiments share, read from a folder of real data files (not part of the project)."""
 
 from __future__ import annotations
 

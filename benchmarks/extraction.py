@@ -1,4 +1,4 @@
-"""How fast extraction is: against the original's way, a plain loop, the bare forward pass and matrix products.
+"""Speed of extraction, compared with the original code, a plain loop, the forward pass and matrix products.
 
 python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--rounds 5] [--out F]
 

@@ -1,4 +1,4 @@
-"""Which learning rate, batch and number of epochs suit heads: a grid on finished runs, judged on inner.
+"""Select learning rate, batch size and epochs for heads: a grid on finished runs, scored on inner.
 
 python benchmarks/fit_defaults.py RUN RUN RUN [--rates 3e-4 1e-3 3e-3] [--batches 16 32 64] [--epochs 3 6 12]
 

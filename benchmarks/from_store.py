@@ -1,4 +1,4 @@
-"""The last layer tuned from stored states against the ordinary way: same score, and how much faster.
+"""Tune the last layer from stored states and from text: same score, and the speed-up.
 
 python benchmarks/from_store.py --data DATA --scratch FOLDER [--epochs 3] [--seeds 0 1 2] [--k 5]
 

@@ -1,4 +1,4 @@
-"""What fitting heads costs: ratios, taken in turns in one run, on windows as long as SQuAD's.
+"""Cost of fitting heads: ratios, measured in turns in one run, on windows as long as SQuAD's.
 
 python benchmarks/heads_cost.py [--rounds 7] [--windows 256] [--only compress]
 

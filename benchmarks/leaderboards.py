@@ -1,4 +1,4 @@
-"""Every head that serves a task, on one leaderboard, heavy ones with one seed and one epoch.
+"""All heads that support a task on one leaderboard; expensive ones with one seed and one epoch.
 
 python benchmarks/leaderboards.py squad --data DATA --out RUNS --encoder spans=RUN/encoder --encoder more=RUN/encoder
 python benchmarks/leaderboards.py mrpc  --data DATA --out RUNS

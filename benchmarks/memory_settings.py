@@ -1,4 +1,4 @@
-"""Memory as a process has it that does not use this project, for timing other ways fairly."""
+"""Memory settings of a process that does not use this project, to time other implementations fairly."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Extraction as one would write it without this project, timed in a process of its own.
+"""Extraction as one would write it without this project, timed in its own process.
 
 There it has the memory that such a process has: in one with ours it would find large blocks kept for it, and
-be faster than it is. Workers are started anew, so that nothing of the parent is in them.
+be faster than it is. Workers are spawned, so they inherit nothing from the parent.
 """
 
 from __future__ import annotations

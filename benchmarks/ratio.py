@@ -1,4 +1,4 @@
-"""Two pieces of work against each other on a machine that is shared: in turns, and the median of their quotients."""
+"""Compare two pieces of work on a shared machine: run them in turns, and take the median ratio."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Seconds of what several tables and figures share, and of each `bertvision reproduce NAME` after that.
+"""Measure the seconds of the work that tables and figures share, and of each `bertvision reproduce NAME` after it.
 
 python benchmarks/reproduce_times.py DATA RUNS results/reproduce_times.csv [--after-others] [NAME...]
 
-Everything is made at laptop scale below RUNS, with nothing beside it. First the checkpoints and stores that more than
-one item needs, each with its control head; what is there already is not made or timed again. Then the items, by
-their command: before each, what only it needs is deleted, and all its heads, though others may need them too. So a
-row is what an item takes for itself. With --after-others nothing is deleted: a row is then what an item takes when
-those before have made and fitted all that both need, and its heads are counted as 0. Interrupted, the same command goes
-on; what is named, an item or something shared, is made and timed anew.
+Everything is made at laptop scale below RUNS. First the checkpoints and stores that more than one item needs, each with
+its control head; existing ones are neither made nor timed again. Then the items, by their command. What only this item
+needs is deleted before it, and all of its heads, so a row is the time of the item alone. With --after-others nothing is
+deleted: a row is then the time after the items before it, and its heads are counted as 0. Rerun the same command to
+resume; a named item or shared part is made and timed again.
 """
 
 from __future__ import annotations
@@ -43,32 +42,32 @@ SCALE = "laptop"
 SHARED, ITEM = "shared", "item"
 AFTER = "--after-others"
 OF_HEADS = ("analysis", "mixed", "concluded.json", "leaderboard.json")
-"""What a run tells of its heads."""
+"""Files of a run that depend on its heads."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A checkpoint, curve or run of the experiments: its folder, and how it is made."""
+    """A checkpoint, curve or run of the experiments: its folder, and the function that makes it."""
 
-    place: Path
+    path: Path
     make: Callable[[], object]
 
 
 def main() -> None:
-    data, runs, path, *names = [word for word in sys.argv[1:] if word != AFTER]
+    data, runs, csv, *names = [word for word in sys.argv[1:] if word != AFTER]
     items, experiments = all_items(), Experiments(shared_at(SCALE), Path(abspath(data)), Path(abspath(runs)) / SCALE)
-    parts = {item.name: {part.place: part for part in _parts(item, experiments)} for item in items.values()}
-    users = Counter(place for found in parts.values() for place in found)
-    rows = Rows(Path(path))
-    everything = {place: part for found in parts.values() for place, part in found.items()}
-    shared = {str(place.relative_to(experiments.out)): part for place, part in everything.items() if users[place] > 1}
+    parts = {item.name: {part.path: part for part in _parts(item, experiments)} for item in items.values()}
+    users = Counter(path for of_item in parts.values() for path in of_item)
+    rows = Rows(Path(csv))
+    everything = {path: part for of_item in parts.values() for path, part in of_item.items()}
+    shared = {str(path.relative_to(experiments.out)): part for path, part in everything.items() if users[path] > 1}
     for name in [name for name in names if name in shared]:
         rows.drop(kind=SHARED, name=name)
-        _delete(shared[name].place)
+        _delete(shared[name].path)
     _make_shared(shared, rows)
-    asked = [name for name in names if name not in shared]
-    for name in asked or [name for name in items if not rows.has(kind=ITEM, name=name)]:
-        own = [place for place in parts[name] if users[place] == 1]
+    selected = [name for name in names if name not in shared]
+    for name in selected or [name for name in items if not rows.has(kind=ITEM, name=name)]:
+        own = [path for path in parts[name] if users[path] == 1]
         heads = 0 if AFTER in sys.argv else _forget(items[name], experiments, own)
         command = ["bertvision", "reproduce", name, "--scale", SCALE, "--data", data, "--out", runs]
         _timed(rows, ITEM, name, heads, partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
@@ -93,26 +92,26 @@ def _timed(rows: Rows, kind: str, name: str, heads: int, work: Callable[[], obje
 
 
 def _processor_seconds() -> float:
-    """Of all work so far, all threads together: on a busy machine it tells what was work and what was waiting."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    """Processor time of all threads so far, which leaves out waiting on a busy machine."""
+    usage = [resource.getrusage(process) for process in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(process.ru_utime + process.ru_stime for process in usage)
 
 
 def _forget(item: Item, experiments: Experiments, own: Iterable[Path]) -> int:
-    """Delete what only this item needs, its heads and its answer; how many heads that were."""
+    """Delete everything that only this item needs, its heads and its document; returns the number of heads."""
     rows = experiments.shared.rows_of(item)
     limited = [folder for row in rows for folder in _limited(row, experiments)]
-    for place in (*own, *limited):
-        _delete(place)
-    wanted = heads_by_run(rows)
-    for label, specs in wanted.items():
+    for path in (*own, *limited):
+        _delete(path)
+    heads_of_runs = heads_by_run(rows)
+    for label, specs in heads_of_runs.items():
         name, _, data = label.partition("/")
         for part in (*OF_HEADS, *(f"heads/{spec}" for spec in specs)):
             _delete(experiments.run_folder(name, data or None) / part)
     if {"inference", "inference_ratio"} & set(item.metrics):
         _delete(experiments.out / "times")
     _delete(experiments.out / "items" / f"{item.name}.json")
-    return sum(map(len, wanted.values()))
+    return sum(map(len, heads_of_runs.values()))
 
 
 def _delete(path: Path) -> None:
@@ -128,7 +127,7 @@ def _limited(row: RowSpec, experiments: Experiments) -> Iterator[Path]:
 
 
 def _parts(item: Item, experiments: Experiments) -> Iterator[Part]:
-    """What an item's rows are read from, each after the encoders below it."""
+    """Sources of an item's rows, each after the encoders that it needs."""
     for row in experiments.shared.rows_of(item):
         source = experiments.shared.source_of(row)
         if source is not None:
@@ -147,7 +146,7 @@ def _part(row: RowSpec, source: Source, experiments: Experiments) -> Part:
 
 
 def _below(source: Source, data: str | None, experiments: Experiments) -> Iterator[Part]:
-    """Encoders that a source begins with, the lowest first."""
+    """Encoders that a source starts from, the first one first."""
     if source.encoder in experiments.shared.encoders:
         return
     name, at, _ = source.encoder.partition("@")

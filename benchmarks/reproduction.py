@@ -1,9 +1,9 @@
-"""Keep what `bertvision reproduce` found, and write docs/reproduction.md and README's sentence from all that is kept.
+"""Copy what `bertvision reproduce` made to results/reproduce/, and write docs/results/reproduction.md from it.
 
 python benchmarks/reproduction.py [RUNS/laptop]
 
-Copies the documents of RUNS/laptop/items/ to results/reproduce/, and draws the pictures of all that are kept; without
-a folder only pictures and page are made anew.
+Copies the documents of RUNS/laptop/items/ to results/reproduce/ and draws all pictures; without a folder it redraws
+the pictures and rewrites the page, and the sentence in the README.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def main() -> None:
     documents, items = read_documents(KEPT), all_items()
     for name, document in documents.items():
         write_pictures(items[name], document["rows"], KEPT)
-    Path("docs/reproduction.md").write_text(page(documents, Rows(TIMES).read()), encoding="utf-8")
+    Path("docs/results/reproduction.md").write_text(page(documents, Rows(TIMES).read()), encoding="utf-8")
     fill(Path("README.md"), {"claims": lambda: tally(claim_verdicts(only_current(documents.values())))})
-    print(f"docs/reproduction.md: {len(documents)} tables and figures")
+    print(f"docs/results/reproduction.md: {len(documents)} tables and figures")
 
 
 if __name__ == "__main__":

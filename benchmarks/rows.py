@@ -1,4 +1,4 @@
-"""Results as data: rows appended to a CSV, each once, so that an experiment can be stopped and resumed."""
+"""Results as data: rows appended to a CSV, each once, so an experiment can be resumed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class Rows:
-    """A CSV of results; ``fresh`` begins it anew."""
+    """A CSV of results; ``fresh`` starts with an empty file."""
 
     def __init__(self, path: Path, fresh: bool = False) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class Rows:
         return any(_agrees(row, settings) for row in self.read())
 
     def drop(self, **settings: object) -> None:
-        """Leave out the rows with these values: they are measured anew."""
+        """Remove the rows with these values, which are measured again."""
         before = self.read()
         kept = [row for row in before if not _agrees(row, settings)]
         if len(kept) < len(before):

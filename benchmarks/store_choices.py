@@ -1,11 +1,11 @@
-"""What a smaller store costs: the same heads on states stored in every way, against f32.
+"""Score cost of smaller stores: the same heads on states stored in every format, compared with f32.
 
 python benchmarks/store_choices.py RUN [RUN ...] --scratch FOLDER [--limit 1500] [--seeds 0 1 2]
 
 Each RUN is a folder made by ``bertvision run``; its encoder and data are taken, nothing in it is changed. Stores
 are made in FOLDER one after the other and removed. Writes results/store_choices.csv, a row per run, choice and
 head: bytes a token, the share of dev questions that a head fitted on f32 answers the same on these states (and at
-the same threshold), and the score of the head fitted anew, minus f32's, with its paired interval. Rows that are
+the same threshold), and the score of the refitted head, minus f32's, with its paired interval. Rows that are
 there are kept; interrupted, the same command goes on with the next run.
 """
 

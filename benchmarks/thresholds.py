@@ -1,4 +1,4 @@
-"""Two rules for the no-answer threshold, judged on articles of inner that they were not fitted on.
+"""Compare two rules for the no-answer threshold on articles of inner that they were not fitted on.
 
 python benchmarks/thresholds.py RUN [RUN ...]
 
@@ -37,9 +37,9 @@ def main() -> None:
     write_rows(Path("results/thresholds.csv"), rows)
     for run, rule in dict.fromkeys((row["run"], row["rule"]) for row in rows):
         mine = [row for row in rows if (row["run"], row["rule"]) == (run, rule)]
-        told = {key: np.array([row[key] for row in mine]) for key in ("threshold", "inner", "held_out")}
-        means = ", ".join(f"{key} {values.mean():.2f}" for key, values in told.items())
-        print(f"{run}, {rule}: {len(mine)} heads, {means}, spread of thresholds {told['threshold'].std():.2f}")
+        columns = {key: np.array([row[key] for row in mine]) for key in ("threshold", "inner", "held_out")}
+        means = ", ".join(f"{key} {values.mean():.2f}" for key, values in columns.items())
+        print(f"{run}, {rule}: {len(mine)} heads, {means}, spread of thresholds {columns['threshold'].std():.2f}")
 
 
 def _rows(run: Path) -> list[dict[str, object]]:

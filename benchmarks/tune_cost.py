@@ -1,4 +1,4 @@
-"""What a tuning step costs with layers frozen, against the full step: ratios, taken in turns in one run.
+"""Cost of a tuning step with frozen layers relative to the full step: ratios, measured in turns in one run.
 
 python benchmarks/tune_cost.py [--layers 12] [--width 384] [--rounds 7]
 

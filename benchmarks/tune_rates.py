@@ -1,4 +1,4 @@
-"""Which learning rate makes the embedded encoder learn: one tuned encoder a rate, judged on inner.
+"""Select the learning rate of the embedded encoder: one tuned encoder per learning rate, scored on inner.
 
 python benchmarks/tune_rates.py --data FOLDER [--task squad mrpc airline] [--rates 5e-5 1.5e-4 3e-4]
 

@@ -1,4 +1,4 @@
-"""How long threads should wait for each other awake: a step of tuning on short texts, alone and beside a busy process.
+"""How long idle threads should spin: a tuning step on short texts, alone and next to a busy process.
 
 python benchmarks/waiting.py [--rounds 3]
 

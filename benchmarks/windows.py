@@ -1,4 +1,4 @@
-"""Windows of random tokens, for measuring what they cost."""
+"""Windows of random tokens, for measuring costs."""
 
 from __future__ import annotations
 

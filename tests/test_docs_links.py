@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 KNOWN_BROKEN = {
     ("docs/architecture.md", "decoding.md#when-to-say-nothing"),
-    ("docs/reproduction.md", "defaults.md#what-was-needed-to-make-it-learn-squad-20"),
 }
 """Links to pages that have moved since, in pages that are written elsewhere; may be mended at any time."""
 

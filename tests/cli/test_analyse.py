@@ -17,7 +17,7 @@ from bertvision.core.records import Example
 from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.tasks.task import read_task
-from bertvision.workflows.analyse import MAKERS, study
+from bertvision.workflows.analyse import MAKERS, run_analyses
 from bertvision.workflows.file_analyses import FROM_FILES
 from bertvision.workflows.refit_analyses import AnalysisRequest
 
@@ -229,9 +229,9 @@ def test_the_second_of_two_labels_says_nothing(text_run: Path, monkeypatch: pyte
     work = AnalysisRequest(text_run)
     task = replace(work.run.task, labels=("no", "yes"))
     monkeypatch.setattr(work, "run", replace(work.run, task=task))
-    made, missing = study(work, ["second-best"])
+    made, missing = run_analyses(work, ["second-best"])
     assert made == []
-    assert missing == {"second-best": "does not apply to text: of two labels the second is always the other one"}
+    assert missing == {"second-best": "does not apply to text: of two labels the second best is always the other one"}
 
 
 def test_analyses_that_do_not_apply_are_reported_with_the_reason(call: Call, text_run: Path) -> None:
@@ -244,7 +244,7 @@ def test_analyses_that_do_not_apply_are_reported_with_the_reason(call: Call, tex
 def test_rows_without_answers_are_named(call: Call, text_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(text_run, tmp_path / "run")
     (run / "predictions" / "encoder.json").unlink()
-    way = f"has no answers of encoder; make them again: bertvision evaluate {run}"
+    way = f"has no answers of encoder; write them with: bertvision evaluate {run}"
     said = call("analyse", run, "--what", "agreement")
     assert said.code == 0
     assert f"analyse: {run / 'predictions'} {way}" in said.err
@@ -282,7 +282,7 @@ def test_runs_of_different_sizes_are_not_compared(call: Call, text_run: Path, tm
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:5]), encoding="utf-8")
     words = ("analyse", small, "--what", "learning-curve", "--beside", text_run)
-    assert f"learned from {len(lines)} examples, this run from 5; expected a run on fewer" in call(*words).refused()
+    assert f"trained on {len(lines)} examples, this run on 5; expected fewer" in call(*words).refused()
 
 
 def test_a_seed_is_named_once(call: Call, text_run: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_report_comes_out_without_states(call: Call, squad_run: Path, tmp_path
         shard.write_bytes(b"torn")
     said = call("report", run)
     assert (said.code, said.out) == (0, f"{run / 'report.html'}\n")
-    assert "report: not all of second-best, cost could be made: " in said.err
+    assert "report: cannot make all of second-best, cost: " in said.err
     assert [one.split()[-1] for one in lacking(run / "report.html")[:2]] == ["second-best", "cost"]
 
 

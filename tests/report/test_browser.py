@@ -15,7 +15,7 @@ from bertvision.cli.main import main
 from bertvision.evaluation.analyses.catalogue import ANALYSES
 from bertvision.report.page import write_report, write_reports
 from bertvision.runs.reader import gather
-from bertvision.workflows.file_analyses import file_findings, keep
+from bertvision.workflows.file_analyses import file_findings, save_findings
 
 _place = Path(__file__).with_name("browser.py")
 _spec = importlib.util.spec_from_file_location("browser", _place)
@@ -60,7 +60,7 @@ def is_quiet(browser: Any) -> None:
 def test_examples_are_filtered(make_run: Any, browser: Any, nasty: str) -> None:
     folder, task = make_run("span", plain=lambda text: text + nasty, pool="pool " + "of-a-long-name " * 5)
     run = gather(folder, task)
-    keep(folder, run, file_findings(run))
+    save_findings(folder, run, file_findings(run))
     browser.events.clear()
     browser.open(write_report(folder, task))
     assert browser.ask(CARDS) == 4
@@ -147,7 +147,7 @@ def disagreeing(make_run: Any) -> Path:
     run = gather(folder, task)
     none = dict.fromkeys((example.id for example in task["dev"]), task.labels[0])
     run = replace(run, answers={**run.answers, ("encoder", None): none})
-    keep(folder, run, file_findings(run, ["agreement"]))
+    save_findings(folder, run, file_findings(run, ["agreement"]))
     return write_report(folder, task)
 
 

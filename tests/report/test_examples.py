@@ -29,7 +29,7 @@ from bertvision.report.markup import (
 from bertvision.report.page import write_report
 from bertvision.report.svg import Scale, scale_of, tick_text
 from bertvision.runs.reader import gather
-from bertvision.workflows.file_analyses import keep
+from bertvision.workflows.file_analyses import save_findings
 
 WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
 
@@ -185,7 +185,7 @@ def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
     run = gather(folder, task)
     names = tuple(map(str, range(1, 13)))
     plot = Plot("heat", "last", "first", {name: [(11.0, 1.0, "")] for name in names}, names, legend="lost")
-    keep(folder, run, [Finding("ablation", "Adapters", "", {"first": "first"}, ({"first": 1},), (plot,))])
+    save_findings(folder, run, [Finding("ablation", "Adapters", "", {"first": "first"}, ({"first": 1},), (plot,))])
     content = write_report(folder, task).read_text(encoding="utf-8")
     wide = 56 + 46 * 12 + 14
     at = content.index(f'style="min-width:{0.9 * wide:.0f}px')

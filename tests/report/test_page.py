@@ -21,7 +21,7 @@ from bertvision.report.explorer import MAX_LENGTH
 from bertvision.report.page import write_report, write_reports
 from bertvision.report.render import SCRIPT, STYLE, asset
 from bertvision.runs.reader import gather
-from bertvision.workflows.file_analyses import file_findings, keep
+from bertvision.workflows.file_analyses import file_findings, save_findings
 
 KINDS = ("span", "classify", "multilabel", "regress")
 VOID = {"meta", "wbr", "input"}
@@ -215,7 +215,7 @@ def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str)
     silent = {"span": "", "classify": task.labels[:1], "multilabel": []}[kind]
     none = dict.fromkeys((e.id for e in task["dev"]), silent[0] if kind == "classify" else silent)
     run = replace(run, answers={**run.answers, ("encoder", None): none})
-    keep(folder, run, file_findings(run, ["agreement"]))
+    save_findings(folder, run, file_findings(run, ["agreement"]))
     page = report((folder, task))
     cards = page.text[page.text.index("examples of disagreement") : page.text.rindex("Tuning and extraction")]
     golds = {"span": "answer", "classify": "label-yes", "multilabel": "label-no"}
@@ -248,7 +248,7 @@ def test_findings_are_shown_unless_the_board_has_changed(make_run: Any) -> None:
     assert [one.name for one in made] == [
         *("answer-types", "context-length", "answer-length", "question-word", "agreement", "layer-weights", "cost")
     ]
-    keep(folder, run, made)
+    save_findings(folder, run, made)
     page = report((folder, task))
     assert "analyses" in page.sections
     assert "With and without an answer" in page.text
@@ -289,7 +289,7 @@ def test_what_was_made_is_not_listed(make_run: Any) -> None:
     folder, task = make_run("span")
     run = gather(folder, task)
     layers = Finding("layers", "Score by layer", "", {"at": "layer"}, ({"at": 0},))
-    keep(folder, run, [*file_findings(run), layers])
+    save_findings(folder, run, [*file_findings(run), layers])
     assert missing_in((folder, task)) == ["second-best", "cost"]  # files do not tell what inference takes
     path = folder / "analysis" / "cost.json"
     document = json.loads(path.read_text())
@@ -318,7 +318,7 @@ def hostile(value: Any, key: str = "") -> Any:
 def test_nothing_in_a_finding_becomes_markup(make_run: Any) -> None:
     folder, task = make_run("span")
     run = gather(folder, task)
-    keep(folder, run, file_findings(run))
+    save_findings(folder, run, file_findings(run))
     plain = report((folder, task))
     for path in (folder / "analysis").glob("*.json"):
         write_json(path, hostile(json.loads(path.read_text(encoding="utf-8"))))
@@ -331,7 +331,7 @@ def test_nothing_in_a_finding_becomes_markup(make_run: Any) -> None:
 def test_what_is_no_finding_is_named(make_run: Any) -> None:
     folder, task = make_run("classify")
     run = gather(folder, task)
-    keep(folder, run, file_findings(run, ["context-length"]))
+    save_findings(folder, run, file_findings(run, ["context-length"]))
     path = folder / "analysis" / "context-length.json"
     document = json.loads(path.read_text())
     del document["plots"]

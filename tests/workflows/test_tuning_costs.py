@@ -38,5 +38,5 @@ def test_hulburd_s_efficiency_is_as_published(f1: float, trained: int, published
 
 def test_an_encoder_that_was_not_tuned_here_is_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     tiny_encoder.save_pretrained(tmp_path / "raw")
-    with pytest.raises(BadInput, match="was not tuned here"):
+    with pytest.raises(BadInput, match="no tuning cost on record"):
         cost_table([tmp_path / "raw"], span_task)

@@ -16,7 +16,7 @@ from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.tune import tune
 from bertvision.training.tuner import Tuner
-from bertvision.workflows.tuning_curve import place_of, tune_curve
+from bertvision.workflows.tuning_curve import checkpoint_path, tune_curve
 
 CONFIG = TuneConfig(lr=3e-3, batch=4)
 AT = (0, 0.5, 1, 2)
@@ -50,13 +50,13 @@ def test_a_point_is_the_beginning_of_the_run(
     curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, tmp_path: Path
 ) -> None:
     folder, _ = curve
-    last = load_encoder(str(place_of(folder, 2)))
+    last = load_encoder(str(checkpoint_path(folder, 2)))
     whole = tune(tiny_encoder, label_task, CONFIG, epochs=2, decay="constant")
     for key, value in whole.model.state_dict().items():
         assert torch.equal(last.model.state_dict()[key], value), key
     assert last.record["tune"]["schedule"] == "curve"
     assert len(extract(last, label_task, tmp_path / "store")["dev"]) == len(label_task["dev"])
-    start = load_encoder(str(place_of(folder, 0)))
+    start = load_encoder(str(checkpoint_path(folder, 0)))
     assert all(torch.equal(v, tiny_encoder.model.state_dict()[k]) for k, v in start.model.state_dict().items())
 
 
@@ -95,5 +95,5 @@ def test_no_points_and_points_before_the_start_are_refused(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path
 ) -> None:
     for at in ((), (-1, 2)):
-        with pytest.raises(BadInput, match="expected epochs from 0 on"):
+        with pytest.raises(BadInput, match="expected epochs of 0 or more"):
             tune_curve(tiny_encoder, label_task, CONFIG, at, tmp_path)

@@ -133,11 +133,11 @@ def analyse_command(options: argparse.Namespace) -> Result:
     if options.ablation or options.depth is not None:
         return _single_analysis(options)
     from bertvision.core.records import align_columns
-    from bertvision.workflows.analyse import study
+    from bertvision.workflows.analyse import run_analyses
     from bertvision.workflows.conclude import update_report
 
     work = _study(options)
-    made, missing = study(work, options.what)
+    made, missing = run_analyses(work, options.what)
     if missing and not made:
         raise BadInput("; ".join(f"{name} {why}" for name, why in missing.items()))
     report = update_report(work.folder)
@@ -215,7 +215,7 @@ def _cell(value: Any) -> str:
 def _single_analysis(options: argparse.Namespace) -> Result:
     """``--depth SPEC`` or ``--ablation``; the result also goes into the report if the run has a leaderboard."""
     from bertvision.workflows.conclude import update_report
-    from bertvision.workflows.file_analyses import keep
+    from bertvision.workflows.file_analyses import save_findings
     from bertvision.workflows.refit_analyses import NO_ADAPTERS, document_and_finding
 
     name, to_lines = ("ablation", _ablation_lines) if options.ablation else ("depth", _depth_lines)
@@ -225,7 +225,7 @@ def _single_analysis(options: argparse.Namespace) -> Result:
         raise BadInput(NO_ADAPTERS.format(work.folder / "encoder"))
     files = [str(work.folder / name / f"{name}.svg")]
     if finding is not None:
-        keep(work.folder, work.run, [finding])
+        save_findings(work.folder, work.run, [finding])
         files.append(str(update_report(work.folder)))
     return document, "\n".join([*to_lines(document), ", ".join(files)])
 
@@ -258,12 +258,12 @@ def _depth_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def report_command(options: argparse.Namespace) -> Result:
-    from bertvision.workflows.analyse import complete
+    from bertvision.workflows.analyse import add_missing_analyses
     from bertvision.workflows.conclude import update_report, write_joint_report
 
     folders = [Path(folder) for folder in options.folders]
     if len(folders) == 1 and options.to is None:
-        complete(folders[0])
+        add_missing_analyses(folders[0])
         path = update_report(folders[0])
     elif options.to is None:
         raise BadInput("a report of several runs needs --to FILE.html")

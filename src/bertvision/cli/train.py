@@ -307,8 +307,8 @@ def evaluate_command(options: argparse.Namespace) -> Result:
 
 def ensemble_command(options: argparse.Namespace) -> Result:
     from bertvision.core.records import board_document
-    from bertvision.workflows.compare import mix
+    from bertvision.workflows.compare import ensemble_rows
 
     model = None if options.save is None else Path(options.save)
-    board = mix(Path(options.folder), options.members, options.how, model)
+    board = ensemble_rows(Path(options.folder), options.members, options.how, model)
     return board_document(board), str(board) + (f"\nmodel: {model}" if model else "")

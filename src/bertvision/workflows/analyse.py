@@ -1,9 +1,8 @@
-"""Every analysis of a run by name: from its files, from its states, or by fitting heads anew."""
+"""Analyses of a run by name: from its files, from its states, or from heads fitted for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from bertvision.core.errors import BadInput
@@ -27,12 +26,11 @@ from bertvision.workflows.file_analyses import (
     FROM_FILES,
     cost_finding,
     file_findings,
-    keep,
     missing_answers_text,
     pair_agreement,
+    save_findings,
 )
 from bertvision.workflows.refit_analyses import (
-    DOCUMENTED,
     NO_ADAPTERS,
     AnalysisRequest,
     document_and_finding,
@@ -41,103 +39,100 @@ from bertvision.workflows.refit_analyses import (
     load_matching_run,
 )
 
-KEPT = 20
-"""Candidates of spans among which the second is looked for."""
+NUM_CANDIDATES = 20
+"""Candidate spans per question among which the second best is chosen."""
 
 
-def study(work: AnalysisRequest, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
-    """Make and keep findings; also why those that were asked for, but do not apply, are missing.
+def run_analyses(request: AnalysisRequest, names: Sequence[str] | None = None) -> tuple[list[Finding], dict[str, str]]:
+    """Make and save findings; the second result says why requested analyses do not apply, by name.
 
-    Without names: all that neither fit heads nor run the encoder.
+    Without names: all analyses that neither fit heads nor run the encoder.
     """
-    wanted = selected_analyses(names)
-    for name in wanted:
+    names = selected_analyses(names)
+    for name in names:
         if name not in ANALYSES:
             raise BadInput(unknown_name("analysis", name, [*ANALYSES, "all"]))
-    _check_beside(work, wanted)
-    mute = [row for row in work.run.board.rows if (row.name, row.seed) not in work.run.answers]
-    if mute:
-        log_line(f"analyse: {missing_answers_text(work.run, mute)}")
-    made, missing = [], {}
-    for name in dict.fromkeys(wanted):
-        if name == "agreement" and work.pair is not None:
-            finding: Finding | None = _pair_agreement(work, work.pair)
+    _check_beside(request, names)
+    unanswered = [row for row in request.run.board.rows if (row.name, row.seed) not in request.run.answers]
+    if unanswered:
+        log_line(f"analyse: {missing_answers_text(request.run, unanswered)}")
+    findings, missing = [], {}
+    for name in dict.fromkeys(names):
+        if name == "agreement" and request.pair is not None:
+            finding: Finding | None = _pair_agreement(request, request.pair)
         elif ANALYSES[name][0] == FILES:
-            finding = next(iter(file_findings(work.run, [name])), None)
+            finding = next(iter(file_findings(request.run, [name])), None)
         else:
-            finding = MAKERS[name](work)
-        if finding is None:
-            missing[name] = _reason(work, name)
-        else:
-            keep(work.folder, work.run, [finding])
-            made.append(finding)
-    return made, missing
+            finding = MAKERS[name](request)
+        if finding is not None:
+            save_findings(request.folder, request.run, [finding])
+            findings.append(finding)
+            continue
+        why = ANALYSES[name][1]
+        if name == "ablation":
+            why = NO_ADAPTERS.format(request.folder / "encoder")
+        elif name == "second-best" and request.run.task.kind == "classify":
+            why = "of two labels the second best is always the other one"
+        missing[name] = f"does not apply to {request.run.task.name}: {why}"
+    return findings, missing
 
 
-def _check_beside(work: AnalysisRequest, wanted: Sequence[str]) -> None:
-    """Other runs are limited ones for a learning curve, or the one that the second row of a pair is of."""
-    curve, count = "learning-curve" in wanted, len(work.beside)
-    if not count or (curve and work.pair is None):
+def _check_beside(request: AnalysisRequest, names: Sequence[str]) -> None:
+    """Other runs are those of a learning curve, or the one run with the second row of a pair."""
+    curve, count = "learning-curve" in names, len(request.beside)
+    if not count or (curve and request.pair is None):
         return
-    if work.pair is None:
+    if request.pair is None:
         raise BadInput(
-            "--beside goes with --pair A B, row A of RUN and row B of the run beside, or with --what learning-curve; "
-            "add one of them, or leave it out"
+            "--beside goes with --pair A B (row A of RUN, row B of the other run) or with --what learning-curve; "
+            "add one of them, or leave --beside out"
         )
     if curve:
         raise BadInput(
-            "--beside means other runs for --pair than for learning-curve; ask for one at a time with --what"
+            "--beside names different runs for --pair and for learning-curve; ask for one at a time with --what"
         )
     if count > 1:
         raise BadInput(f"--pair A B takes row B from one run, --beside names {count}; name one")
-    if work.beside[0].resolve() == work.folder.resolve():
-        raise BadInput(f"--beside {work.beside[0]} is RUN itself; leave it out to compare two of its rows")
+    if request.beside[0].resolve() == request.folder.resolve():
+        raise BadInput(f"--beside {request.beside[0]} is RUN itself; leave --beside out to compare two of its rows")
 
 
 def selected_analyses(names: Iterable[str] | None) -> list[str]:
-    """What is to be made where these were asked for."""
-    wanted = list(names or [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)])
-    return list(ANALYSES) if "all" in wanted else wanted
+    """Names of the analyses to make: by default those from files and states, for "all" every one."""
+    if not names:
+        return [name for name, (needs, _) in ANALYSES.items() if needs in (FILES, STATES)]
+    names = list(names)
+    return list(ANALYSES) if "all" in names else names
 
 
-def _reason(work: AnalysisRequest, name: str) -> str:
-    """Why there is nothing to find, and what to do where something can be done."""
-    why = ANALYSES[name][1]
-    if name == "ablation":
-        why = NO_ADAPTERS.format(work.folder / "encoder")
-    elif name == "second-best" and work.run.task.kind == "classify":
-        why = "of two labels the second is always the other one"
-    return f"does not apply to {work.run.task.name}: {why}"
+def _pair_agreement(request: AnalysisRequest, pair: Sequence[str]) -> Finding:
+    if not request.beside:
+        return pair_agreement(request.run, pair)
+    return pair_agreement(request.run, pair, request.beside[0], load_matching_run(request.beside[0], request.run.task))
 
 
-def _pair_agreement(work: AnalysisRequest, pair: Sequence[str]) -> Finding:
-    if not work.beside:
-        return pair_agreement(work.run, pair)
-    return pair_agreement(work.run, pair, work.beside[0], load_matching_run(work.beside[0], work.run.task))
-
-
-def _second_best(work: AnalysisRequest) -> Finding | None:
-    """The encoder and every head's best seed, their answers ranked anew."""
-    task = work.run.task
+def _second_best(request: AnalysisRequest) -> Finding | None:
+    """Second-best answers of the encoder and of every head's best seed."""
+    task = request.run.task
     if not supports_second_best(task):
         return None
-    wanted = {row_title(line.rows[0]) for line in group_rows(work.run.board)}
-    predictions = predict(_heads_of(work, wanted), work.states["dev"])
-    if work.states.manifest["own"] is not None:
-        predictions.append(predict_own(work.states["dev"]))
+    best_seeds = {row_title(line.rows[0]) for line in group_rows(request.run.board)}
+    predictions = predict(_heads_by_title(request, best_seeds), request.states["dev"])
+    if request.states.manifest["own"] is not None:
+        predictions.append(predict_own(request.states["dev"]))
     ranked = {}
-    for one in predictions:
-        ranked[row_title(one)] = ranked_answers(task, one, score_predictions(task, one).result.threshold)
+    for row in predictions:
+        ranked[row_title(row)] = ranked_answers(task, row, score_predictions(task, row).result.threshold)
     return second_best(task, "dev", ranked)
 
 
-def _heads_of(work: AnalysisRequest, titles: Container[str]) -> list[FittedHead]:
-    """The run's heads of these names (spec@seed)."""
-    return [head for head in run_heads(work.folder, work.states) if f"{head.spec}@{head.seed}" in titles]
+def _heads_by_title(request: AnalysisRequest, titles: Container[str]) -> list[FittedHead]:
+    """The run's heads with these titles (spec@seed)."""
+    return [head for head in run_heads(request.folder, request.states) if f"{head.spec}@{head.seed}" in titles]
 
 
 def ranked_answers(task: Task, predictions: Predictions, threshold: float | None) -> list[list[str]]:
-    """For every example of the split its answers, the likeliest first, no answer among them where it may be given."""
+    """Answers to every example of the split, most likely first; "no answer" is one of them if the task has it."""
     examples = task[predictions.split]
     if task.kind == "classify":
         # (examples, labels)
@@ -146,21 +141,21 @@ def ranked_answers(task: Task, predictions: Predictions, threshold: float | None
     decoded = decode(predictions.logits, predictions.table, len(examples))
     limit = threshold if task.no_answer else None
     return [
-        [str(entry["answer"]) for entry in n_best(spans, example.pair or "", limit, KEPT)]
+        [str(entry["answer"]) for entry in n_best(spans, example.pair or "", limit, NUM_CANDIDATES)]
         for spans, example in zip(decoded, examples, strict=True)
     ]
 
 
-def _cost(work: AnalysisRequest) -> Finding | None:
-    """As from the files, and what each head takes over dev, measured."""
-    lines = group_rows(work.run.board)
+def _cost(request: AnalysisRequest) -> Finding | None:
+    """The cost analysis, with the measured inference time of each head on dev."""
+    lines = group_rows(request.run.board)
     rows = [line.rows[0] for line in lines]
-    heads = _heads_of(work, {name for row in rows for name in (row_title(row), *row.members)})
-    return cost_finding(work.run, lines, head_seconds(heads, work.states))
+    heads = _heads_by_title(request, {name for row in rows for name in (row_title(row), *row.members)})
+    return cost_finding(request.run, lines, head_seconds(heads, request.states))
 
 
 def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float]:
-    """Seconds of every head (spec@seed) over the states of dev, reading them not counted."""
+    """Seconds of every head (spec@seed) on the states of dev, without reading them."""
     import torch
 
     seconds = dict.fromkeys((f"{head.spec}@{head.seed}" for head in heads), 0.0)
@@ -173,38 +168,33 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
     return seconds
 
 
-def _documented(work: AnalysisRequest, name: str) -> Finding | None:
-    return document_and_finding(work, name)[1]
-
-
 MAKERS: Mapping[str, Callable[[AnalysisRequest], Finding | None]] = {
     "second-best": _second_best,
     "cost": _cost,
     "layers": layers,
     "learning-curve": learning_curve_finding,
-    **{name: partial(_documented, name=name) for name in DOCUMENTED},
+    "depth": lambda request: document_and_finding(request, "depth")[1],
+    "ablation": lambda request: document_and_finding(request, "ablation")[1],
 }
 
 
 assert set(ANALYSES) == set(FROM_FILES) | set(MAKERS)
 
 
-def complete(folder: Path) -> None:
-    """Make those that this leaderboard lacks.
+def add_missing_analyses(folder: Path) -> None:
+    """Make the analyses from states that this leaderboard does not have yet.
 
-    A live run has no stored states, and those of another may be damaged or gone; a report comes out nevertheless, and
-    lists what it lacks.
+    Failures are logged, not raised: stored states may be missing or damaged, and the report lists what is missing.
     """
-    if best_tuning(folder) is not None:  # a search over tunings, which has no leaderboard to complete
+    if best_tuning(folder) is not None:  # a search over tunings has no leaderboard of its own
         return
-    work = AnalysisRequest(folder)
-    names = [analysis.name for analysis in missing_analyses(work.run) if analysis.needs == STATES]
+    request = AnalysisRequest(folder)
+    names = [analysis.name for analysis in missing_analyses(request.run) if analysis.needs == STATES]
     if not names:
         return
-    listed = ", ".join(names)
     try:
-        if not is_live(states_folder(folder)):
-            log_line(f"report: making {listed} from the stored states")
-            study(work, names)
+        if not is_live(states_folder(folder)):  # a live run has no stored states
+            log_line(f"report: making {', '.join(names)} from the stored states")
+            run_analyses(request, names)
     except (BadInput, OSError) as error:
-        log_line(f"report: not all of {listed} could be made: {error}")
+        log_line(f"report: cannot make all of {', '.join(names)}: {error}")

@@ -1,4 +1,4 @@
-"""A finished run, evaluated again: two of its rows compared, its spans decoded as in the paper, a custom ensemble."""
+"""Evaluate a finished run again: compare two rows, decode spans as in the paper, combine rows into an ensemble."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ENCODER = "encoder"
 
 
 def compare_rows(folder: Path, a: str, b: str) -> tuple[dict[str, Any], str]:
-    """One row minus another, from the saved predictions of the run: as data and as a sentence.
+    """Paired test of two rows, from the saved predictions of the run: as data and as a sentence.
 
-    A row is named as on the leaderboard; ``name@seed`` is one seed of a head and ``name`` all of them.
+    Rows are named as on the leaderboard: ``name@seed`` is one seed of a head, ``name`` is all of its seeds.
     """
     run = gather(folder, read_task(states_folder(folder) / "task"))
     metric, split = run.board.metric, run.board.split
     comparison = Comparison(run.task, split)
-    test = comparison.compare(_side(run, folder, comparison, a), _side(run, folder, comparison, b))
+    test = comparison.compare(_seed_group(run, folder, comparison, a), _seed_group(run, folder, comparison, b))
     facts = {key: getattr(test, key) for key in ("a", "b", "difference", "low", "high", "p", "a_seeds", "b_seeds")}
     titles = []
     for name, seeds in ((test.a, test.a_seeds), (test.b, test.b_seeds)):
@@ -48,33 +48,33 @@ def compare_rows(folder: Path, a: str, b: str) -> tuple[dict[str, Any], str]:
     )
 
 
-def _side(run: Run, folder: Path, comparison: Comparison, name: str) -> SeedGroup:
-    """The rows of a name, best on inner first as on the leaderboard."""
+def _seed_group(run: Run, folder: Path, comparison: Comparison, name: str) -> SeedGroup:
+    """The rows with this name, best on inner first as on the leaderboard."""
     rows = [row for row in run.board.rows if name in (row.name, row_title(row))]
     if not rows:
-        known = dict.fromkeys(title for row in run.board.rows for title in (row.name, row_title(row)))
-        raise BadInput(f"{folder}: {unknown_name('row', name, list(known))}")
+        names = dict.fromkeys(title for row in run.board.rows for title in (row.name, row_title(row)))
+        raise BadInput(f"{folder}: {unknown_name('row', name, list(names))}")
     for row in rows:
         if (row.name, row.seed) not in run.answers:
             raise BadInput(
                 f"{folder} has no predictions of {row_title(row)}; write them with: bertvision evaluate {folder}"
             )
-    sides = comparison.seed_groups([predictor_scores(run, row, name) for row in rows])
-    if not sides:
-        raise BadInput(f"{run.board.metric} cannot be resampled, so that rows of {folder} cannot be compared")
-    return sides[0]
+    groups = comparison.seed_groups([predictor_scores(run, row, name) for row in rows])
+    if not groups:
+        raise BadInput(f"rows of {folder} cannot be compared: {run.board.metric} cannot be resampled")
+    return groups[0]
 
 
 def paper_board(folder: Path) -> tuple[dict[str, Any], str]:
-    """Every row of a run of spans with the paper's word-piece scores beside the official ones."""
+    """Official scores and the paper's word-piece scores of every row of a span task, as data and as a table."""
     states = run_states(folder)
     task = task_of_states(states)
     if task.kind != "span":
-        raise BadInput(f"--decode legacy is the paper's way with spans; the task of {folder} is {task.kind}")
-    golds = _golds(folder, states, task)
-    judged = score_all(run_heads(folder, states), states, task)
+        raise BadInput(f"--decode legacy: expected a span task, the task of {folder} is of kind {task.kind}")
+    golds = _read_golds(folder, states, task)
+    scored = score_all(run_heads(folder, states), states, task)
     rows: list[dict[str, Any]] = []
-    for row in sorted(judged, key=lambda row: row.rank(task.metric)):
+    for row in sorted(scored, key=lambda row: row.rank(task.metric)):
         predictions = row.predictions
         pieces = [answer.pieces for answer in paper_decode(predictions.logits, predictions.table, len(golds))]
         scores = {name: row.result.scores[name] for name in ("exact", "f1")}
@@ -86,14 +86,14 @@ def paper_board(folder: Path) -> tuple[dict[str, Any], str]:
         seed = "" if document["seed"] is None else str(document["seed"])
         scores = {**document["scores"], **document["legacy"]}
         cells.append([document["name"], seed, *(f"{scores[name]:.2f}" for name in names)])
-    note = "legacy_: the paper's decoding and word pieces; compare them with its tables and nothing else"
+    note = "legacy_: the paper's decoding and word pieces; comparable with the paper's tables only"
     return {"task": task.name, "split": "dev", "decode": "legacy", "rows": rows}, "\n".join(
         [*align_columns(cells), note]
     )
 
 
-def _golds(folder: Path, states: States, task: Task) -> Golds:
-    """Gold texts tokenized as the windows were; if that tokenizer is missing, the word pieces of the windows."""
+def _read_golds(folder: Path, states: States, task: Task) -> Golds:
+    """Gold answers in word pieces: from the run's tokenizer, or from the windows if that is missing."""
     path = folder / "encoder"
     if (path / ENCODER_FILE).exists():
         encoder = load_encoder(str(path))
@@ -102,32 +102,32 @@ def _golds(folder: Path, states: States, task: Task) -> Golds:
     return golds_by_window(task["dev"], states["dev"].table())
 
 
-def mix(folder: Path, names: Sequence[str], how: How, save: Path | None = None) -> Board:
-    """A leaderboard of the members and their ensemble; ``save`` is a folder for the ensemble as a model.
+def ensemble_rows(folder: Path, names: Sequence[str], how: How, save: Path | None = None) -> Board:
+    """A leaderboard of these rows and their ensemble; ``save`` is a folder for the ensemble as a model.
 
-    Members are ``encoder`` and heads, ``NAME@SEED`` or ``NAME``, which is the seed that is best on inner. Without
-    names: the encoder and the best head.
+    Rows are ``encoder`` and heads: ``NAME@SEED``, or ``NAME`` for its best seed on inner. Without names: the encoder
+    and the best head.
     """
     states = run_states(folder)
     task, heads = task_of_states(states), run_heads(folder, states)
-    judged = [score_predictions(task, predictions) for predictions in predict(heads, states["dev"])]
-    judged.sort(key=lambda row: row.rank(task.metric))
-    known: dict[str, ScoredPredictions] = {}
-    for row in reversed(judged):  # the best seed of a head is written last, and so keeps its name
+    scored = [score_predictions(task, predictions) for predictions in predict(heads, states["dev"])]
+    scored.sort(key=lambda row: row.rank(task.metric))
+    by_name: dict[str, ScoredPredictions] = {}
+    for row in reversed(scored):  # the best seed of a head is written last, and so keeps its name
         name = row.predictions.name
-        known |= {name: row, f"{name}@{row.predictions.seed}": row}
+        by_name |= {name: row, f"{name}@{row.predictions.seed}": row}
     if states.manifest["own"] is not None:
-        known[ENCODER] = score_predictions(task, predict_own(states["dev"]))
-    names = names or [name for name in (ENCODER, judged[0].predictions.name) if name in known]
+        by_name[ENCODER] = score_predictions(task, predict_own(states["dev"]))
+    names = names or [name for name in (ENCODER, scored[0].predictions.name) if name in by_name]
     for name in names:
-        if name not in known:
-            raise BadInput(unknown_name("row", name, list(known)))
-    members = [known[name] for name in dict.fromkeys(names)]
-    mixed = ensemble([member.predictions for member in members], how)
-    board = build_leaderboard([*members, score_predictions(task, mixed)], task)
+        if name not in by_name:
+            raise BadInput(unknown_name("row", name, list(by_name)))
+    members = [by_name[name] for name in dict.fromkeys(names)]
+    combined = ensemble([member.predictions for member in members], how)
+    board = build_leaderboard([*members, score_predictions(task, combined)], task)
     if save is not None:
         encoder = run_encoder(folder, states)
         if encoder is None:
-            raise BadInput(f"the encoder of {folder} is not there, so that no model can be saved; leave --save out")
+            raise BadInput(f"--save: the encoder of {folder} is missing, so no model can be saved; leave --save out")
         save_row_model(next(row for row in board.rows if row.kind == "ensemble"), encoder, heads, task, save)
     return board

@@ -1,4 +1,4 @@
-"""From a run's fitted heads to its conclusions: predictions, ensembles, leaderboard, advice, saved model."""
+"""Finalise a run: predictions, ensembles, leaderboard, advice, saved model and report."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead, head_document
 from bertvision.training.live_states import task_of_states
 from bertvision.training.predict import predict, predict_own
-from bertvision.workflows.file_analyses import file_findings, keep
+from bertvision.workflows.file_analyses import file_findings, save_findings
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to: its leaderboard, as a record and as the document on disk."""
+    """The result of a run: its leaderboard, as a record and as the document on disk."""
 
     folder: Path
     board: Board
@@ -61,23 +61,23 @@ def conclude(
     states: States | None = None,
     task: Task | None = None,
 ) -> RunResult:
-    """Score everything in a run once, and write leaderboard, best model, findings and report.
+    """Score everything in a run, and write leaderboard, best model, findings and report.
 
-    What is not given is read from the folder.
+    Arguments that are None are read from the folder.
     """
     states = run_states(folder) if states is None else states
     task = task_of_states(states) if task is None else task
     heads = run_heads(folder, states) if fitted is None else fitted
-    judged = score_all(heads, states, task)
-    board = build_leaderboard(judged, task)
-    document = _write_results(judged, board, task, folder)
+    scored = score_all(heads, states, task)
+    board = build_leaderboard(scored, task)
+    document = _write_results(scored, board, task, folder)
     encoder = run_encoder(folder, states)
     if encoder is not None:
         save_row_model(board.rows[0], encoder, heads, task, folder / "model")
         log_line(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
     log_command(folder)
     answers, places = {}, {}
-    for row in judged:
+    for row in scored:
         key = row.predictions.name, row.predictions.seed
         answers[key] = row.result.answers
         if task.kind == "span":
@@ -88,20 +88,20 @@ def conclude(
 
 
 def _publish(run: Run) -> Path:
-    """Write what the run's own files tell, and the report; findings that needed more than files stay as they are."""
+    """Write the analyses from the run's files, and the report; other findings stay as they are."""
     findings = _file_findings(run)
-    keep(run.folder, run, findings)
+    save_findings(run.folder, run, findings)
     return write_page([with_findings(run, findings)], run.folder / "report.html")
 
 
 def _file_findings(run: Run) -> list[Finding]:
-    """A cost that is there stays: with measured inference times it says more than the files do."""
+    # An existing cost analysis stays: it may have measured inference times.
     has_cost = any(finding.name == "cost" for finding in run.findings)
     return [finding for finding in file_findings(run) if not (finding.name == "cost" and has_cost)]
 
 
 def update_report(folder: Path) -> Path:
-    """``RUN/report.html`` of a finished run, with what its files tell; of a search over tunings, how that went."""
+    """Write ``RUN/report.html`` of a finished run, or of a search over tunings."""
     best = best_tuning(folder)
     if best is not None:
         return write_search_page(folder, best)
@@ -111,32 +111,32 @@ def update_report(folder: Path) -> Path:
 
 
 def write_joint_report(folders: Sequence[Path], path: Path) -> Path:
-    """Finished runs as one page, each with what its files tell now; the runs themselves are only read."""
+    """Write one report on several finished runs; the runs themselves are only read."""
     runs = [gather(folder, read_task(states_folder(folder) / "task")) for folder in folders]
     return write_page([with_findings(run, _file_findings(run)) for run in runs], path)
 
 
 def score_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[ScoredPredictions]:
-    """Every head, the encoder where it has a head of its own, and their ensembles."""
-    judged = []
+    """Score every head, the encoder if it has its own head, and their ensembles."""
+    scored = []
     for head, predictions in zip(fitted, predict(fitted, store["dev"]), strict=True):
-        judged.append(score_predictions(task, predictions, head.inner_scores))
+        scored.append(score_predictions(task, predictions, head.inner_scores))
     if store.manifest["own"] is None:
-        return judged
+        return scored
     own = predict_own(store["dev"])
-    ranked = [row.predictions for row in sorted(judged, key=lambda row: row.rank(task.metric))]
-    # The encoder with the best head, each way; and with the best seed of every head, weights fitted.
+    ranked = [row.predictions for row in sorted(scored, key=lambda row: row.rank(task.metric))]
+    # The encoder with the best head in every way; and with the best seed of every head, with fitted weights.
     hows: tuple[How, ...] = ("mean", "fitted") if task.kind == "regress" else ("max", "mean", "fitted")
-    mixed = [ensemble([own, ranked[0]], how) for how in hows]
+    ensembles = [ensemble([own, ranked[0]], how) for how in hows]
     best_seeds = list({predictions.spec: predictions for predictions in reversed(ranked)}.values())
     if len(best_seeds) > 1:
-        mixed.append(ensemble([own, *best_seeds], "fitted", name="fitted(encoder + every head)"))
-    return [*judged, *(score_predictions(task, predictions) for predictions in [own, *mixed])]
+        ensembles.append(ensemble([own, *best_seeds], "fitted", name="fitted(encoder + every head)"))
+    return [*scored, *(score_predictions(task, predictions) for predictions in [own, *ensembles])]
 
 
-def _write_results(judged: Sequence[ScoredPredictions], board: Board, task: Task, folder: Path) -> dict[str, Any]:
-    """Answers as the official scripts take them (id -> answer), where they stand, and the leaderboard with advice."""
-    for row in judged:
+def _write_results(scored: Sequence[ScoredPredictions], board: Board, task: Task, folder: Path) -> dict[str, Any]:
+    """Write answers in the format of the official scripts (id -> answer), their offsets, and the leaderboard."""
+    for row in scored:
         name = f"{row_title(row.predictions)}.json"
         write_json(folder / ANSWERS / name, row.result.answers)
         if task.kind == "span":
@@ -147,13 +147,13 @@ def _write_results(judged: Sequence[ScoredPredictions], board: Board, task: Task
     return document
 
 
-def save_row_model(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, place: Path) -> None:
-    """A row of a board as a model."""
-    named: dict[str, FittedHead | str] = {f"{head.spec}@{head.seed}": head for head in fitted}
-    named["encoder"] = "encoder"
-    alone = "encoder" if row.kind == "encoder" else f"{row.name}@{row.seed}"
-    members = [named[name] for name in row.members or (alone,)]
+def save_row_model(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], task: Task, path: Path) -> None:
+    """Save a row of the leaderboard as a model."""
+    by_title: dict[str, FittedHead | str] = {f"{head.spec}@{head.seed}": head for head in fitted}
+    by_title["encoder"] = "encoder"
+    single = "encoder" if row.kind == "encoder" else f"{row.name}@{row.seed}"
+    members = [by_title[title] for title in row.members or (single,)]
     combine = cast(How, row.spec) if row.kind == "ensemble" else None
-    temperatures = {what: told["temperature"] for what, told in row.calibration.items()}
+    temperatures = {part: calibration["temperature"] for part, calibration in row.calibration.items()}
     model = Model(encoder, members, task, combine, row.weights or None, row.threshold, temperatures)
-    model.save_pretrained(place)
+    model.save_pretrained(path)

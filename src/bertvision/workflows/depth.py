@@ -1,6 +1,6 @@
-"""How much of the encoder is needed: one head over states 0..k for every k, and a model cut where that is enough.
+"""Score against encoder depth: one head on states 0..k for every k, and a model with a truncated encoder.
 
-All layers are at hand, so one pass over the states fits them all. Where to cut is chosen on ``inner``.
+One pass over the states fits the heads of all depths. The depth to truncate at is chosen on ``inner``.
 """
 
 from __future__ import annotations
@@ -36,38 +36,50 @@ from bertvision.training.predict import predict
 
 @dataclass(frozen=True)
 class Depth:
-    """A head over states 0..depth, all its seeds."""
+    """A head on states 0..depth, and its scores, for every seed."""
 
     depth: int
-    judged: tuple[ScoredPredictions, ...]
+    scored: tuple[ScoredPredictions, ...]
     fitted: tuple[FittedHead, ...]
 
     def mean(self, metric: str, inner: bool) -> float:
-        verdicts = [one.inner if inner else one.result for one in self.judged]
-        return fmean(verdict.scores[metric] for verdict in verdicts if verdict is not None)
+        """Mean over seeds, on inner or on dev."""
+        splits = [seed.inner if inner else seed.result for seed in self.scored]
+        return fmean(split.scores[metric] for split in splits if split is not None)
 
 
 def depth_frontier(
     folder: Path, head: str, seeds: Sequence[int], config: FitConfig, within: float | None = None
 ) -> dict[str, Any]:
-    """Score by depth, in ``RUN/depth``; with ``within`` a model cut at the least depth that close to the best."""
+    """Score every depth and write ``RUN/depth``; ``within`` also saves the shallowest model that is close enough."""
     if within is not None and not 0 <= within < math.inf:
         raise BadInput(f"--within: got {within:g}, expected points of the score, 0 or more")
     states = run_states(folder)
     task, spec, out = task_of_states(states), canonical_spec(head), folder / "depth"
-    frontier = _fitted_depths(out, states, task, spec, seeds, config)
-    chosen = None if within is None else choose_depth([d.mean(task.metric, True) for d in frontier], within)
+    frontier = _fit_depths(out, states, task, spec, seeds, config)
+    inner = [depth.mean(task.metric, True) for depth in frontier]
+    chosen = None if within is None else choose_depth(inner, within)
+    rows = []
+    for depth, inner_score in zip(frontier, inner, strict=True):
+        row = {
+            "depth": depth.depth,
+            "dev": depth.mean(task.metric, False),
+            "inner": inner_score,
+            "dev_by_seed": [seed.result.scores[task.metric] for seed in depth.scored],
+            "parameters": depth.fitted[0].parameters,
+        }
+        rows.append(row)
     document: dict[str, Any] = {
         "task": task.name,
         "metric": task.metric,
         "head": spec,
         "seeds": list(seeds),
-        "rows": [_row(one, task.metric) for one in frontier],
+        "rows": rows,
         "within": within,
         "chosen": chosen,
     }
     if chosen is not None:
-        document["cut"] = _save_cut(folder, states, task, frontier[chosen])
+        document["cut"] = _save_truncated(folder, states, task, frontier[chosen])
     write_json(out / "depth.json", document)
     write_svg(depth_picture(document), out / "depth.svg")
     return document
@@ -86,52 +98,45 @@ def depth_picture(document: dict[str, Any]) -> Any:
     return line_chart(series, "encoder layers used", document["metric"])
 
 
-def _fitted_depths(
+def _fit_depths(
     out: Path, states: States, task: Task, spec: str, seeds: Sequence[int], config: FitConfig
 ) -> list[Depth]:
+    """Fit the head at every depth, all from one pass over the states, and score it."""
     if states.layers != tuple(range(states.layers[-1] + 1)):
-        raise BadInput(f"depths need the states 0, 1, ... without gaps; here are {states.layers}: extract all of them")
-    specs = [_over_first(spec, depth) for depth in range(len(states.layers))]
+        raise BadInput(
+            f"depth: expected states 0, 1, ... without gaps in the store, got {states.layers}; extract all layers"
+        )
+    name, options = parse_spec(spec).name, parse_spec(spec).options
+    if "layers" in options:
+        raise BadInput(f"head {spec}: depth sets the layers itself; leave layers= out")
+    specs = []
+    for depth in range(len(states.layers)):
+        specs.append(canonical_spec(str(Spec(name, {**options, "layers": f"first{depth + 1}"}))))
     fitted = fit_into(out, states, specs, seeds, config)
-    judged = [score_predictions(task, one) for one in predict(fitted, states["dev"])]
-    pairs = list(zip(fitted, judged, strict=True))
-    return [
-        Depth(depth, tuple(j for f, j in pairs if f.spec == one), tuple(f for f, _ in pairs if f.spec == one))
-        for depth, one in enumerate(specs)
-    ]
+    group_by_spec: dict[str, list[tuple[ScoredPredictions, FittedHead]]] = {spec: [] for spec in specs}
+    for head, predictions in zip(fitted, predict(fitted, states["dev"]), strict=True):
+        group_by_spec[head.spec].append((score_predictions(task, predictions), head))
+    depths = []
+    for depth, pairs in enumerate(group_by_spec.values()):
+        scored, heads = zip(*pairs, strict=True)
+        depths.append(Depth(depth, scored, heads))
+    return depths
 
 
-def _over_first(spec: str, depth: int) -> str:
-    parsed = parse_spec(spec)
-    if "layers" in parsed.options:
-        raise BadInput(f"head {spec}: depths choose the layers themselves; leave layers= out")
-    return canonical_spec(str(Spec(parsed.name, {**parsed.options, "layers": f"first{depth + 1}"})))
-
-
-def _row(one: Depth, metric: str) -> dict[str, Any]:
-    return {
-        "depth": one.depth,
-        "dev": one.mean(metric, False),
-        "inner": one.mean(metric, True),
-        "dev_by_seed": [judged.result.scores[metric] for judged in one.judged],
-        "parameters": one.fitted[0].parameters,
-    }
-
-
-def _save_cut(folder: Path, states: States, task: Task, one: Depth) -> dict[str, Any]:
-    """A model whose encoder ends at the chosen depth, in ``RUN/depth/model``, and how much faster that is."""
-    place = folder / "encoder"
-    if not (place / ENCODER_FILE).exists():
-        raise BadInput(f"there is no encoder in {place}, so there is nothing to cut; leave --within out")
-    encoder = load_encoder(str(place))
+def _save_truncated(folder: Path, states: States, task: Task, depth: Depth) -> dict[str, Any]:
+    """Save a model whose encoder ends at the chosen depth in ``RUN/depth/model``, and measure the speed-up."""
+    path = folder / "encoder"
+    if not (path / ENCODER_FILE).exists():
+        raise BadInput(f"--within: no encoder in {path}, so no model can be saved; leave --within out")
+    encoder = load_encoder(str(path))
     if encoder_hash(encoder) != states.manifest["fingerprint"]["encoder"]:
-        raise BadInput(f"{place} is not the encoder that the states came from; extract again")
-    short = truncate_encoder(encoder, max(1, one.depth))
-    best = max(zip(one.fitted, one.judged, strict=True), key=lambda pair: pair[1].selection_score(task.metric))[0]
+        raise BadInput(f"--within: the states were not extracted from the encoder in {path}; extract again")
+    short = truncate_encoder(encoder, max(1, depth.depth))
+    best = max(zip(depth.fitted, depth.scored, strict=True), key=lambda pair: pair[1].selection_score(task.metric))[0]
     target = folder / "depth" / "model"
-    Model(short, _recut(best, one.depth), task).save_pretrained(target)
+    Model(short, _move_to_truncated(best, depth.depth), task).save_pretrained(target)
     whole_seconds, seconds = median_encoder_seconds([encoder, short], split_windows(task, "dev", encoder))
-    log_line(f"depth: a model of {one.depth} layers is in {target}; it takes {seconds / whole_seconds:.2f} of the time")
+    log_line(f"depth: saved a model of {depth.depth} layers in {target}; time ratio {seconds / whole_seconds:.2f}")
     return {
         "model": str(target),
         "layers": short.layers - 1,
@@ -142,8 +147,8 @@ def _save_cut(folder: Path, states: States, task: Task, one: Depth) -> dict[str,
     }
 
 
-def _recut(fitted: FittedHead, depth: int) -> FittedHead:
-    """The same head over all the states of the cut encoder, instead of over the first of the whole one's."""
+def _move_to_truncated(fitted: FittedHead, depth: int) -> FittedHead:
+    """The same head on all states of the truncated encoder instead of the first states of the whole one."""
     parsed = parse_spec(fitted.spec)
     spec = Spec(parsed.name, {key: value for key, value in parsed.options.items() if key != "layers"})
     head = build_head(spec, replace(fitted.head.shape, layers=depth + 1))

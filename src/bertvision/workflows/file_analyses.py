@@ -1,7 +1,7 @@
-"""What a run's own files tell: every analysis that needs neither states nor fits, and how findings are kept.
+"""Analyses that need only a run's files, and how findings are saved.
 
-``RUN/analysis/NAME.json`` is the finding, ``NAME.svg`` its picture. Each says which leaderboard or
-which store it was made from, so that an old one is never shown beside a new board.
+``RUN/analysis/NAME.json`` is the finding, ``NAME.svg`` its picture. Each has a hash of the leaderboard or store that it
+was made from, so reports leave outdated findings out.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from bertvision.runs.reader import FINDINGS, Line, Run, best_head, finding_origi
 
 @dataclass(frozen=True)
 class RunView:
-    """A run with the graded answers of its predictors, as analyses need it."""
+    """A run with the graded answers of its predictors."""
 
     run: Run
     lines: Sequence[Line]
-    predictors: Sequence[Answers]  # of each the best seed on inner
+    predictors: Sequence[Answers]  # the best seed of each on inner
     main: Sequence[Answers]  # best row, best head, control, encoder
 
     @property
@@ -52,7 +52,7 @@ AnalysisFn = Callable[[RunView], Finding | None]
 
 
 def view_run(run: Run) -> RunView:
-    """Grade every predictor of a run; none where answers are numbers or were not kept."""
+    """Grade the answers of every predictor; predictors of numbers, or without saved answers, are left out."""
     lines = group_rows(run.board)
     graded: dict[str, Answers] = {}
     for line in lines:
@@ -64,22 +64,6 @@ def view_run(run: Run) -> RunView:
     names += [line.name for kind in ("control", "encoder") for line in lines if line.kind == kind]
     main = [graded[name] for name in dict.fromkeys(names) if name in graded]
     return RunView(run, lines, list(graded.values()), main)
-
-
-def _answer_types(view: RunView) -> Finding | None:
-    return answer_types(view.examples, view.predictors) if view.has_spans and view.run.task.no_answer else None
-
-
-def _context_length(view: RunView) -> Finding | None:
-    return context_length(context_word_counts(view.examples), view.main) if view.main else None
-
-
-def _answer_length(view: RunView) -> Finding | None:
-    return answer_length(view.examples, view.main) if view.has_spans else None
-
-
-def _question_word(view: RunView) -> Finding | None:
-    return question_word(view.examples, view.main) if view.has_spans else None
 
 
 def _agreement(view: RunView) -> Finding | None:
@@ -98,12 +82,16 @@ def _calibration(view: RunView) -> Finding | None:
     return calibration_table(rows, view.run.board.reliability) if rows else None
 
 
-def _cost(view: RunView) -> Finding | None:
-    return cost_finding(view.run, view.lines, {})
+def _answer_types(view: RunView) -> Finding | None:
+    return answer_types(view.examples, view.predictors) if view.has_spans and view.run.task.no_answer else None
+
+
+def _context_length(view: RunView) -> Finding | None:
+    return context_length(context_word_counts(view.examples), view.main) if view.main else None
 
 
 def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> Finding | None:
-    """``seconds``: of every head (spec@seed) over the split, if they were measured."""
+    """The cost analysis; ``seconds`` are measured inference times on the split, by head (spec@seed)."""
     prices = predictor_costs(run, lines, seconds)
     if not prices:
         return None
@@ -114,26 +102,26 @@ def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) 
 FROM_FILES: Mapping[str, AnalysisFn] = {
     "answer-types": _answer_types,
     "context-length": _context_length,
-    "answer-length": _answer_length,
-    "question-word": _question_word,
+    "answer-length": lambda view: answer_length(view.examples, view.main) if view.has_spans else None,
+    "question-word": lambda view: question_word(view.examples, view.main) if view.has_spans else None,
     "agreement": _agreement,
     "layer-weights": _layer_weights,
     "calibration": _calibration,
-    "cost": _cost,
+    "cost": lambda view: cost_finding(view.run, view.lines, {}),
 }
 
 
 def file_findings(run: Run, names: Iterable[str] = tuple(FROM_FILES)) -> list[Finding]:
-    """Those that apply to this run, in order."""
+    """Findings of these analyses, without those that do not apply to the run."""
     view = view_run(run)
     findings = [FROM_FILES[name](view) for name in names]
     return [finding for finding in findings if finding is not None]
 
 
 def pair_agreement(run: Run, names: Sequence[str], beside: Path | None = None, other: Run | None = None) -> Finding:
-    """Any two rows, named as on the board; without a seed the one that is best on inner.
+    """Agreement of two rows, named as on the leaderboard (without a seed: the best on inner).
 
-    With another run, at ``beside``, the second row is one of that: it has the same examples in dev, in whatever order.
+    The second row is of the run ``other`` at ``beside``, if given, which has the same examples in dev in any order.
     """
     a = _named_answers(run, names[0], "row")
     if beside is None or other is None:
@@ -141,18 +129,18 @@ def pair_agreement(run: Run, names: Sequence[str], beside: Path | None = None, o
         if a.name == b.name:
             raise BadInput(f"--pair names {a.name} twice; expected two different rows of the leaderboard")
         return with_pair_name(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
-    # The other run's examples in this run's order, so that answers pair by their index.
+    # Answers pair by index: put the other run's examples in the order of this run.
     by_id = {example.id: example for example in other.task[other.board.split]}
     ordered = tuple(by_id[example.id] for example in run.task[run.board.split])
     task = replace(other.task, splits={**other.task.splits, other.board.split: ordered})
     b = _named_answers(replace(other, task=task), names[1], f"row of {beside}")
     b = replace(b, name=f"{b.name} of {beside.resolve().name}")
     finding = with_pair_name(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name, str(beside))
-    return replace(finding, about=f"{finding.about} The second is a row of {beside}, as it was when this was made.")
+    return replace(finding, about=f"{finding.about} The second row is of {beside}, as that run was when this was made.")
 
 
 def _named_answers(run: Run, name: str, what: str) -> Answers:
-    """``what`` the name should have been, for who misspelt it."""
+    """Answers of a named row; ``what`` describes it in errors."""
     rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
     if name not in rows:
         raise BadInput(unknown_name(what, name, list(rows)))
@@ -160,26 +148,31 @@ def _named_answers(run: Run, name: str, what: str) -> Answers:
         raise BadInput(missing_answers_text(run, [rows[name]]))
     answers = row_answers(run, rows[name], row_title(rows[name]))
     if answers is None:
-        raise BadInput(f"{name} gave no answers that are right or wrong, so nothing can be compared")
+        raise BadInput(
+            f"{name}: its answers are not right or wrong (expected spans or labels), so they cannot be compared"
+        )
     return answers
 
 
 def missing_answers_text(run: Run, rows: Sequence[Row]) -> str:
-    """What to say, and to do, of rows whose answers are gone."""
+    """Error text for rows without saved answers."""
     titles = ", ".join(map(row_title, rows))
-    return f"{run.folder / ANSWERS} has no answers of {titles}; make them again: bertvision evaluate {run.folder}"
+    return f"{run.folder / ANSWERS} has no answers of {titles}; write them with: bertvision evaluate {run.folder}"
 
 
-def keep(folder: Path, run: Run, findings: Iterable[Finding]) -> list[Path]:
-    """Write findings into a run, each with what it was made from."""
-    return [write_finding(folder, found, finding_origin(found.name, run.board, run.manifest)) for found in findings]
+def save_findings(folder: Path, run: Run, findings: Iterable[Finding]) -> list[Path]:
+    """Write findings into a run, each with the hash of what it was made from."""
+    paths = []
+    for finding in findings:
+        paths.append(write_finding(folder, finding, finding_origin(finding.name, run.board, run.manifest)))
+    return paths
 
 
 def write_finding(folder: Path, finding: Finding, origin: str) -> Path:
-    """A finding as JSON and, of its plots, as pictures."""
+    """Write a finding as JSON, and its plots as SVG."""
     path = folder / FINDINGS / f"{finding.name}.json"
     write_json(path, {**finding.document(), "made_from": origin})
     for index, plot in enumerate(finding.plots):
-        more = "" if index == 0 else f"-{index + 1}"
-        write_svg(draw(plot), path.with_name(f"{finding.name}{more}.svg"))
+        suffix = "" if index == 0 else f"-{index + 1}"
+        write_svg(draw(plot), path.with_name(f"{finding.name}{suffix}.svg"))
     return path

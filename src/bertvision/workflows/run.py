@@ -1,4 +1,4 @@
-"""A recipe from text to a scored, saved, explained model; what is done already is not done again.
+"""``bertvision run``: from text to a scored, saved and reported model; finished steps are skipped.
 
 The run folder: recipe.toml log.jsonl encoder/ store/ heads/<spec>/seed0/ predictions/
 leaderboard.json report.html model/.
@@ -16,7 +16,7 @@ from bertvision.workflows.conclude import RunResult, conclude
 
 
 def run(recipe: Recipe, out: str | Path) -> RunResult:
-    """Tune, extract, fit, predict, ensemble, evaluate, report and save, each only if not done yet."""
+    """Tune, extract, fit, predict, ensemble, evaluate, report and save, skipping finished steps."""
     folder = Path(out)
     prepared = prepare_run(recipe, folder, [CONTROL, *recipe.heads])
     task, states = prepared.task, prepared.states

@@ -1,7 +1,7 @@
-"""Score against epochs: checkpoints of one tuning run, each an encoder that states can be extracted from.
+"""Score against epochs of tuning: checkpoints of one run, each an encoder that states can be extracted from.
 
-One run with a warm-up and then a constant rate, as in the BERTVision paper's figures 5 and 6; a point of
-a curve is not comparable with a whole run of that length, whose rate has fallen to zero.
+The learning rate is constant after a warm-up, as in figures 5 and 6 of the BERTVision paper. A point of the curve is
+not comparable with a whole run of that length, whose learning rate decays to zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from bertvision.core.progress import log_line
 from bertvision.core.runtime import choose_device, seeded
 from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
 from bertvision.report.charts import line_chart, write_svg
-from bertvision.report.markup import Html
 from bertvision.tasks.task import Task
 from bertvision.training.inputs import TaskWindows
 from bertvision.training.tune import (
@@ -35,10 +34,10 @@ from bertvision.workflows.tuning_costs import score_encoder
 
 
 def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[float], folder: Path) -> dict[str, Any]:
-    """Tune to the last of ``at`` (epochs), keep and score a checkpoint at each; points that are there are kept."""
+    """Tune to the last of ``at`` (epochs), and save and score a checkpoint at each; skips points that exist."""
     points = sorted(set(at))
     if not points or points[0] < 0:
-        raise BadInput(f"--curve: got {list(at)}, expected epochs from 0 on, e.g. 0,0.1,0.3,1,2")
+        raise BadInput(f"--curve: got {list(at)}, expected epochs of 0 or more, e.g. 0,0.1,0.3,1,2")
     config = resolve_config(config, encoder, task, epochs=max(points[-1], 1e-9), decay="constant")
     made_from = tune_hash(encoder, task, config)
     old = read_json_or_empty(folder / "curve.json")
@@ -53,23 +52,28 @@ def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[fl
     facts = {"task": task.name, "metric": task.metric, "schedule": "curve", "made_from": made_from}
     document: dict[str, Any] = {**facts, "rows": sorted(rows, key=lambda row: row["epochs"])}
     write_json(folder / "curve.json", document)
-    write_svg(_picture(document), folder / "curve.svg")
+    series = {}
+    for split, key in (("dev", "scores"), ("inner", "inner")):
+        series[split] = [(row["epochs"], row[key][task.metric]) for row in document["rows"]]
+    last = document["rows"][-1]
+    pace = f", {last['seconds'] / last['epochs']:.0f} s each" if last["epochs"] else ""
+    write_svg(line_chart(series, f"epochs of tuning{pace}", task.metric), folder / "curve.svg")
     return document
 
 
-def place_of(folder: Path, epochs: float) -> Path:
-    """Where a checkpoint lies: an encoder folder like any other."""
+def checkpoint_path(folder: Path, epochs: float) -> Path:
+    """The encoder folder of a checkpoint."""
     return folder / "curve" / f"{epochs:g}"
 
 
 def _is_saved(folder: Path, epochs: float) -> bool:
-    return (place_of(folder, epochs) / ENCODER_FILE).exists()
+    return (checkpoint_path(folder, epochs) / ENCODER_FILE).exists()
 
 
 def _tune_through(
     windows: TaskWindows, config: TuneConfig, points: Sequence[float], folder: Path, checkpoint: Checkpoint
 ) -> list[dict[str, Any]]:
-    """One run from the start, or from where it was interrupted, with a stop at every point."""
+    """One run, new or resumed, that saves an encoder at every point."""
     task, train = windows.task, windows["train"]
     rows = []
     with seeded(config.seed):
@@ -79,33 +83,24 @@ def _tune_through(
             until = num_steps(len(train), config, point)
             if not _is_saved(folder, point) or tuner.steps_done <= until:
                 run(tuner, tuning_batches(train, config, tuner.steps_done, until), until, checkpoint)
-                export_encoder(tuner, task, "curve", copy=True).save_pretrained(place_of(folder, point))
+                export_encoder(tuner, task, "curve", copy=True).save_pretrained(checkpoint_path(folder, point))
                 tuner.save(folder / TUNING_CHECKPOINT, checkpoint.made_from)
-            rows.append(_scored(place_of(folder, point), windows, point))
+            rows.append(_score_checkpoint(checkpoint_path(folder, point), windows, point))
     checkpoint.remove()
     return rows
 
 
-def _scored(folder: Path, windows: TaskWindows, epochs: float) -> dict[str, Any]:
-    """The checkpoint's own head on inner and dev, at a threshold fitted on inner."""
+def _score_checkpoint(folder: Path, windows: TaskWindows, epochs: float) -> dict[str, Any]:
+    """Score the checkpoint's own head on inner and dev, with the threshold fitted on inner."""
     encoder, metric = load_encoder(str(folder)), windows.task.metric
-    judged = score_encoder(encoder, windows.task, windows)
-    assert judged.inner is not None
-    log_line(f"curve: {epochs:g} epochs, {metric} {judged.result.scores[metric]:.2f}")
+    scored = score_encoder(encoder, windows.task, windows)
+    assert scored.inner is not None
+    log_line(f"curve: {epochs:g} epochs, {metric} {scored.result.scores[metric]:.2f}")
     return {
         "epochs": epochs,
         "steps": encoder.record["tune"]["steps"],
         "seconds": encoder.record["cost"]["seconds"],
         "encoder": str(folder),
-        "scores": judged.result.scores,
-        "inner": judged.inner.scores,
+        "scores": scored.result.scores,
+        "inner": scored.inner.scores,
     }
-
-
-def _picture(document: dict[str, Any]) -> Html:
-    metric, rows = document["metric"], document["rows"]
-    splits = {"dev": "scores", "inner": "inner"}
-    series = {name: [(row["epochs"], row[key][metric]) for row in rows] for name, key in splits.items()}
-    last = rows[-1]
-    pace = f", {last['seconds'] / last['epochs']:.0f} s each" if last["epochs"] else ""
-    return line_chart(series, f"epochs of tuning{pace}", metric)

@@ -15,8 +15,8 @@ from bertvision.workflows.reproduce.claims import (
     OPEN,
     Measured,
     bonferroni_interval,
+    combine_verdicts,
     mean_difference,
-    together,
     verdict,
 )
 from bertvision.workflows.reproduce.experiments import scaled_method
@@ -80,7 +80,7 @@ def test_the_interval_of_several_looks_is_bonferronis() -> None:
 
 @given(st.lists(verdicts, max_size=5))
 def test_a_claim_is_as_strong_as_its_weakest_test(some: list[str]) -> None:
-    got = together(some)
+    got = combine_verdicts(some)
     assert (got == HOLDS) == (bool(some) and set(some) == {HOLDS})
     assert (got == FAILS) == (FAILS in some)
 

@@ -16,7 +16,7 @@ from bertvision.cli.main import main
 from bertvision.core.errors import BadInput
 from bertvision.tasks.task import Task
 from bertvision.workflows.reproduce.analysis_rows import early_rise, rise_start
-from bertvision.workflows.reproduce.claims import FAILS, HOLDS, NOTHING, OPEN, verdict, weigh
+from bertvision.workflows.reproduce.claims import FAILS, HOLDS, NOTHING_LEARNED, OPEN, measure, verdict
 from bertvision.workflows.reproduce.documents import (
     NO_DATA,
     claim_verdicts,
@@ -53,7 +53,7 @@ def ours(document: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def decided(document: dict[str, Any]) -> list[bool]:
     """A test has an interval, or it was seen that a random encoder has learned nothing."""
-    return [test["low"] is not None or test["why"] == NOTHING for test in document["tests"]]
+    return [test["low"] is not None or test["why"] == NOTHING_LEARNED for test in document["tests"]]
 
 
 @pytest.mark.parametrize("name", ["bv-table-3", "bv-table-4"])
@@ -263,8 +263,8 @@ def test_the_list_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(items[0]) == {"name", "title", "source", "kind", "data", "claims"}
     assert main(["reproduce", "all", "--plan", "--scale", "paper"]) == 0
     told = capsys.readouterr().out
-    assert "assumed: tokens tuned a second" in told
-    assert re.search(r"heads: \d+ fits; reading their states .* [1-9]\d*\.\d hours more", told)
+    assert "assumed: tokens tuned per second" in told
+    assert re.search(r"heads: \d+ fits; reading their states .* another [1-9]\d*\.\d hours", told)
     assert main(["reproduce", "nothing"]) == 2
 
 
@@ -304,25 +304,27 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
     all_right, silent = told("a", span_task, lambda i: True), told("b", span_task, lambda i: False)
     entries = {"a": all_right, "b": silent}
     answerable = Check("x", "a", "more", b="b", metric="exact", among="answerable")
-    found = weigh(answerable, entries)
+    found = measure(answerable, entries)
     assert (found.difference, found.low, found.high) == (100.0, 100.0, 100.0)
     assert verdict(found, "more") == HOLDS
     silence = Check("x", "a", "about", b="b", metric="exact", among="unanswerable", margin=0.1)
-    assert verdict(weigh(silence, entries), "about", 0.1) == HOLDS
+    assert verdict(measure(silence, entries), "about", 0.1) == HOLDS
     silent_too = Check("x", "b", "about", b="b", margin=1.0)
-    assert weigh(silent_too, entries).why == NOTHING
-    assert verdict(weigh(replace(silent_too, silence=True), entries), "about", 1.0) == HOLDS
+    assert measure(silent_too, entries).why == NOTHING_LEARNED
+    assert verdict(measure(replace(silent_too, silence=True), entries), "about", 1.0) == HOLDS
     worth = Check("x", "a", "more", b="b", of="efficiency")
-    assert weigh(worth, entries).difference == pytest.approx(200 / 3 / 3)
+    assert measure(worth, entries).difference == pytest.approx(200 / 3 / 3)
     dearer = {"a": replace(all_right, values={"trained": 1_000_000.0}), "b": all_right}
-    assert weigh(worth, dearer).difference == pytest.approx((100 - 100 / 3) * (1 / 6 - 1 / 3))  # a third has no answer
-    assert weigh(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
+    assert measure(worth, dearer).difference == pytest.approx(
+        (100 - 100 / 3) * (1 / 6 - 1 / 3)
+    )  # a third has no answer
+    assert measure(Check("x", "a", "more", b="c"), entries).why == "c: not in the table"
     share = Check("x", "b", "about", number=44.0, of="value", metric="share")
     rated = {
         name: replace(one, values={"share": 0.0}, intervals={"share": (0.0, 0.0)}) for name, one in entries.items()
     }
-    assert weigh(share, rated).why == NOTHING
-    assert weigh(replace(share, a="a"), rated).difference == -44.0
+    assert measure(share, rated).why == NOTHING_LEARNED
+    assert measure(replace(share, a="a"), rated).difference == -44.0
 
 
 def test_the_order_of_rows_is_compared_with_the_published_one() -> None:
@@ -343,6 +345,6 @@ def test_the_order_of_rows_is_compared_with_the_published_one() -> None:
 def test_a_number_that_was_measured_once_decides_nothing() -> None:
     one, sure = RowResult("a", {"centre": 0.7}), RowResult("b", {"parameters": 7.0})
     check = Check("x", "a", "more", number=0.5, metric="centre", of="value")
-    assert weigh(check, {"a": one}).low is None
+    assert measure(check, {"a": one}).low is None
     counted = Check("x", "b", "more", number=5, metric="parameters", of="value")
-    assert verdict(weigh(counted, {"b": sure}), "more") == HOLDS
+    assert verdict(measure(counted, {"b": sure}), "more") == HOLDS

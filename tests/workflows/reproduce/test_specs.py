@@ -182,7 +182,7 @@ def test_a_claim_speaks_of_rows_that_are_there() -> None:
 def test_a_test_is_refused_that_says_nothing() -> None:
     with pytest.raises(BadInput, match="Did you mean 'more'"):
         Check("x", "a", "mor", b="b")
-    with pytest.raises(BadInput, match="one of both"):
+    with pytest.raises(BadInput, match="either a row b or a number"):
         Check("x", "a", "more")
 
 
@@ -191,11 +191,11 @@ def test_a_plan_counts_what_is_shared_once(scale: str) -> None:
     shared = shared_at(scale)
     one, two, both = (plan(find_items(name), shared) for name in ("bv-table-1", "bv-table-3", "bv-table-1"))
     assert one == both
-    together = plan([*find_items("bv-table-1"), *find_items("bv-table-3")], shared)
-    assert together["hours"] < one["hours"] + two["hours"]
+    combine_verdicts = plan([*find_items("bv-table-1"), *find_items("bv-table-3")], shared)
+    assert combine_verdicts["hours"] < one["hours"] + two["hours"]
     assert one["shared_hours"] == 0
-    assert together["shared_hours"] == pytest.approx(one["hours"] + two["hours"] - together["hours"])
-    names = [job["name"] for job in together["jobs"]]
+    assert combine_verdicts["shared_hours"] == pytest.approx(one["hours"] + two["hours"] - combine_verdicts["hours"])
+    names = [job["name"] for job in combine_verdicts["jobs"]]
     assert len(set(names)) == len(names)
     squad = next(job for job in one["jobs"] if job["name"] == "run squad-03")
     layers, width = shared.shapes["large"]

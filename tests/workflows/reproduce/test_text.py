@@ -14,7 +14,16 @@ from bertvision.workflows.reproduce.experiments import Experiments
 from bertvision.workflows.reproduce.figures import write_pictures
 from bertvision.workflows.reproduce.published import claims_of, published_notes, published_of
 from bertvision.workflows.reproduce.specs import all_items, find_items, shared_at
-from bertvision.workflows.reproduce.text import TIMED, item_cells, markdown_table, number, page, signed, tally
+from bertvision.workflows.reproduce.text import (
+    TIMED,
+    grid_cells,
+    item_cells,
+    markdown_table,
+    number,
+    page,
+    signed,
+    tally,
+)
 
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "results" / "reproduce"
@@ -28,7 +37,7 @@ def timed_rows() -> list[dict[str, str]]:
 def test_the_page_is_up_to_date() -> None:
     kept, timed = read_documents(KEPT), timed_rows()
     advice = "run: python benchmarks/reproduction.py"
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == page(kept, timed), advice
+    assert (ROOT / "docs" / "results" / "reproduction.md").read_text(encoding="utf-8") == page(kept, timed), advice
     assert tally(claim_verdicts(only_current(kept.values()))) in (ROOT / "README.md").read_text(encoding="utf-8"), (
         advice
     )
@@ -63,11 +72,8 @@ def test_what_is_kept_and_older_than_its_recipe_is_marked() -> None:
     kept = read_documents(KEPT)
     one = {"mohebbi-table-1": kept["mohebbi-table-1"]}
     other = {"mohebbi-table-1": {**kept["mohebbi-table-1"], "made_from": "something else"}}
-    assert ("not made again yet" in page(one, [])) == (not is_current(one["mohebbi-table-1"]))
-    assert (
-        "because they were made before their recipes last changed, and not decided for that: mohebbi-table-1."
-        in page(other, [])
-    )
+    assert ("**Outdated" in page(one, [])) == (not is_current(one["mohebbi-table-1"]))
+    assert "Outdated, and not counted: mohebbi-table-1." in page(other, [])
 
 
 @pytest.mark.parametrize("name", sorted(read_documents(KEPT)))
@@ -92,11 +98,11 @@ def test_what_is_kept_has_the_comparisons_of_the_claims(name: str) -> None:
 
 def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     documents = reproduce(find_items("mohebbi-table-1"), Experiments(shared_at("laptop"), None, tmp_path))
-    told = page({"mohebbi-table-1": documents[0]}, [])
-    assert told.count("Not run yet") == 27
-    assert "| three-shared | 396,544 | 396,544 |" in told
-    assert told.count("**not run yet**") == 24
-    assert "Measured" not in told
+    text = page({"mohebbi-table-1": documents[0]}, [])
+    assert text.count("Not run yet") == 27
+    assert "| three-shared | 396,544 / 396,544 |" in text
+    assert text.count("**not run yet**") == 24
+    assert "Measured" not in text
 
 
 def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
@@ -106,11 +112,23 @@ def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
         ("item", "bv-glue", 80),
         ("item", "x", 605.4),
     ]
-    told = page({}, [{"kind": kind, "name": name, "seconds": str(seconds)} for kind, name, seconds in rows])
-    assert (
-        "20 minutes for what is shared, now and then other work beside it, and after that, each of 2 by itself" in told
-    )
-    assert "at most\nx 605, bv-glue 80 seconds" in told
+    text = page({}, [{"kind": kind, "name": name, "seconds": str(seconds)} for kind, name, seconds in rows])
+    assert "20 minutes for the shared work, and then at most 605 seconds\nfor one of 2 tables and figures" in text
+    assert "(slowest: x 605 s, bv-glue 80 s)" in text
+
+
+def test_the_page_is_short() -> None:
+    page_text = (ROOT / "docs" / "results" / "reproduction.md").read_text(encoding="utf-8")
+    assert len(page_text.split()) <= 5500
+
+
+def test_rows_of_two_parts_are_a_grid_in_the_last_published_metric() -> None:
+    document = read_documents(KEPT)["mohebbi-table-2"]
+    header, *rows = grid_cells(document) or []
+    assert header == ["", "full fine-tuning", "Houlsby", "not shared", "three-shared"]
+    assert rows[0][0] == "cola (Matthews correlation)"
+    assert rows[1][:2] == ["sst2 (accuracy)", "80.85 / 93.50"]
+    assert grid_cells(read_documents(KEPT)["bv-table-1"]) is None
 
 
 def test_counts_have_no_digits_after_the_point() -> None:

@@ -1,4 +1,4 @@
-"""Rows that look closer: analyses of a run, shares of its data, epochs of a fit, adapters switched off."""
+"""Rows of analyses, of subsets of the training data, of epochs of a fit, and of adapters switched off."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from bertvision.training.tune import TUNING_CHECKPOINT, tune
 from bertvision.workflows.analyse import ranked_answers
 from bertvision.workflows.refit_analyses import NONE, draw_subset, fit_on_subset, scores_without_adapters, subset_size
 from bertvision.workflows.reproduce.experiments import Experiments
-from bertvision.workflows.reproduce.resampling import interval_of_rows, point, seed_group_of
+from bertvision.workflows.reproduce.resampling import interval_of_rows, score_on_all, seed_group_of
 from bertvision.workflows.reproduce.rows import RowResult, board_row, mean_result, scores_and_answers, tuned_row
 from bertvision.workflows.reproduce.specs import AblationRow, AnalysisRow, EpochRow, SubsetRow, board_name, head_of
 
 ALL = "all"
-SURE = 0.95
+MIN_RISING_SHARE = 0.95
 """Share of resamples in which the last layer must be better than the first before "early" is reported."""
 
 Values = dict[str, float]
@@ -47,7 +47,7 @@ Intervals = dict[str, tuple[float, float]]
 
 
 def analysis_row(experiments: Experiments, row: AnalysisRow) -> RowResult:
-    """A row of an analysis, with the answers that it is about."""
+    """A row of an analysis, with the answers that it analyses."""
     board = board_row(experiments, row)
     folder, states, run = experiments.run(row.run, row.data, row.heads)
     name = board_name(row.predictor)
@@ -66,11 +66,11 @@ def analysis_row(experiments: Experiments, row: AnalysisRow) -> RowResult:
 
 
 def _finding_row(experiments: Experiments, study: str, run: Run, folder: Path, name: str, versus: str | None) -> Values:
-    """Numbers of a finding's row; analyses of answers are made of the predictors in question only."""
+    """Numbers of a finding's row; analyses of answers are made of these predictors only."""
     examples = run.task[run.board.split]
     if study == "context-length":
         names = [name] if versus is None else [name, versus]
-        finding = context_length(context_word_counts(examples), [_best_answers(run, one) for one in names])
+        finding = context_length(context_word_counts(examples), [_best_answers(run, predictor) for predictor in names])
     elif study == "answer-types":
         finding = answer_types(examples, [_best_answers(run, name)])
     else:
@@ -90,7 +90,7 @@ def _without_seed(title: Any) -> str | None:
 
 
 def _best_answers(run: Run, name: str) -> Answers:
-    """Of the best seed on inner, which is the first of its name on the board."""
+    """Answers of the best seed on inner, which is the first of its name on the leaderboard."""
     row = next(row for row in run.board.rows if row.name == name)
     answers = row_answers(run, row, row_title(row))
     assert answers is not None
@@ -98,7 +98,7 @@ def _best_answers(run: Run, name: str) -> Answers:
 
 
 def _best_predictions(run: Run, name: str, folder: Path, states: States) -> Predictions:
-    """On dev, of the best seed on inner."""
+    """Predictions on dev of the best seed on inner."""
     seed = next(row.seed for row in run.board.rows if row.name == name)
     if seed is None:
         return predict_own(states["dev"])
@@ -106,7 +106,7 @@ def _best_predictions(run: Run, name: str, folder: Path, states: States) -> Pred
 
 
 def _second_best(task: Task, name: str, predictions: Predictions) -> tuple[Values, Intervals]:
-    """The share of rescued answers among the wrong ones, whole contexts drawn together."""
+    """The share of wrong answers whose second best is right, with an interval over whole contexts."""
     ranked = ranked_answers(task, predictions, score_predictions(task, predictions).result.threshold)
     second = second_answers_correct(task, task["dev"], ranked)
     wrong = np.array([right is not None for right in second])
@@ -120,7 +120,7 @@ def _second_best(task: Task, name: str, predictions: Predictions) -> tuple[Value
 
 
 def _layer_weights(run: Run, name: str) -> tuple[Values, Intervals]:
-    """Weight of every state, and their centre: 0 is all on the first state, 1 all on the last."""
+    """Mean weight of every state, and the centre of the weights: 0 is the first state, 1 the last."""
     heads = [head for head in run.heads if head.spec == name and head.weights]
     means = [fmean(column) for column in zip(*(head.weights for head in heads), strict=True)]
     centres = []
@@ -132,24 +132,24 @@ def _layer_weights(run: Run, name: str) -> tuple[Values, Intervals]:
     rise = rise_start(means)
     if rise is not None:
         values["rises_after"] = float(heads[0].states[rise])
-    return values, _range("centre", centres)
+    return values, _range_over_seeds("centre", centres)
 
 
 def rise_start(weights: Sequence[float]) -> int | None:
-    """The index from which on every weight is above the one before; None if the last is not."""
+    """The index from which on every weight exceeds the one before; None if the last one does not."""
     index = len(weights) - 1
     while index > 0 and weights[index - 1] < weights[index]:
         index -= 1
     return index if index < len(weights) - 1 else None
 
 
-def _range(key: str, values: Sequence[float]) -> Intervals:
-    """Over seeds; a single seed shows no spread."""
+def _range_over_seeds(key: str, values: Sequence[float]) -> Intervals:
+    """The range over seeds as an interval; a single seed has none."""
     return {key: (min(values), max(values))} if len(values) > 1 else {}
 
 
 def _layers(experiments: Experiments, folder: Path, states: States, task: Task) -> tuple[Values, Intervals]:
-    """Score of a linear head on the mean of every state's tokens, and how early it rises, resampled from dev."""
+    """Score of a linear head on each state (mean over tokens), and how early it rises, with a bootstrap interval."""
     specs = [canonical_spec(f"probe:layers={state},read=mean") for state in range(len(states.layers))]
     config = read_recipe(folder / "recipe.toml").fit
     fitted = fit_into(folder / FINDINGS / "by-layer", states, specs, experiments.shared.seeds, config)
@@ -157,22 +157,23 @@ def _layers(experiments: Experiments, folder: Path, states: States, task: Task) 
     for head, predictions in zip(fitted, predict(fitted, states["dev"]), strict=True):
         answers[head.spec].append(score_predictions(task, predictions).result.answers)
     comparison = Comparison(task, "dev")
-    sides = [side for seeds in answers.values() if (side := seed_group_of(comparison, seeds)) is not None]
-    scores = [point(comparison, side) for side in sides]
+    groups = [seed_group_of(comparison, seeds) for seeds in answers.values()]
+    by_state = [group for group in groups if group is not None]
+    scores = [score_on_all(comparison, group) for group in by_state]
     values = {f"state {state}": score for state, score in enumerate(scores)}
-    resampled = np.stack([side.drawn.mean(0) for side in sides])  # (states, resamples)
+    resampled = np.stack([group.drawn.mean(0) for group in by_state])  # (states, resamples)
     rises = [rise for column in resampled.T.tolist() if (rise := early_rise(column)) is not None]
     rise = early_rise(scores)
-    if rise is None or len(rises) < SURE * resampled.shape[1]:
+    if rise is None or len(rises) < MIN_RISING_SHARE * resampled.shape[1]:
         return values, {}
     ends = comparison.interval(np.array(rises))
     return {**values, "early": rise}, {} if ends is None else {"early": ends}
 
 
 def early_rise(scores: Sequence[float]) -> float | None:
-    """Mean over k of (s_k - s_0) / (s_last - s_0); not known where nothing is gained.
+    """Mean over k of (s_k - s_0) / (s_last - s_0); None if the last score is not above the first.
 
-    1/2 for a straight line up, near 0 where only the last layers gain.
+    1/2 for a linear rise, near 0 if only the last layers gain.
     """
     gain = scores[-1] - scores[0]
     if gain <= 0:
@@ -181,17 +182,18 @@ def early_rise(scores: Sequence[float]) -> float | None:
 
 
 def epoch_row(experiments: Experiments, row: EpochRow) -> RowResult:
-    """Score on inner after an epoch of a fit: dev is scored once, at the end."""
+    """Score on inner after an epoch of a fit (dev is scored only once, at the end)."""
     folder, _, run = experiments.run(row.run, row.data, row.heads)
     inner = []
     for head in run.heads:
         if head.spec == head_of(row.predictor):
             inner += [float(epoch["inner"]) for epoch in head.history if epoch["epoch"] == row.epoch]
-    return RowResult(row.name, {"inner": fmean(inner)} if inner else {}, _range("inner", inner), folder=str(folder))
+    values = {"inner": fmean(inner)} if inner else {}
+    return RowResult(row.name, values, _range_over_seeds("inner", inner), folder=str(folder))
 
 
 def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
-    """A head on a share of the training data, drawn anew for each seed; on all of it, as on the leaderboard."""
+    """A head on a subset of the training data, drawn for each seed; the leaderboard's row for all data."""
     if row.limited:
         return subset_tuned_row(experiments, row)
     if row.share == 1.0:
@@ -205,57 +207,58 @@ def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
 
 
 def _predictions_row(row: SubsetRow, predictions: Sequence[Predictions], task: Task, folder: Path) -> RowResult:
-    seeds = [scores_and_answers(score_predictions(task, one).result) for one in predictions]
+    seeds = [scores_and_answers(score_predictions(task, seed).result) for seed in predictions]
     return mean_result(row.name, seeds, task, folder)
 
 
 def subset_tuned_row(experiments: Experiments, row: SubsetRow) -> RowResult:
-    """The same share for the encoder too: tuned on the first seed's draw alone, for as long as the curve was there."""
+    """Encoder and head on the same subset: the encoder is tuned on the first seed's, for the epochs of the curve."""
     source, shared = experiments.source("run", row.run), experiments.shared
     name, _, at = source.encoder.partition("@")
     curve, epochs = experiments.source("curve", name), float(at)
-    # As many steps of warm-up as the whole curve has: the same share of so few steps would be none.
+    # The same number of warm-up steps as the whole curve, because the same fraction of so few steps would be none.
     warmup = min(1.0, curve.tune.get("warmup", 0.0) * max(curve.at) / (epochs * row.share))
     recipe = experiments.recipe(curve, epochs=epochs, decay="constant", warmup=warmup)
     task = experiments.task(row.run, row.data)
-    chosen = draw_subset(task, subset_size(task, row.share), shared.seeds[0])
-    less = replace(task, splits={**task.splits, "train": tuple(task["train"][i] for i in sorted(chosen))})
+    indices = draw_subset(task, subset_size(task, row.share), shared.seeds[0])
+    subset = replace(task, splits={**task.splits, "train": tuple(task["train"][i] for i in sorted(indices))})
     made_from = hash_json([recipe.encoder, hashed_fields(recipe.data), hashed_fields(recipe.tune)])
     folder = experiments.out / "limited" / f"{row.run}-{row.share:g}-{made_from[:8]}"
     target = folder / "encoder"
     if not (target / ENCODER_FILE).exists():
-        tune(load_encoder(recipe.encoder), less, recipe.tune, folder / TUNING_CHECKPOINT).save_pretrained(target)
-    states = extract(load_encoder(str(target)), less, folder / "store", recipe.extract)
+        tune(load_encoder(recipe.encoder), subset, recipe.tune, folder / TUNING_CHECKPOINT).save_pretrained(target)
+    states = extract(load_encoder(str(target)), subset, folder / "store", recipe.extract)
     spec = head_of(row.predictor)
     if spec is None:
-        return _predictions_row(row, [predict_own(states["dev"])], less, folder)
+        return _predictions_row(row, [predict_own(states["dev"])], subset, folder)
     fitted = fit_into(folder, states, [spec], shared.seeds_of(spec), experiments.recipe(source).fit)
-    return _predictions_row(row, predict(fitted, states["dev"]), less, folder)
+    return _predictions_row(row, predict(fitted, states["dev"]), subset, folder)
 
 
 def ablation_row(experiments: Experiments, row: AblationRow) -> RowResult:
-    """An adapted encoder without some of its adapters: all of them, or the one layer that is missed most.
+    """An adapted encoder without all of its adapters, or without those of the layer that costs most.
 
-    The row without any reports the share of the score that is lost for every span of layers.
+    The row without all adapters also has the percentage of the score that is lost for every span of layers.
     """
     whole = tuned_row(experiments, row)
     folder, task = Path(whole.folder), whole.task
     assert task is not None
 
-    def disabled_adapters() -> dict[str, Any]:
-        verdicts = scores_without_adapters(load_encoder(str(folder / "encoder")), task)
-        del verdicts[NONE]
-        return {"spans": {f"{first}-{last}": scores_and_answers(one) for (first, last), one in verdicts.items()}}
+    def score_spans() -> dict[str, Any]:
+        results = scores_without_adapters(load_encoder(str(folder / "encoder")), task)
+        del results[NONE]
+        return {"spans": {f"{first}-{last}": scores_and_answers(result) for (first, last), result in results.items()}}
 
     made_from = hash_json(read_json_or_empty(folder / "own.json"))
-    spans = reuse(folder / "ablated.json", made_from, disabled_adapters)["spans"]
+    spans = reuse(folder / "ablated.json", made_from, score_spans)["spans"]
     score, scores = whole.values[task.metric], {key: span["scores"][task.metric] for key, span in spans.items()}
     lost = {key: percent_lost(score, scores[key]) for key in spans} if score > 0 else {}
     layers = [key for key in spans if len(set(key.split("-"))) == 1]
-    shown = f"1-{len(layers)}" if row.without == ALL else min(layers, key=lambda key: float(scores[key]))
-    values = dict(spans[shown]["scores"])
+    # Of the spans of one layer, the one whose loss is largest.
+    removed = f"1-{len(layers)}" if row.without == ALL else min(layers, key=lambda key: float(scores[key]))
+    values = dict(spans[removed]["scores"])
     if lost:
-        values["decrease"] = lost[shown]
+        values["decrease"] = lost[removed]
     if row.without == ALL:
         values |= {f"decrease {key}": decrease for key, decrease in lost.items()}
-    return RowResult(row.name, values, {}, (spans[shown]["answers"],), task, str(folder))
+    return RowResult(row.name, values, {}, (spans[removed]["answers"],), task, str(folder))

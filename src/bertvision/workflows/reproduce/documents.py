@@ -1,4 +1,4 @@
-"""A table or figure as a document: ours beside published, and what our rows say about the claims."""
+"""Reproduce a table or figure: a JSON document of our numbers, the published ones, and the tests of claims."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bertvision.evaluation.metrics.values import spearmanr
 from bertvision.model import native_model
 from bertvision.training.benchmark import interleaved_seconds
 from bertvision.workflows.reproduce.analysis_rows import ablation_row, analysis_row, epoch_row, subset_row
-from bertvision.workflows.reproduce.claims import OPEN, STAR, Measured, metric_of, together, verdict, weigh
+from bertvision.workflows.reproduce.claims import OPEN, STAR, Measured, combine_verdicts, measure, metric_of, verdict
 from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NoData, NotAtScale
 from bertvision.workflows.reproduce.figures import write_pictures
 from bertvision.workflows.reproduce.published import Check, Claim, claims, claims_of, published_notes, published_of
 from bertvision.workflows.reproduce.rows import RowResult, board_row, count_on_shape, count_row, curve_row, tuned_row
 from bertvision.workflows.reproduce.specs import (
-    MIX,
-    NOBODY,
+    MAX_PREFIX,
+    NO_ANSWER_ROW,
     AblationRow,
     AnalysisRow,
     BoardRow,
@@ -47,16 +47,16 @@ from bertvision.workflows.reproduce.specs import (
 )
 
 NOT_HASHED = ("about", "url", "windows", "learned", "tokens")
-"""Of a data set: words, and sizes for plans. They change nothing that is made."""
+"""Fields of data sets that do not influence results: descriptions, and sizes for plans."""
 MIN_ROWS = 5
-"""Rows from which on the order of ours and the published ones is compared."""
-DONE, PART, NO_DATA, FAILED = "done", "some data missing", NoData.word, "some rows failed"
+"""Fewest rows for a rank correlation of our scores with the published ones."""
+DONE, SOME_DATA, NO_DATA, FAILED = "done", "some data missing", NoData.word, "some rows failed"
 PUBLISHED = "published only: of a model or a data set that is not part of this"
 TIMED = {"inference", "inference_ratio"}
-"""Metrics that are measured in turns, after all rows are made."""
+"""Metrics that are measured for all rows together, in turns."""
 EXAMPLES, ROUNDS = 16, 9
 OUTER = 1
-"""Rounds left out at either end: of nine the second and the eighth enclose the median with 96 %."""
+"""Rounds left out at either end: the second and eighth of nine enclose the median with 96 % probability."""
 
 MAKERS: Mapping[type[RowSpec], Callable[[Experiments, Any], RowResult]] = {
     CountRow: count_row,
@@ -68,37 +68,41 @@ MAKERS: Mapping[type[RowSpec], Callable[[Experiments, Any], RowResult]] = {
     SubsetRow: subset_row,
     BoardRow: board_row,
 }
-"""What makes a row, by its kind; a mean is taken over rows that are made."""
+"""The function that makes a row, by its kind; means are taken afterwards."""
 
 
 def reproduce(items: Sequence[Item], experiments: Experiments) -> list[dict[str, Any]]:
-    """Run every item; what several need is made once, with all the heads that any of them asks for."""
-    experiments.wanted = heads_by_run([experiments.shared.substituted(row) for item in items for row in item.rows])
-    documents, failed = [], []
+    """Run every item; shared runs are made once, with the heads of all items."""
+    rows = [experiments.shared.substituted(row) for item in items for row in item.rows]
+    experiments.heads_to_fit = heads_by_run(rows)
+    documents, errors = [], []
     for item in items:
+        log_line(f"reproduce: {item.name} ({item.title})")
         try:
             documents.append(_reproduce_item(item, experiments))
         except (BadInput, ArithmeticError, MemoryError) as error:
             if len(items) == 1:
                 raise
             log_line(f"reproduce: {item.name} failed: {error}")
-            failed.append(f"{item.name}: {error}")
-    if failed:
+            errors.append(f"{item.name}: {error}")
+    if errors:
         folder = experiments.out / "items"
-        raise BadInput(f"{len(failed)} of {len(items)} failed, the others are in {folder}; the first is {failed[0]}")
+        raise BadInput(f"{len(errors)} of {len(items)} failed, the others are in {folder}; the first is {errors[0]}")
     return documents
 
 
 def _reproduce_item(item: Item, experiments: Experiments) -> dict[str, Any]:
-    log_line(f"reproduce: {item.name} ({item.title})")
     results = make_rows(experiments, item)
     rows = _plain_rows(item, results)
+    scale = experiments.shared.scale
+    by_name = {result.name: result for result in results}
+    tests = [(claim, test) for claim in claims_of(item.name) for test in claim.tests if test.item == item.name]
     document = {
         "item": item.name,
         "title": item.title,
         "source": item.source,
         "kind": item.kind,
-        "scale": experiments.shared.scale,
+        "scale": scale,
         "encoder": experiments.encoder or ", ".join(dict.fromkeys(experiments.shared.encoders.values())),
         "status": _status(results),
         "note": item.note,
@@ -108,32 +112,32 @@ def _reproduce_item(item: Item, experiments: Experiments) -> dict[str, Any]:
         "made_from": origin(item, experiments.shared, experiments.encoder, experiments.settings),
         "pictures": write_pictures(item, rows, experiments.out / "items"),
         "rank_correlations": rank_correlations(item, results),
-        "tests": _tests(item.name, results, experiments.shared.scale),
+        "tests": [_run_test(claim, test, by_name, scale) for claim, test in tests],
     }
     write_json(experiments.out / "items" / f"{item.name}.json", document)
     return document
 
 
 def make_rows(experiments: Experiments, item: Item) -> list[RowResult]:
-    """All rows of a table; a row that cannot be made says why."""
+    """All rows of a table; a row that cannot be made has the reason in ``missing``."""
     results: list[RowResult] = []
     for row in item.rows:
         if isinstance(row, MeanRow):
             results.append(mean_row(row, results, published_of(item.name)))
         else:
             results.append(make_row(experiments, row))
-    return _with_times(experiments, item, results)
+    return _add_times(experiments, item, results)
 
 
 def make_row(experiments: Experiments, row: RowSpec) -> RowResult:
-    """One row; where it cannot be made, what is known all the same."""
+    """One row; if it cannot be made, the reason, and its parameters all the same."""
     try:
         if row.only not in (None, experiments.shared.scale):
             raise NotAtScale(f"this row is for {row.only} scale")
         made = MAKERS[type(row)](experiments, experiments.shared.substituted(row))
     except Missing as missing:
         made = RowResult(row.name, missing=missing)
-    if not isinstance(row, BoardRow) or row.predictor.startswith(MIX) or row.predictor == NOBODY:
+    if not isinstance(row, BoardRow) or row.predictor.startswith(MAX_PREFIX) or row.predictor == NO_ANSWER_ROW:
         return made
     spec = head_of(row.predictor)
     percent = 100.0 if spec is None else count_on_shape(row, spec)["percent"]
@@ -141,14 +145,14 @@ def make_row(experiments: Experiments, row: RowSpec) -> RowResult:
 
 
 def mean_row(row: MeanRow, results: Sequence[RowResult], printed: Mapping[str, Mapping[str, float]]) -> RowResult:
-    """The mean of the tasks' metrics over the rows above that match, and the paper's over the same rows."""
+    """The mean of each task's metric over the matching rows above, and the paper's mean over the same rows."""
     ours, theirs = [], []
-    for one in results:
-        if fnmatchcase(one.name, row.mean) and one.task and not one.missing:
-            metric = one.task.metric
-            ours.append(one.values[metric])
-            if metric in printed.get(one.name, {}):
-                theirs.append(printed[one.name][metric])
+    for result in results:
+        if fnmatchcase(result.name, row.mean) and result.task and not result.missing:
+            metric = result.task.metric
+            ours.append(result.values[metric])
+            if metric in printed.get(result.name, {}):
+                theirs.append(printed[result.name][metric])
     if not ours:
         return RowResult(row.name, missing=NoData("none of these rows has any"))
     values = {"mean": fmean(ours), "of": float(len(ours))}
@@ -157,46 +161,46 @@ def mean_row(row: MeanRow, results: Sequence[RowResult], printed: Mapping[str, M
     return RowResult(row.name, values)
 
 
-def _with_times(experiments: Experiments, item: Item, results: list[RowResult]) -> list[RowResult]:
-    """Seconds for 1,000 examples, and the ratio to the first row with the interval of its median over rounds."""
-    tuned: dict[str, RowResult] = {}  # by folder, the first row of each
-    for row, one in zip(item.rows, results, strict=True):
-        if isinstance(row, TunedRow) and one.answers:
-            tuned.setdefault(one.folder, one)
+def _add_times(experiments: Experiments, item: Item, results: list[RowResult]) -> list[RowResult]:
+    """Add seconds per 1,000 examples, and their ratio to the first row with the interval of its median."""
+    tuned: dict[str, RowResult] = {}  # the first row of each encoder's folder
+    for row, result in zip(item.rows, results, strict=True):
+        if isinstance(row, TunedRow) and result.answers:
+            tuned.setdefault(result.folder, result)
     if not TIMED & set(item.metrics) or not tuned:
         return results
-    first = next(one.folder for one in results if one.folder in tuned)
-    seconds = _seconds_of(experiments, [first, *sorted(set(tuned) - {first})], tuned[first])
+    first = next(result.folder for result in results if result.folder in tuned)
+    seconds = _time_encoders(experiments, [first, *sorted(set(tuned) - {first})], tuned[first])
     timed = []
-    for one in results:
-        if one.folder in seconds:
-            ratios = [mine / theirs for mine, theirs in zip(seconds[one.folder], seconds[first], strict=True)]
+    for result in results:
+        if result.folder in seconds:
+            ratios = [own / base for own, base in zip(seconds[result.folder], seconds[first], strict=True)]
             low, *_, high = sorted(ratios)[OUTER:-OUTER]
-            values = {"inference": median(seconds[one.folder]), "inference_ratio": median(ratios)}
-            intervals = {**one.intervals, "inference_ratio": (low, high)}
-            one = replace(one, values={**one.values, **values}, intervals=intervals)
-        timed.append(one)
+            values = {"inference": median(seconds[result.folder]), "inference_ratio": median(ratios)}
+            intervals = {**result.intervals, "inference_ratio": (low, high)}
+            result = replace(result, values={**result.values, **values}, intervals=intervals)
+        timed.append(result)
     return timed
 
 
-def _seconds_of(experiments: Experiments, folders: Sequence[str], first: RowResult) -> dict[str, list[float]]:
-    """Of every round, measured once for the same encoders as they were tuned."""
+def _time_encoders(experiments: Experiments, folders: Sequence[str], first: RowResult) -> dict[str, list[float]]:
+    """Seconds per 1,000 examples of every round, by folder; measured once for the same tuned encoders."""
     made_from = hash_json([read_json_or_empty(Path(folder) / "own.json") for folder in folders])
     path = experiments.out / "times" / f"{made_from}.json"
-    kept = read_json_or_empty(path)
-    if not kept:
+    cached = read_json_or_empty(path)
+    if not cached:
         assert first.task is not None
         models = [native_model(load_encoder(str(Path(folder) / "encoder")), first.task) for folder in folders]
         examples = first.task["dev"][:EXAMPLES]
         rounds = interleaved_seconds([partial(model.outputs, examples) for model in models], ROUNDS)
         for folder, seconds in zip(folders, rounds, strict=True):
-            kept[folder] = [1000 * one / len(examples) for one in seconds]
-        write_json(path, kept)
-    return {folder: list(map(float, kept[folder])) for folder in folders}
+            cached[folder] = [1000 * second / len(examples) for second in seconds]
+        write_json(path, cached)
+    return {folder: list(map(float, cached[folder])) for folder in folders}
 
 
 def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()) -> str:
-    """Hash of everything that decides the rows: the recipe's rows, what lies below them, data, seeds, encoders."""
+    """Hash of everything that determines the rows: recipe, sources, data, seeds and encoders."""
     facts = []
     for row in shared.rows_of(item):
         source = shared.source_of(row)
@@ -214,59 +218,58 @@ def origin(item: Item, shared: Shared, encoder: str | None = None, settings: Seq
 
 
 def _status(results: Sequence[RowResult]) -> str:
-    """What is for another scale only is not missed."""
-    missing = [one.missing for one in results if not isinstance(one.missing, NotAtScale)]
-    if any(isinstance(one, Failed) for one in missing):
+    """Whether all rows of this scale were made."""
+    missing = [result.missing for result in results if not isinstance(result.missing, NotAtScale)]
+    if any(isinstance(reason, Failed) for reason in missing):
         return FAILED
-    without = sum(one is not None for one in missing)
-    return DONE if not without else NO_DATA if without == len(missing) else PART
+    count = sum(reason is not None for reason in missing)
+    return DONE if not count else NO_DATA if count == len(missing) else SOME_DATA
 
 
 def _plain_rows(item: Item, results: Sequence[RowResult]) -> list[dict[str, Any]]:
-    """Ours in the recipe's order, then published rows that we have no counterpart for."""
+    """Our rows in the recipe's order, then published rows without a counterpart."""
     printed = published_of(item.name)
-    rows: list[dict[str, Any]] = [
-        {
-            "row": one.name,
-            "ours": {key: value for key, value in one.values.items() if math.isfinite(value)},
-            "intervals": {key: list(ends) for key, ends in one.intervals.items() if all(map(math.isfinite, ends))},
-            "published": printed.pop(one.name, {}),
-            "missing": "" if one.missing is None else str(one.missing),
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        intervals = {key: list(ends) for key, ends in result.intervals.items() if all(map(math.isfinite, ends))}
+        row = {
+            "row": result.name,
+            "ours": {key: value for key, value in result.values.items() if math.isfinite(value)},
+            "intervals": intervals,
+            "published": printed.pop(result.name, {}),
+            "missing": "" if result.missing is None else str(result.missing),
         }
-        for one in results
-    ]
+        rows.append(row)
     for name, values in printed.items():
         rows.append({"row": name, "ours": {}, "intervals": {}, "published": values, "missing": PUBLISHED})
     return rows
 
 
 def rank_correlations(item: Item, results: Sequence[RowResult]) -> list[dict[str, Any]]:
-    """Spearman's correlation of our scores with the published ones over a leaderboard's rows, by run.
+    """Spearman correlation of our scores with the published ones over the rows of a leaderboard, for each run.
 
-    Between runs it would only show that more tuning, or an easier task, gives a higher score.
+    Across runs it would only show that more tuning, or an easier task, gives a higher score.
     """
     if item.kind != "leaderboard":
         return []
     printed = published_of(item.name)
     metric = next((key for key in item.metrics if key in ("f1", "accuracy")), item.metrics[0])
     pairs: dict[str, list[tuple[float, float]]] = {}
-    for row, one in zip(item.rows, results, strict=True):
-        if isinstance(row, BoardRow) and metric in one.values and metric in printed.get(one.name, {}):
-            pairs.setdefault(row.label.rstrip("/"), []).append((printed[one.name][metric], one.values[metric]))
-    return [
-        {"run": run, "metric": metric, "rows": len(some), "spearmanr": spearmanr(*zip(*some, strict=True))}
-        for run, some in pairs.items()
-        if len(some) >= MIN_ROWS
-    ]
+    for row, result in zip(item.rows, results, strict=True):
+        if isinstance(row, BoardRow) and metric in result.values and metric in printed.get(result.name, {}):
+            pair = printed[result.name][metric], result.values[metric]
+            pairs.setdefault(row.label.rstrip("/"), []).append(pair)
+    correlations = []
+    for run, scores in pairs.items():
+        if len(scores) >= MIN_ROWS:
+            rho = spearmanr(*zip(*scores, strict=True))
+            correlations.append({"run": run, "metric": metric, "rows": len(scores), "spearmanr": rho})
+    return correlations
 
 
-def _tests(item: str, results: Sequence[RowResult], scale: str) -> list[dict[str, Any]]:
-    rows = {one.name: one for one in results}
-    return [_test(claim, test, rows, scale) for claim in claims_of(item) for test in claim.tests if test.item == item]
-
-
-def _test(claim: Claim, test: Check, rows: Mapping[str, RowResult], scale: str) -> dict[str, Any]:
-    measured = Measured(why=test.because) if test.not_at == scale else weigh(test, rows)
+def _run_test(claim: Claim, test: Check, rows: Mapping[str, RowResult], scale: str) -> dict[str, Any]:
+    """A test of a claim on our rows, as plain data."""
+    measured = Measured(why=test.because) if test.not_at == scale else measure(test, rows)
     document: dict[str, Any] = {"claim": claim.id}
     document |= {key: getattr(test, key) for key in ("a", "b", "number", "says", "margin", "metric", "of", "among")}
     first = rows.get(test.a)
@@ -280,13 +283,13 @@ def _test(claim: Claim, test: Check, rows: Mapping[str, RowResult], scale: str) 
 
 
 def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
-    """All that were written, by item."""
+    """All documents of a folder, by item."""
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     return {document["item"]: document for document in documents}
 
 
 def is_current(document: Mapping[str, Any]) -> bool:
-    """Whether it would be made the same way now, with the encoders and settings of its scale."""
+    """Whether the recipe still is the one that the document was made from, at its scale and without other settings."""
     return _is_made_by(document, shared_at(document["scale"]))
 
 
@@ -298,23 +301,24 @@ def _is_made_by(
 
 
 def only_current(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What verdicts may rest on."""
+    """Documents that verdicts may be based on."""
     return [document for document in documents if is_current(document)]
 
 
 def current_documents(experiments: Experiments) -> list[dict[str, Any]]:
-    """Of all in the experiments' folder those that would be made the same way now."""
-    made_by = experiments.shared, experiments.encoder, experiments.settings
-    return [one for one in read_documents(experiments.out / "items").values() if _is_made_by(one, *made_by)]
+    """Documents in the folder of the experiments that the same settings would make again."""
+    settings = experiments.shared, experiments.encoder, experiments.settings
+    documents = read_documents(experiments.out / "items").values()
+    return [document for document in documents if _is_made_by(document, *settings)]
 
 
 def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every claim over all its tests; one whose table was not run yet is open."""
+    """The verdict on every claim over all its tests; tests of tables that were not run are open."""
     done = [{**test, "item": document["item"]} for document in documents for test in document["tests"]]
     verdicts = []
     for claim in claims():
         tests = [test for test in done if test["claim"] == claim.id]
         decided = [str(test["verdict"]) for test in tests] + [OPEN] * (len(claim.tests) - len(tests))
         facts = {"id": claim.id, "text": claim.text, "source": claim.source, "of": len(claim.tests)}
-        verdicts.append({**facts, "verdict": together(decided), "tests": tests})
+        verdicts.append({**facts, "verdict": combine_verdicts(decided), "tests": tests})
     return verdicts

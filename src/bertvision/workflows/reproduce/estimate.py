@@ -1,8 +1,8 @@
-"""What a recipe would take before it is run: data, hours and bytes, from a formula and stated assumptions.
+"""Estimate what recipes take before they are run: data, hours and bytes, from a formula and stated assumptions.
 
-Hours: windows x tokens x (epochs / rate), the rate being tokens tuned a second; a pass without gradient
-takes 1 / 3.2 of a tuned one. Bytes of a store: windows x tokens x states x width x 2; of a checkpoint 4 x (12 layers
-x width^2 + 30,522 x width).
+Hours: windows x tokens x epochs / (tokens tuned per second); a forward pass takes 1 / 3.2 of a training step.
+Bytes of a store: windows x tokens x states x width x 2. Bytes of a checkpoint: 4 x (12 x layers x width^2 + 30,522 x
+width).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.reproduce.specs import Item, RowSpec, Shared, Source, SubsetRow, TunedRow, heads_by_run
 
 PASS = 1 / 3.2
-"""Of a tuned token's time: reading it only."""
+"""Time of a forward pass, relative to a training step."""
 FLOAT = 4
 """Bytes of a saved weight."""
 VECTORS = ("cls", "mean")
-"""Kinds of store that keep one vector per text."""
+"""Values of ``extract.tokens`` that store one vector per text."""
 READ = 500e6
-"""Bytes a second: a plain solid-state disk."""
+"""Bytes per second of an ordinary solid-state disk."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A tuning, curve or run that is made once, whoever asks for it."""
+    """A tuning, curve or run, which is made once for all rows that need it."""
 
     name: str
     data: str
@@ -49,12 +49,12 @@ class HeadJob:
     run: str
     fits: int  # heads x seeds
     epochs: int
-    bytes: int  # read an epoch
+    bytes: int  # read per epoch
     hours: float
 
 
 def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
-    """All jobs of some items, each once; shared hours are of those that several items need."""
+    """All jobs of some items, each once; shared hours are those of jobs that several items need."""
     jobs: dict[str, Job] = {}
     users: Counter[str] = Counter()
     for item in items:
@@ -86,23 +86,20 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
 
 
 def data_of(item: Item, shared: Shared) -> list[str]:
-    """What an item's rows are learned from and scored on, by name; nothing where parameters are counted."""
+    """Names of the data sets of an item's rows; none if it only counts parameters."""
     return [name for name in dict.fromkeys(map(shared.data_of, item.rows)) if name is not None]
 
 
 def jobs_of(row: RowSpec, shared: Shared) -> Iterator[Job]:
-    """What a row needs, its encoder first; nothing if it is for another scale."""
+    """Jobs of a row, its encoder first; none if the row is for another scale."""
     source = shared.source_of(row)
     if source is None or row.only not in (None, shared.scale):
         return
     method, head = (row.method, row.head) if isinstance(row, TunedRow) else ("full", None)
     yield from _source_jobs(shared, source, row.data, method, head)
-    if isinstance(row, SubsetRow) and row.limited:
-        yield _subset_job(row, source, shared)
-
-
-def _subset_job(row: SubsetRow, source: Source, shared: Shared) -> Job:
-    """The encoder tuned on a share, and its states."""
+    if not (isinstance(row, SubsetRow) and row.limited):
+        return
+    # The encoder tuned on a subset, and its states.
     data, base = shared.data[row.data or str(source.data)], shared.base_encoder(source)
     learned, others = row.share * data.learned, data.windows - data.learned
     epochs = float(source.encoder.partition("@")[2])
@@ -110,7 +107,7 @@ def _subset_job(row: SubsetRow, source: Source, shared: Shared) -> Job:
     windows = round(learned) + others
     layers, width = shared.shapes[base]
     size = windows * data.tokens * (layers + 1) * state_bytes("f16", width)
-    return Job(f"limited {source.name} {row.share:g}", data.name, windows, data.tokens, hours, size)
+    yield Job(f"limited {source.name} {row.share:g}", data.name, windows, data.tokens, hours, size)
 
 
 def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, head: str | None) -> Iterator[Job]:
@@ -121,9 +118,9 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     name = [source.kind, source.name, data, *((method, head) if source.kind == "tune" else ())]
     chosen, base = shared.data[data or str(source.data)], shared.base_encoder(source)
     layers, width = shared.shapes[base]
-    if source.at:  # of the curve to its end
+    if source.at:  # a curve ends at its last checkpoint
         epochs = max(source.at)
-    else:  # as set, by the source or by what task and method bring
+    else:  # set by the source, or by default for the task and method
         defaults: Mapping[str, Any] = recipe_defaults(chosen.task, method).get("tune", {})
         epochs = float(source.tune.get("epochs", defaults.get("epochs", 1.0)))
     dev = chosen.windows - chosen.learned
@@ -136,7 +133,7 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
 
 
 def _store_bytes(windows: int, tokens: int, source: Source, shape: tuple[int, int]) -> int:
-    """All states of these windows, as a run keeps them."""
+    """Size of the states of these windows in a store."""
     layers, width = shape
     kept = 1 if source.extract.get("tokens") in VECTORS else tokens
     return windows * kept * (layers + 1) * state_bytes("f16", width)
@@ -150,18 +147,18 @@ def plan_text(document: Mapping[str, Any]) -> str:
         counts = [f"{job['windows']:,}", str(job["tokens"]), f"{job['hours']:.3f}"]
         cells.append([job["name"], job["data"], *counts, size])
     cells.append(["all", "", "", "", f"{document['hours']:.1f}", f"{document['bytes'] / 1e9:,.1f}"])
-    cells.append(["of which for several tables or figures", "", "", "", f"{document['shared_hours']:.1f}", ""])
+    cells.append(["of which shared by several tables or figures", "", "", "", f"{document['shared_hours']:.1f}", ""])
     lines = align_columns(cells)
     for name, data in document["data"].items():
         files = ", ".join(data["files"]).replace("|", " or ")
         lines.append(f"data {name}: {data['about']}: {files} {data['url']}".rstrip())
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
-    lines.append(f"assumed: tokens tuned a second: {rates}; a pass alone takes 1/3.2 of that; states in f16")
+    lines.append(f"assumed: tokens tuned per second: {rates}; a forward pass takes 1/3.2 of that time; states in f16")
     return "\n".join(lines)
 
 
 def add_head_jobs(document: Mapping[str, Any], items: Sequence[Item], shared: Shared) -> dict[str, Any]:
-    """A plan with what its heads take."""
+    """A plan with the jobs of its heads."""
     jobs = head_jobs(items, shared)
     return {
         **document,
@@ -174,12 +171,12 @@ def add_head_jobs(document: Mapping[str, Any], items: Sequence[Item], shared: Sh
 def head_plan_text(document: Mapping[str, Any]) -> str:
     """The heads of a plan in one line."""
     fits, hours = sum(job["fits"] for job in document["heads"]), document["reading_hours"]
-    reading = f"reading their states once an epoch, all heads of a run together, {hours:.1f} hours more"
-    return f"heads: {fits:,} fits; {reading} at {READ / 1e6:.0f} MB a second; what they compute is not counted"
+    reading = f"reading their states once per epoch for all heads of a run takes another {hours:.1f} hours"
+    return f"heads: {fits:,} fits; {reading} at {READ / 1e6:.0f} MB/s; their computation is not included"
 
 
 def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
-    """A job per run that is available at this scale, the control among its heads."""
+    """A job per run that is available at this scale; its heads include the control."""
     jobs = []
     for label, specs in heads_by_run([row for item in items for row in shared.rows_of(item)]).items():
         run, _, name = label.partition("/")

@@ -1,4 +1,4 @@
-"""Makes the tunings, curves and runs that recipes ask for, each once, in a folder that all of them share."""
+"""Tunings, curves and runs of the recipes, each made once in a shared folder."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.tasks.task import Task
 from bertvision.training.live_states import task_of_states
-from bertvision.workflows.analyse import study
+from bertvision.workflows.analyse import run_analyses
 from bertvision.workflows.conclude import conclude
 from bertvision.workflows.refit_analyses import AnalysisRequest
 from bertvision.workflows.reproduce.specs import DataSet, Shared, Source
 from bertvision.workflows.tuning_costs import score_encoder
-from bertvision.workflows.tuning_curve import place_of, tune_curve
+from bertvision.workflows.tuning_curve import checkpoint_path, tune_curve
 
 OF_LAYERS, OF_WIDTH = 12, 768
-"""Shape of the encoder that methods in recipes are written for."""
+"""Shape of the encoder that methods in recipes are defined for: BERT-base."""
 ADAPTER_SIZE = 64
-"""Of adapters that do not tell."""
+"""Default size of adapters in BERT-base."""
 CONCLUDED = "concluded.json"
-"""Which heads the leaderboard of a run was made for; one that diverged is not on it."""
+"""File with the heads that the leaderboard of a run was made for; those that diverged are not on it."""
 
 
 class Missing(Exception):
-    """A row cannot be made, and why; what is printed begins with the word."""
+    """A row cannot be made; the message begins with ``word``."""
 
     word = ""
 
@@ -47,7 +47,7 @@ class Missing(Exception):
 
 
 class NoData(Missing):
-    """Files that a row needs are not in the data folder."""
+    """Files of a row are not in the data folder."""
 
     word = "no data"
 
@@ -59,27 +59,29 @@ class NotAtScale(Missing):
 
 
 class Failed(Missing):
-    """It was tried."""
+    """Making the row failed."""
 
     word = "failed"
 
 
 @dataclass
 class Experiments:
-    """Where experiments are kept, and from which data and encoders they are made."""
+    """The folder of the experiments, and the data, encoders and settings that they are made with."""
 
     shared: Shared
     data: Path | None
     out: Path
-    encoder: str | None = None  # in place of every encoder of the scale
+    encoder: str | None = None  # replaces every encoder of the scale
     settings: Sequence[str] = ()
-    wanted: Mapping[str, Iterable[str]] = field(default_factory=dict)  # heads by run, fitted when it is first needed
+    heads_to_fit: Mapping[str, Iterable[str]] = field(
+        default_factory=dict
+    )  # by run: fitted when the run is first needed
     _runs: dict[str, tuple[tuple[str, ...], tuple[States, Run]]] = field(default_factory=dict, init=False)
     _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _findings: dict[tuple[str, Path], Finding] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """A bad setting is refused before anything is made, and where nothing will be."""
+        """Check the settings before anything is made."""
         override(built_in_recipe("squad2", recipe_defaults), self.settings)
 
     def source(self, kind: str, name: str) -> Source:
@@ -94,12 +96,12 @@ class Experiments:
         return self.shared.data[name]
 
     def paths(self, data: DataSet) -> dict[str, Any]:
-        """The data set's files, or :class:`NoData`, which names the first that is missing."""
+        """The data set's files; raises :class:`NoData`, which names the first that is missing."""
         if self.data is None:
             raise NoData(f"{data.about}: no --data FOLDER was given")
         paths = {key: [self._path(data, name) for name in names] for key, names in data.file_names.items()}
         if data.task in GLUE:
-            # A folder may be there and hold other files, or some of them.
+            # The folder may exist without some of the files.
             files = GLUE[data.task].files
             for file in (files.train, files.dev):
                 if find_file(Path(paths["data"][0]), file) is None:
@@ -108,7 +110,7 @@ class Experiments:
         return {key: paths[key][0] if isinstance(names, str) else paths[key] for key, names in data.files.items()}
 
     def _path(self, data: DataSet, name: str) -> str:
-        """A file of the data folder, by the first of its names that is there."""
+        """A file of the data folder: the first of its alternative names that exists."""
         assert self.data is not None
         for alternative in name.split("|"):
             if (self.data / alternative).exists():
@@ -117,7 +119,7 @@ class Experiments:
         raise NoData(f"{data.about}: the data folder has no {names}{f'; from {data.url}' if data.url else ''}")
 
     def recipe(self, source: Source, data: str | None = None, **tune: Any) -> Recipe:
-        """The run recipe that a source stands for."""
+        """The run recipe of a source."""
         if not source.available:
             raise NotAtScale(f"{source.kind} {source.name}")
         chosen = self.dataset(data or source.data)
@@ -136,18 +138,18 @@ class Experiments:
         return override(recipe, self.settings)
 
     def encoder_of(self, name: str, data: str | None) -> str:
-        """A name of the scale, ``CURVE@EPOCHS``, or a tuning, on this data if it has none; made first if need be."""
+        """The path or name of an encoder: of the scale, of ``CURVE@EPOCHS``, or of a tuning; made first if needed."""
         if name in self.shared.encoders:
             return self.encoder or self.shared.encoders[name]
         curve, at, epochs = name.partition("@")
         if at:
             self.curve(curve)
-            return str(place_of(self.out / "curve" / curve, float(epochs)))
+            return str(checkpoint_path(self.out / "curve" / curve, float(epochs)))
         below = self.source("tune", name)
         return str(self.tuned(name, None if below.data else data, "full", None) / "encoder")
 
     def curve(self, name: str) -> dict[str, Any]:
-        """Checkpoints of one tuning, all of them; see :func:`bertvision.workflows.tuning_curve.tune_curve`."""
+        """All checkpoints of a curve; see :func:`bertvision.workflows.tuning_curve.tune_curve`."""
         if name not in self._curves:
             source = self.source("curve", name)
             recipe = self.recipe(source)
@@ -159,7 +161,7 @@ class Experiments:
         return self.out / "tune" / "-".join(part for part in (name, data, method, head) if part)
 
     def tuned(self, name: str, data: str | None, method: str, head: str | None) -> Path:
-        """An encoder tuned by a method; its answers to dev are in ``own.json`` beside it."""
+        """The folder of an encoder tuned by a method, with its scores and answers to dev in ``own.json``."""
         folder = self.tuned_folder(name, data, method, head)
         recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
         live = replace(recipe, extract=replace(recipe.extract, live=True))
@@ -167,13 +169,13 @@ class Experiments:
             return folder
         states, _ = prepare(live, folder, [CONTROL])
         encoder = load_encoder(str(folder / "encoder"))
-        verdict, cost = score_encoder(encoder, task_of_states(states)).result, encoder.record["cost"]
+        result, cost = score_encoder(encoder, task_of_states(states)).result, encoder.record["cost"]
         document = {
             "trained": cost["trained"],
             "seconds": cost["seconds"],
             "parameters": encoder.parameters,
-            "scores": verdict.scores,
-            "answers": verdict.answers,
+            "scores": result.scores,
+            "answers": result.answers,
         }
         write_json(folder / "own.json", document)
         return folder
@@ -182,14 +184,14 @@ class Experiments:
         return self.out / "run" / (f"{name}-{data}" if data else name)
 
     def run(self, name: str, data: str | None, heads: Iterable[str]) -> tuple[Path, States, Run]:
-        """A run with these heads on its leaderboard; heads that are there already stay."""
+        """A run with these heads, and those that it already has, on its leaderboard."""
         folder, label = self.run_folder(name, data), f"{name}/{data or ''}"
-        specs = list(dict.fromkeys([*self.wanted.get(label, ()), *heads]))
-        fitted, made = self._runs.get(label, ((), None))
-        if made is None or not set(specs) <= set(fitted):
-            made = self._make_run(folder, self.recipe(self.source("run", name), data), specs)
-            self._runs[label] = (*fitted, *specs), made
-        return folder, *made
+        specs = list(dict.fromkeys([*self.heads_to_fit.get(label, ()), *heads]))
+        fitted, result = self._runs.get(label, ((), None))
+        if result is None or not set(specs) <= set(fitted):
+            result = self._make_run(folder, self.recipe(self.source("run", name), data), specs)
+            self._runs[label] = (*fitted, *specs), result
+        return folder, *result
 
     def _make_run(self, folder: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
         states, specs = prepare(recipe, folder, [CONTROL, *heads])
@@ -197,35 +199,35 @@ class Experiments:
         for seeds in dict.fromkeys(map(seeds_of, specs)):
             fit_into(folder, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
         made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), folder / CONCLUDED
-        before = read_json_or_empty(path)
-        concluded = before["heads"] if before.get("made_from") == made_from else []
+        saved = read_json_or_empty(path)
+        concluded = saved["heads"] if saved.get("made_from") == made_from else []
         if not set(specs) <= set(concluded):
             conclude(folder)
             write_json(path, {"made_from": made_from, "heads": sorted({*concluded, *specs})})
         return states, gather(folder, task_of_states(states))
 
     def finding(self, name: str, folder: Path) -> Finding:
-        """An analysis of a whole run, made once for all rows that ask for it."""
+        """An analysis of a whole run, made once for all of its rows."""
         if (name, folder) not in self._findings:
-            self._findings[name, folder] = study(AnalysisRequest(folder), [name])[0][0]
+            self._findings[name, folder] = run_analyses(AnalysisRequest(folder), [name])[0][0]
         return self._findings[name, folder]
 
     def task(self, name: str, data: str | None = None) -> Task:
-        """The task of a run, loaded as the run loads it."""
+        """The task of a run."""
         return load_recipe_task(self.recipe(self.source("run", name), data))
 
 
 def scaled_method(method: str, layers: int, width: int) -> str:
-    """A method written for BERT-base, for an encoder of another shape: the same share of it is trained.
+    """A tuning method defined for BERT-base, scaled to an encoder of another shape.
 
-    One layer at least where there was one: of six, L6 trains three, L3 two, L1 one and L0 none. Adapters
-    of size 768 are as wide as the states; of another width they would cost another share of the time.
+    The same share of the layers is trained, and at least one unless none was: of six, L6 trains three, L3 two, L1 one
+    and L0 none. Adapters are scaled with the width, so they cost the same share of the time.
     """
     spec = parse_spec(method)
     if spec.name == "freeze":
-        trained = OF_LAYERS - int(spec.options.get("k", 0))
-        now = max(1, int(trained * layers / OF_LAYERS + 0.5)) if trained else 0
-        return str(Spec(spec.name, {**spec.options, "k": layers - now}))
+        of_bert = OF_LAYERS - int(spec.options.get("k", 0))
+        trained = max(1, int(of_bert * layers / OF_LAYERS + 0.5)) if of_bert else 0
+        return str(Spec(spec.name, {**spec.options, "k": layers - trained}))
     if spec.name == "adapters":
         size = int(spec.options.get("size", ADAPTER_SIZE))
         return str(Spec(spec.name, {**spec.options, "size": max(1, round(size * width / OF_WIDTH))}))

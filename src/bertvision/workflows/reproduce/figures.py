@@ -1,4 +1,4 @@
-"""The papers' figures drawn from their tables: ours, and the published numbers in the same way."""
+"""Figures: our numbers, and the published ones drawn in the same way."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from bertvision.workflows.reproduce.specs import (
 Values = Mapping[str, Mapping[str, float]]
 """By row and metric."""
 STATE, LOST = "state ", "decrease "
-"""Before the number of a state, and before the layers without adapters, in the names of values."""
+"""Prefixes of values per state, and per span of layers without adapters."""
 
 
 def write_pictures(item: Item, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
-    """``NAME.svg`` and, where enough was published, ``NAME-published.svg``; their names."""
+    """Write ``NAME.svg`` and, if enough was published, ``NAME-published.svg``; returns their names."""
     figures = [item]
     if item.picture is not None and item.picture.apart:  # one for each metric, named after it
         figures = []
@@ -38,24 +38,24 @@ def write_pictures(item: Item, rows: Sequence[Mapping[str, Any]], folder: Path) 
             figures.append(replace(item, name=f"{item.name}-{metric}", picture=picture))
     names = []
     for figure in figures:
-        for whose, end in (("ours", ""), ("published", "-published")):
-            plot = plot_of(figure, {row["row"]: row[whose] for row in rows})
+        for source, suffix in (("ours", ""), ("published", "-published")):
+            plot = plot_of(figure, {row["row"]: row[source] for row in rows})
             if plot is not None:
-                names.append(f"{figure.name}{end}.svg")
+                names.append(f"{figure.name}{suffix}.svg")
                 write_svg(draw(plot), folder / names[-1])
     return names
 
 
 def plot_of(item: Item, values: Values) -> Plot | None:
-    """The figure as data; None where a recipe has none, or fewer than two points are known."""
+    """The figure as data; None if the recipe has none, or fewer than two points are known."""
     if item.picture is None:
         return None
     plot = PLOTS[item.picture.kind](item, item.picture, values)
     return plot if plot is not None and sum(map(len, plot.series.values())) > 1 else None
 
 
-def across(row: RowSpec) -> float | None:
-    """Where a row stands: epochs of tuning, per cent of the data, or epochs of a fit."""
+def x_value(row: RowSpec) -> float | None:
+    """The x value of a row: epochs of tuning, per cent of the data, or epochs of a fit."""
     match row:
         case CurveRow():
             return row.at
@@ -67,28 +67,28 @@ def across(row: RowSpec) -> float | None:
 
 
 def _lines(item: Item, picture: Picture, values: Values) -> Plot:
-    """A line per series and metric; rows that stand nowhere are level lines, of the last metric."""
+    """A line per series and metric; rows without an x value are horizontal lines, for the last metric."""
     series: dict[str, list[Point]] = {}
     rules: dict[str, float] = {}
     for row in item.rows:
-        known, x = values.get(row.name, {}), across(row)
+        row_values, x = values.get(row.name, {}), x_value(row)
         if x is None:
-            if picture.up[-1] in known:
-                rules[row.name] = known[picture.up[-1]]
+            if picture.up[-1] in row_values:
+                rules[row.name] = row_values[picture.up[-1]]
             continue
         for metric in picture.up:
-            if metric in known:
+            if metric in row_values:
                 name = " ".join(part for part in (row.series, metric if len(picture.up) > 1 else "") if part)
-                series.setdefault(name or metric, []).append((x, known[metric], row.name))
-    ordered = {name: sorted(points) for name, points in series.items()}  # recipes have rows in the paper's order
+                series.setdefault(name or metric, []).append((x, row_values[metric], row.name))
+    ordered = {name: sorted(points) for name, points in series.items()}  # rows are in the order of the paper
     return Plot("lines", picture.across, ", ".join(picture.up), ordered, rules=rules)
 
 
 def _states(item: Item, picture: Picture, values: Values) -> Plot:
     """A line per row, over the encoder's states."""
     series: dict[str, list[Point]] = {}
-    for row, known in values.items():
-        points = [(float(key[len(STATE) :]), value, row) for key, value in known.items() if key.startswith(STATE)]
+    for row, row_values in values.items():
+        points = [(float(key[len(STATE) :]), value, row) for key, value in row_values.items() if key.startswith(STATE)]
         if points:
             series[row] = points
     return Plot("lines", "state", picture.up[0], series)
@@ -97,9 +97,9 @@ def _states(item: Item, picture: Picture, values: Values) -> Plot:
 def _points(item: Item, picture: Picture, values: Values) -> Plot:
     """A point per row, those on the Pareto front marked."""
     points: list[Point] = []
-    for row, known in values.items():
-        if picture.across in known and picture.up[0] in known:
-            points.append((known[picture.across], known[picture.up[0]], row))
+    for row, row_values in values.items():
+        if picture.across in row_values and picture.up[0] in row_values:
+            points.append((row_values[picture.across], row_values[picture.up[0]], row))
     front = pareto([(x, y) for x, y, _ in points])
     series: dict[str, list[Point]] = {FRONT: [], BEHIND: []}
     for index, point in enumerate(points):
@@ -110,18 +110,18 @@ def _points(item: Item, picture: Picture, values: Values) -> Plot:
 
 def _bars(item: Item, picture: Picture, values: Values) -> Plot:
     """A group of bars per row, a bar per metric."""
-    shown = {row: known for row, known in values.items() if any(metric in known for metric in picture.up)}
-    heights = {metric_title(metric): [known.get(metric) for known in shown.values()] for metric in picture.up}
-    return bars(list(shown), heights, "%")
+    rows = [row for row in values if any(metric in values[row] for metric in picture.up)]
+    heights = {metric_title(metric): [values[row].get(metric) for row in rows] for metric in picture.up}
+    return bars(rows, heights, "%")
 
 
 def _heat(item: Item, picture: Picture, values: Values) -> Plot | None:
-    """What is lost without the adapters of every span of layers."""
+    """Percentage of the score lost without the adapters of every span of layers."""
     metric, adapted = picture.up[0], item.rows[0]
     whole = values.get(adapted.name, {}).get(metric)
     lost: dict[str, float] = {}
-    for known in values.values():
-        lost |= {key[len(LOST) :]: decrease for key, decrease in known.items() if key.startswith(LOST)}
+    for row_values in values.values():
+        lost |= {key[len(LOST) :]: decrease for key, decrease in row_values.items() if key.startswith(LOST)}
     if whole is None or not lost or not isinstance(adapted, TunedRow):
         return None
     rows = []

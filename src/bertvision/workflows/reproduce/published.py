@@ -1,4 +1,4 @@
-"""What the papers print, and what they claim, as data."""
+"""Published numbers and claims of the papers, as data."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RULES = ("more", "as-good", "about", "not-more")
 QUANTITIES = ("score", "value", "efficiency", "length")
 AMONG = ("all", "answerable", "unanswerable")
 MAX_NAMES = 4
-"""Names that a sentence holds."""
+"""More names than this are counted instead of listed."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """One published number; ``printed`` is what stands there where that is a misprint."""
+    """One published number; ``printed`` is the number in the paper if that is a misprint."""
 
     item: str
     row: str
@@ -39,11 +39,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison that a claim comes down to: row a against row b, or against a number.
+    """One comparison of a claim: row a against row b, or against a number.
 
-    ``more``: a is above b by more than the margin. ``as-good``: a is not further than the margin below.
-    ``about``: they are no further apart than the margin. ``not-more``: a is not above by more than the margin.
-    Rows with a star stand for all that match, and are averaged.
+    ``more``: a is above b by more than the margin. ``as-good``: a is at most the margin below b. ``about``: they differ
+    by at most the margin. ``not-more``: a is at most the margin above b. A star in names stands for all rows that
+    match; their differences are averaged.
     """
 
     item: str
@@ -53,24 +53,24 @@ class Check:
     number: float | None = None
     metric: str = ""  # empty: the task's own
     margin: float = 0.0
-    of: str = "score"  # of paired answers; value: as in the table; efficiency; length: of contexts only one gets right
+    of: str = "score"  # paired; value: of the table; efficiency; length: of contexts that only one has right
     among: str = "all"  # answerable or unanswerable questions
-    silence: bool = False  # that nothing was learned is what it is about
-    not_at: str = ""  # a scale that cannot decide it,
+    silence: bool = False  # the claim is that nothing is learned
+    not_at: str = ""  # a scale at which it is not tested,
     because: str = ""  # and why
 
     def __post_init__(self) -> None:
-        asked = (("rule", self.says, RULES), ("quantity", self.of, QUANTITIES), ("choice", self.among, AMONG))
-        for what, value, known in asked:
-            if value not in known:
-                raise BadInput(f"claims: {unknown_name(what, value, list(known))}")
+        choices = (("rule", self.says, RULES), ("quantity", self.of, QUANTITIES), ("choice", self.among, AMONG))
+        for name, value, allowed in choices:
+            if value not in allowed:
+                raise BadInput(f"claims: {unknown_name(name, value, list(allowed))}")
         if (self.b is None) == (self.number is None):
-            raise BadInput(f"claims: a test of {self.item} needs a row b or a number, one of both")
+            raise BadInput(f"claims: a test of {self.item} needs either a row b or a number")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that a paper says, and the tests that decide it: it holds if all of them do."""
+    """A statement of a paper and its tests: it holds if all of them do."""
 
     id: int
     text: str
@@ -97,7 +97,7 @@ def published() -> tuple[Number, ...]:
 
 
 def published_of(item: str) -> dict[str, dict[str, float]]:
-    """By row and metric, misprints corrected."""
+    """Published values of an item by row and metric, with misprints corrected."""
     values: dict[str, dict[str, float]] = {}
     for number in published():
         if number.item == item:
@@ -106,7 +106,7 @@ def published_of(item: str) -> dict[str, dict[str, float]]:
 
 
 def published_notes(item: str) -> list[str]:
-    """What is to be known of published numbers, each reason once; first those that are not what was printed."""
+    """Notes on the published numbers of an item, each once; corrections of misprints first."""
     corrected: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}
     for number in published():
@@ -131,14 +131,14 @@ def _few(names: Sequence[str], what: str) -> str:
 def claims() -> tuple[Claim, ...]:
     """All claims, in order."""
     values = tomllib.loads((RECIPES / "claims.toml").read_text(encoding="utf-8"))
-    found = []
+    all_claims = []
     for table in values["claim"]:
         where = f"claims.toml, claim {table.get('id')}"
         tests = tuple(from_mapping(Check, test, where) for test in table["test"])
-        found.append(Claim(int(table["id"]), str(table["text"]), str(table["source"]), tests))
-    return tuple(found)
+        all_claims.append(Claim(int(table["id"]), str(table["text"]), str(table["source"]), tests))
+    return tuple(all_claims)
 
 
 def claims_of(item: str) -> list[Claim]:
-    """Those that a table or figure helps to decide."""
+    """Claims with a test on this table or figure."""
     return [claim for claim in claims() if any(test.item == item for test in claim.tests)]

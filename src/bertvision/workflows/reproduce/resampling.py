@@ -1,4 +1,4 @@
-"""Answers to dev under resampling: what a score would be on other examples, and whether anything was learned."""
+"""Bootstrap of scores on dev: intervals, the score of a constant answer, and whether a predictor beats it."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ DRAWS = 2000
 
 
 def seed_group_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> SeedGroup | None:
-    """Answers, a mapping per seed, as something to be resampled; None if the metric cannot be."""
+    """Bootstrap scores of answers, one mapping per seed; None if the metric cannot be resampled."""
     predictors = []
-    for seed, of_seed in enumerate(answers):
-        example_scores = score_answers(comparison.task, "dev", of_seed)
+    for seed, seed_answers in enumerate(answers):
+        example_scores = score_answers(comparison.task, "dev", seed_answers)
         # The score itself is computed from the scores of the examples.
         predictors.append(PredictorScores("", "head", seed, math.nan, example_scores))
-    sides = comparison.seed_groups(predictors)
-    return sides[0] if sides else None
+    groups = comparison.seed_groups(predictors)
+    return groups[0] if groups else None
 
 
-def point(comparison: Comparison, side: SeedGroup) -> float:
-    """The score on the examples themselves, each drawn once, in points."""
+def score_on_all(comparison: Comparison, group: SeedGroup) -> float:
+    """The score on all examples, each drawn once, in points."""
     once = np.ones((1, comparison.num_units))
-    return 100 * float(np.mean([score.of(once, comparison.members) for score in side.scores]))
+    return 100 * float(np.mean([score.of(once, comparison.members) for score in group.scores]))
 
 
 def interval_of_rows(
-    comparison: Comparison, number: Callable[[NDArray[np.int64]], float]
+    comparison: Comparison, statistic: Callable[[NDArray[np.int64]], float]
 ) -> tuple[float, float] | None:
-    """Interval of a number of the examples (by their rows), whole contexts drawn; None if there is nothing to draw."""
-    whole = number(np.arange(len(comparison.members)))
-    drawn = np.array([number(rows) for rows in draw_clustered_rows(comparison.members, DRAWS, 0)])
+    """Bootstrap interval of a statistic of example rows, drawn by whole contexts; None if it is not defined."""
+    whole = statistic(np.arange(len(comparison.members)))
+    drawn = np.array([statistic(rows) for rows in draw_clustered_rows(comparison.members, DRAWS, 0)])
     drawn = drawn[np.isfinite(drawn)]
     return None if math.isnan(whole) or not len(drawn) else percentile_interval(drawn, comparison.num_units)
 
 
 def constant_answer_score(comparison: Comparison) -> tuple[float, NDArray[np.float64]]:
-    """What one answer to everything is worth at best, on the examples and on each draw; 0 where it has no score.
+    """The best score of one answer to all examples, on the examples and on each draw; 0 if it has no score.
 
-    On SQuAD 2.0 it is 50, the share of questions that have no answer.
+    On SQuAD 2.0 it is 50, the share of unanswerable questions.
     """
     task = comparison.task
-    # Nothing of spans, each of the labels; a constant value correlates with none.
+    # Spans: no answer. Labels: each of them. A constant value correlates with nothing.
     constants = {"span": [""], "classify": list(task.labels)}.get(task.kind, [])
-    floors = []
+    scores = []
     for answer in constants:
-        side = seed_group_of(comparison, [{example.id: answer for example in task["dev"]}])
-        if side is not None:
-            floors.append((point(comparison, side), side.drawn.mean(0)))
-    return max(floors, key=lambda floor: floor[0], default=(0.0, np.zeros(1)))
+        group = seed_group_of(comparison, [{example.id: answer for example in task["dev"]}])
+        if group is not None:
+            scores.append((score_on_all(comparison, group), group.drawn.mean(0)))
+    return max(scores, key=lambda score: score[0], default=(0.0, np.zeros(1)))
 
 
 def has_learned(answers: Sequence[Mapping[str, Any]], task: Task) -> bool:
-    """The score is above that of every answer that is the same to all, by the whole 95 % interval.
+    """Whether the whole 95 % interval of the score is above the best constant answer.
 
-    Of labels it is Matthews' correlation: where most are positive, F1 is high for who says so of everything.
-    Two that have learned nothing are equal to the last digit: no claim is shown by that.
+    Labels are scored by Matthews correlation: with mostly positive labels a constant answer has a high F1. Claims are
+    not tested on predictors that have learned nothing, because their scores are equal for no interesting reason.
     """
     comparison = Comparison(replace(task, metric="matthews_correlation") if task.kind == "classify" else task, "dev")
-    mine = seed_group_of(comparison, answers)
-    if mine is None:
+    group = seed_group_of(comparison, answers)
+    if group is None:
         return False
-    ends = comparison.interval(mine.drawn.mean(0) - constant_answer_score(comparison)[1])
+    ends = comparison.interval(group.drawn.mean(0) - constant_answer_score(comparison)[1])
     return ends is not None and ends[0] > 0

@@ -1,4 +1,4 @@
-"""What is reproduced, as data: a table or figure is a list of rows, each with where its numbers come from.
+"""Tables and figures as data: each is a list of rows, which say where their numbers come from.
 
 ``workflows/recipes/shared.toml`` names data sets, encoders and everything that several tables use;
 ``reproduce/NAME.toml`` is one table or figure; ``published.csv`` holds the printed numbers.
@@ -23,10 +23,10 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 SCALES = ("paper", "laptop")
 KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", "counts")
 PICTURES = ("lines", "states", "points", "bars", "heat")
-MIX = "max:"
-"""Before a head that is mixed with the encoder."""
-ENCODER, NOBODY = "encoder", "nobody"
-"""Predictors that are no heads: the tuned encoder itself, and who never answers."""
+MAX_PREFIX = "max:"
+"""Prefix of a head that is combined with the encoder by the larger probability."""
+ENCODER, NO_ANSWER_ROW = "encoder", "nobody"
+"""Predictors that are not heads: the tuned encoder itself, and one that never answers."""
 MANY_SEEDS = 6
 """Seeds whose range encloses the median of all seeds with 97 %: 1 - 2 / 2^6."""
 TABLES = ("files", "options", "tune", "extract", "fit")
@@ -59,15 +59,15 @@ HASHED_ROW: Mapping[str, Any] = {
     "series": "",
     "each": (),
 }
-"""Keys of a row in the hashes of kept documents, and what stands there for a kind of row without that setting."""
+"""Keys of a row in the hashes of saved documents, with the values for kinds of rows without that setting."""
 HASHED_NAMES = {"name": "row", "predictor": "who", "versus": "against"}
-"""Fields of rows that have another key in hashes."""
+"""Fields of rows with another key in hashes."""
 
 T = TypeVar("T")
 
 
 def _hashed_row(cls: type[T]) -> type[T]:
-    """Decorator of a kind of row: its fields have the keys of :data:`HASHED_ROW`."""
+    """Class decorator: checks that the fields of a kind of row have keys in :data:`HASHED_ROW`."""
     keys = {item.name: HASHED_NAMES.get(item.name, item.name) for item in fields(cls)}  # type: ignore[arg-type]
     for key in set(keys.values()) - set(HASHED_ROW):
         raise TypeError(f"{cls.__name__}: {key} has no key in hashes; see HASHED_ROW")
@@ -77,11 +77,11 @@ def _hashed_row(cls: type[T]) -> type[T]:
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
 class RowSpec:
-    """What every kind of row has: its name in the table, and what its parameters are counted on."""
+    """Settings of every kind of row: its name in the table, and the shape that parameters are counted on."""
 
     name: str
-    data: str | None = None  # where the run or tuning leaves it open
-    only: str | None = None  # the scale that the row is for
+    data: str | None = None  # if the run or tuning does not set it
+    only: str | None = None  # the only scale with this row
     series: str = ""  # the line of the picture that the row is a point of
     layers: int = 24
     width: int = 1024
@@ -98,21 +98,21 @@ class RowSpec:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """The row under the keys that do not change, for hashes."""
+        """The row under its stable keys, for hashes."""
         return {**HASHED_ROW, **hashed_fields(self)}
 
 
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
 class BoardRow(RowSpec):
-    """A predictor of a run: encoder, a head, max:HEAD, or nobody."""
+    """A predictor of a run: encoder, a head, max:HEAD, or nobody (no answer to anything)."""
 
     run: str
     predictor: str = ENCODER
 
     @property
     def label(self) -> str:
-        """The run on its data."""
+        """Key of the run: its name and data."""
         return f"{self.run}/{self.data or ''}"
 
     @property
@@ -128,7 +128,7 @@ class AnalysisRow(BoardRow):
     """A row of an analysis of the run."""
 
     study: str
-    versus: str | None = None  # the analysis' row of the predictor and not of this one
+    versus: str | None = None  # another predictor, for analyses of pairs
 
     @property
     def heads(self) -> list[str]:
@@ -139,7 +139,7 @@ class AnalysisRow(BoardRow):
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
 class EpochRow(BoardRow):
-    """The predictor after so many epochs of its fit, on inner."""
+    """The predictor on inner after this many epochs of its fit."""
 
     epoch: int
 
@@ -156,7 +156,7 @@ class SubsetRow(BoardRow):
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
 class CurveRow(RowSpec):
-    """A checkpoint of one tuning, at so many epochs."""
+    """A checkpoint of a tuning curve, at this many epochs."""
 
     curve: str
     at: float
@@ -165,7 +165,7 @@ class CurveRow(RowSpec):
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
 class TunedRow(RowSpec):
-    """An encoder alone, tuned by a method."""
+    """An encoder tuned by a method, with its own head."""
 
     tune: str
     method: str = "full"
@@ -207,17 +207,17 @@ ROW_KINDS: Mapping[str, type[RowSpec]] = {
     "share": SubsetRow,
     "run": BoardRow,
 }
-"""Kinds of rows by the setting that tells them; the first that a row has."""
+"""Kinds of rows by the setting that identifies them; the first one that a row has decides."""
 
 
 def head_of(predictor: str) -> str | None:
-    """The head that a row is about; None where it is the encoder's or nobody's."""
-    spec = predictor.removeprefix(MIX)
-    return None if spec in (ENCODER, NOBODY) else canonical_spec(spec)
+    """The head of a predictor; None for the encoder, and for no answer."""
+    spec = predictor.removeprefix(MAX_PREFIX)
+    return None if spec in (ENCODER, NO_ANSWER_ROW) else canonical_spec(spec)
 
 
 def metric_title(metric: str) -> str:
-    """A metric as tables and figures call it."""
+    """Title of a metric in tables and figures."""
     return str(_shared_file()["titles"].get(metric, metric))
 
 
@@ -227,24 +227,24 @@ def board_name(predictor: str) -> str:
 
 
 def heads_by_run(rows: Iterable[RowSpec]) -> dict[str, list[str]]:
-    """Heads that must be on the leaderboard of every run that the rows name, by the run's label."""
+    """Heads that the rows need on the leaderboard of each run, by its label."""
     heads: dict[str, list[str]] = {}
     for row in rows:
         if isinstance(row, BoardRow):
-            known = heads.setdefault(row.label, [])
-            known += [head for head in dict.fromkeys(row.heads) if head not in known]
+            of_run = heads.setdefault(row.label, [])
+            of_run += [head for head in dict.fromkeys(row.heads) if head not in of_run]
     return heads
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of a table's values: metrics upwards, and across a metric or what the rows grow by."""
+    """A figure of a table's values: metrics on the y axis; on the x axis a metric, or the x value of the rows."""
 
     kind: str
     up: tuple[str, ...]
     across: str = ""
-    log: bool = False  # whether across is on a logarithmic scale
-    apart: bool = False  # a picture for each metric: together their lines could not be told apart
+    log: bool = False  # logarithmic x axis
+    apart: bool = False  # one picture per metric, if there are too many lines for one
 
     def __post_init__(self) -> None:
         if self.kind not in PICTURES:
@@ -272,9 +272,9 @@ class Item:
 @hashed_as("name", "task", "about", "url", "files", "options", "windows", "learned", "tokens")
 @dataclass(frozen=True)
 class DataSet:
-    """Where a data set lies below the data folder, and how large it is (windows, and tokens a window on average).
+    """A data set: its files in the data folder, and its size (windows, and mean tokens per window).
 
-    A file that may have either of two names is ``one.json|other.json``.
+    Alternative names of a file are separated by bars: ``one.json|other.json``.
     """
 
     name: str
@@ -284,19 +284,19 @@ class DataSet:
     files: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     windows: int = 0
-    learned: int = 0  # of these
+    learned: int = 0  # windows of the training data
     tokens: int = 0
 
     @property
     def file_names(self) -> dict[str, list[str]]:
-        """Its files by what they are for; one that may have several names is all of them, with bars between."""
+        """Its files by role; alternative names are still separated by bars."""
         return {key: [names] if isinstance(names, str) else list(names) for key, names in self.files.items()}
 
 
 @hashed_as("name", "kind", "encoder", "data", "tune", "extract", "fit", "options", "at", available="there")
 @dataclass(frozen=True)
 class Source:
-    """A run, a curve or a tuning that tables share."""
+    """A run, curve or tuning that tables share."""
 
     name: str
     kind: str
@@ -317,20 +317,20 @@ class Shared:
     scale: str
     encoders: Mapping[str, str]
     shapes: Mapping[str, tuple[int, int]]  # layers and width
-    rates: Mapping[str, float]  # tokens tuned a second; an assumption, for plans
+    rates: Mapping[str, float]  # tokens tuned per second, assumed in plans
     seeds: tuple[int, ...]
-    single_seed: tuple[str, ...]  # heads that begin so are fitted with the first seed only
-    extra_seeds: tuple[str, ...]  # and those with MANY_SEEDS
-    substitutes: Mapping[str, str]  # heads whose width is that of the paper's encoder, and what is fitted instead
+    single_seed: tuple[str, ...]  # prefixes of heads that are fitted with the first seed only
+    extra_seeds: tuple[str, ...]  # prefixes of heads that are fitted with MANY_SEEDS
+    substitutes: Mapping[str, str]  # heads with the width of the paper's encoder -> heads that are fitted instead
     data: Mapping[str, DataSet]
     sources: Mapping[str, Source]  # by "run:squad-1" and the like
 
     def rows_of(self, item: Item) -> list[RowSpec]:
-        """An item's rows at this scale, with the heads that are fitted at it."""
+        """An item's rows at this scale, with the heads of the scale."""
         return [self.substituted(row) for row in item.rows if row.only in (None, self.scale)]
 
     def substituted(self, row: RowSpec) -> RowSpec:
-        """The row with the heads that are fitted at this scale."""
+        """The row with the heads of this scale."""
         if isinstance(row, BoardRow):
             row = replace(row, predictor=self._substitute(row.predictor))
         if isinstance(row, AnalysisRow) and row.versus is not None:
@@ -338,12 +338,12 @@ class Shared:
         return row
 
     def _substitute(self, predictor: str) -> str:
-        """A head, also where it is mixed with the encoder."""
-        spec = predictor.removeprefix(MIX)
+        """The head of this scale, also if it is combined with the encoder."""
+        spec = predictor.removeprefix(MAX_PREFIX)
         return predictor.removesuffix(spec) + self.substitutes.get(spec, spec)
 
     def seeds_of(self, spec: str) -> tuple[int, ...]:
-        """The first alone for a costly head, more for one whose spread over seeds is reported."""
+        """Seeds of a head: one if it is expensive, more if its range over seeds is reported."""
         if spec.startswith(self.extra_seeds):
             return tuple(range(MANY_SEEDS))
         return self.seeds[:1] if spec.startswith(self.single_seed) else self.seeds
@@ -353,12 +353,12 @@ class Shared:
         return None if row.source is None else self.sources[row.source]
 
     def data_of(self, row: RowSpec) -> str | None:
-        """Name of the data that a row's source learns from and is scored on."""
+        """Name of the data set of a row."""
         source = self.source_of(row)
         return None if source is None else row.data or source.data
 
     def source_chain(self, source: Source) -> Iterator[Source]:
-        """A source, what its encoder was tuned by, and so on down to an encoder of the scale."""
+        """A source, the source of its encoder, and so on down to an encoder of the scale."""
         yield source
         while source.encoder not in self.encoders:
             name, at, _ = source.encoder.partition("@")
@@ -366,7 +366,7 @@ class Shared:
             yield source
 
     def base_encoder(self, source: Source) -> str:
-        """The encoder that everything below a source begins with, by its name in the scale."""
+        """Name of the untuned encoder that a source starts from."""
         return list(self.source_chain(source))[-1].encoder
 
 
@@ -378,7 +378,7 @@ def all_items() -> Mapping[str, Item]:
 
 
 def find_items(name: str) -> list[Item]:
-    """One by name, or ``all``."""
+    """The item of this name, or every one for ``all``."""
     items = all_items()
     if name == "all":
         return list(items.values())
@@ -389,7 +389,7 @@ def find_items(name: str) -> list[Item]:
 
 @cache
 def shared_at(scale: str) -> Shared:
-    """What the tables share; settings under the scale's name lie over those that stand above it."""
+    """Settings that tables share at a scale; those under the scale's name override the general ones."""
     if scale not in SCALES:
         raise BadInput(unknown_name("scale", scale, list(SCALES)))
     values = _shared_file()
@@ -438,7 +438,7 @@ def _item(name: str, values: Mapping[str, Any]) -> Item:
 
 
 def _rows(table: Mapping[str, Any], where: str) -> Iterator[RowSpec]:
-    """A row, or one for each of ``each``, which stands in place of {}."""
+    """A row, or a row for each name in ``each``, which replaces {}."""
     settings = {key: value for key, value in table.items() if key != "each"}
     kind = next((ROW_KINDS[key] for key in ROW_KINDS if key in settings), None)
     if kind is None:

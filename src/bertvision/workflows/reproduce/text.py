@@ -1,4 +1,4 @@
-"""Tables and verdicts as text for a terminal, and all of them as one page of Markdown, docs/reproduction.md."""
+"""Tables and verdicts as text for a terminal, and all of them as one page of Markdown, docs/results/reproduction.md."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from bertvision.workflows.reproduce.published import published
 from bertvision.workflows.reproduce.specs import RECIPES, Item, all_items, metric_title, shared_at
 
 COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
-"""Metrics that have no digits after the point."""
+"""Metrics without decimals."""
 TOO_WIDE = " (too few examples for this margin: it could not hold)"
 RULES = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 TALLY = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
+SHORT = {HOLDS: "agree", FAILS: "contradict", OPEN: "open"}
+SEPARATORS = (" / ", ": ", ", ")
+"""Between the two parts of a row's name, where a table is a grid of both."""
 TIMED = ("shared", "item")
 SLOWEST = 3
-"""Items whose seconds the page tells."""
-PICTURES = "../results/reproduce"
-"""Where they are, seen from the page."""
-EARLIER = " **Made before the recipe, or the data below it, was last changed; not made again yet.**"
+"""Number of slowest items that the page names."""
+PICTURES = "../../results/reproduce"
+"""Path of the pictures, relative to the page."""
+OUTDATED = " **Outdated: made before the recipe or its data last changed.**"
 
 
 def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Ours beside published, then a line for every claim that the table has a say in."""
-    made = f"{document['scale']}, {document['encoder']}; {document['status']}"
-    lines = [f"{document['item']}: {document['title']} [{made}]"]
+    """Our numbers and the published ones, then the verdict on every claim with a test on this table."""
+    status = f"{document['scale']}, {document['encoder']}; {document['status']}"
+    lines = [f"{document['item']}: {document['title']} [{status}]"]
     lines += [*align_columns(item_cells(document)), *missing_lines(document)]
-    lines += [_order_text(order) for order in document["rank_correlations"]]
+    for order in document["rank_correlations"]:
+        rows = f"{order['rows']} rows of {order['run']}"
+        lines.append(f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}")
     if document["pictures"]:
         lines.append(f"pictures: {', '.join(document['pictures'])}")
     if document["note"]:
@@ -41,20 +46,14 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     for claim in verdicts:
         if claim["id"] in concerned:
             waiting = claim["of"] - len(claim["tests"])
-            more = f"; {waiting} of {claim['of']} tests belong to tables not run yet" if waiting else ""
-            lines.append(f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{more}")
+            waiting_text = f"; {waiting} of {claim['of']} tests belong to tables not run yet" if waiting else ""
+            lines.append(f"claim {claim['id']}: {claim['verdict']}: {claim['text']}{waiting_text}")
             lines += [f"  {_test_text(test)}" for test in claim["tests"]]
     return "\n".join(lines)
 
 
-def _order_text(order: Mapping[str, Any]) -> str:
-    """How far our order of the rows is the published one."""
-    rows = f"{order['rows']} rows of {order['run']}"
-    return f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}"
-
-
 def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
-    """A header and a line per row; of each metric ours (with its interval) and the published number."""
+    """A header and a line per row; for each metric our number (with its interval) and the published one."""
     header = [""]
     for metric in document["metrics"]:
         header += [metric_title(metric), f"{metric_title(metric)}, published"]
@@ -66,8 +65,8 @@ def item_cells(document: Mapping[str, Any]) -> list[list[str]]:
             cells.append(ours if ends is None else f"{ours} ({number(ends[0])} to {number(ends[1])})")
             cells.append(_cell(metric, row["published"].get(metric)))
         lines.append(cells)
-    shown = [column for column in range(len(header)) if column == 0 or any(line[column] != "-" for line in lines[1:])]
-    return [[line[column] for column in shown] for line in lines]
+    columns = [column for column in range(len(header)) if column == 0 or any(line[column] != "-" for line in lines[1:])]
+    return [[line[column] for column in columns] for line in lines]
 
 
 def _cell(metric: str, value: float | None) -> str:
@@ -75,7 +74,7 @@ def _cell(metric: str, value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """As many digits as help: whole from a thousand on, three for small ones."""
+    """Whole numbers from 1,000 on, two decimals from 1 on, else three significant digits."""
     if value is None:
         return "-"
     if abs(value) >= 1000:
@@ -88,43 +87,42 @@ def signed(value: float | None) -> str:
 
 
 def missing_lines(document: Mapping[str, Any]) -> list[str]:
-    """What is not there, each reason once, with the number of rows after its word."""
+    """Reasons of missing rows, each once, with the number of rows."""
     counts = Counter(row["missing"] for row in document["rows"] if row["missing"])
     return [reason.replace(": ", f" ({count} row{'s' if count > 1 else ''}): ", 1) for reason, count in counts.items()]
 
 
 def _test_text(test: Mapping[str, Any]) -> str:
-    """One test in a line."""
+    """One test as a line of text."""
     other = number(test["number"]) if test["b"] is None else test["b"]
-    within = f" (margin {test['margin']:g})" if test["margin"] else ""
+    margin = f" (margin {test['margin']:g})" if test["margin"] else ""
     among = "" if test["among"] == "all" else f", {test['among']} questions"
-    what = test["metric"] if test["of"] in ("score", "value") else test["of"]
+    quantity = test["metric"] if test["of"] in ("score", "value") else test["of"]
     if test["low"] is None:
         result = f"no interval: {test['why']}"
     else:
-        sure = "" if test["of"] == "value" else "95 % "
-        result = f"{signed(test['difference'])}, {sure}{signed(test['low'])} to {signed(test['high'])}"
+        level = "" if test["of"] == "value" else "95 % "
+        result = f"{signed(test['difference'])}, {level}{signed(test['low'])} to {signed(test['high'])}"
         result += f" ({test['note']})" if test["note"] else ""
         result += TOO_WIDE if is_too_wide(test["low"], test["high"], test["says"], test["margin"]) else ""
-    compared = f"{test['a']} {RULES[test['says']]} {other}{within} in {what}{among}"
+    compared = f"{test['a']} {RULES[test['says']]} {other}{margin} in {quantity}{among}"
     return f"{test['item']}: {compared}: {result}: {test['verdict']}"
 
 
 def markdown_table(cells: Sequence[Sequence[str]]) -> str:
-    """Cells as a Markdown table; a bar inside of one would end it."""
+    """Cells as a Markdown table, with bars inside of cells escaped."""
     lines = [[cell.replace("|", "\\|") or " " for cell in line] for line in cells]
     return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ["---"] * len(lines[0]), *lines[1:]])
 
 
 def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str, str]]) -> str:
-    """The whole page; items that have not been run say so. Timed are rows of ``results/reproduce_times.csv``."""
+    """The whole page; ``timed`` are rows of ``results/reproduce_times.csv``."""
     items = all_items()
     verdicts = claim_verdicts(only_current(documents.values()))
     laptop = plan(list(items.values()), shared_at("laptop"))
-    # Older than their recipes: shown, but no verdict rests on them.
-    old = [document["item"] for document in documents.values() if not is_current(document)]
-    earlier = "\nNot counted, because they were made before their recipes last changed, and not decided for that: "
-    head = (
+    # Outdated documents are shown, but no verdict rests on them.
+    outdated = [document["item"] for document in documents.values() if not is_current(document)]
+    intro = (
         (RECIPES / "page.md")
         .read_text(encoding="utf-8")
         .format(
@@ -135,15 +133,16 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
             shared=laptop["shared_hours"],
             times=_times(timed),
             tally=tally(verdicts),
-            earlier=f"{earlier}{', '.join(old)}." if old else "",
+            outdated=f"\nOutdated, and not counted: {', '.join(outdated)}." if outdated else "",
         )
     )
-    sections = [_section(item, documents.get(item.name)) for item in items.values()]
-    return "\n".join([head, "## Claims\n", _claims(verdicts), *sections]).rstrip() + "\n"
+    printed: set[str] = set()  # sentences of notes, which several tables share
+    sections = [_section(item, documents.get(item.name), printed) for item in items.values()]
+    return "\n".join([intro, "## Claims\n", _claims(verdicts), *sections]).rstrip() + "\n"
 
 
 def _times(timed: Sequence[Mapping[str, str]]) -> str:
-    """What is shared, and what the slowest items take after that."""
+    """Minutes of the shared work, and seconds of the slowest items after it."""
     seconds: dict[str, dict[str, float]] = {kind: {} for kind in TIMED}
     for row in timed:
         seconds[row["kind"]][row["name"]] = float(row["seconds"])
@@ -152,11 +151,9 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
     shared, items = seconds.values()
     slowest = sorted(items, key=lambda name: -items[name])[:SLOWEST]
     return (
-        "Measured with two threads (`python benchmarks/reproduce_times.py`, `results/reproduce_times.csv`):\n"
-        f"{sum(shared.values()) / 60:,.0f} minutes for what is shared, now and then other work beside it, and after "
-        f"that, each of {len(items)} by itself, at most\n{', '.join(f'{name} {items[name]:,.0f}' for name in slowest)} "
-        "seconds.\n"
-        "Where the file tells of no heads, others had fitted them; seconds of the processor stand there, too.\n"
+        f"Measured with two threads: {sum(shared.values()) / 60:,.0f} minutes for the shared work, and then at most "
+        f"{items[slowest[0]]:,.0f} seconds\nfor one of {len(items)} tables and figures (slowest: "
+        f"{', '.join(f'{name} {items[name]:,.0f} s' for name in slowest)}).\n"
     )
 
 
@@ -165,31 +162,107 @@ def tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
     claims = Counter(claim["verdict"] for claim in verdicts)
     tests = Counter(test["verdict"] for claim in verdicts for test in claim["tests"])
     of_claims, of_tests = (
-        ", ".join(f"{count[one]} {word}" for one, word in TALLY.items()) for count in (claims, tests)
+        ", ".join(f"{count[verdict]} {text}" for verdict, text in TALLY.items()) for count in (claims, tests)
     )
     return f"Of the {len(verdicts)} claims {of_claims}; of their {tests.total()} comparisons {of_tests}."
 
 
 def _claims(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    lines = [["", "claim", "verdict", "what was compared"]]
+    """A row per claim: how its comparisons came out, and those that contradict it in full."""
+    cells = [["", "claim", "verdict", "comparisons"]]
     for claim in verdicts:
-        compared = [_test_text(test) for test in claim["tests"]]
-        waiting = claim["of"] - len(claim["tests"])
+        tests = claim["tests"]
+        counts = Counter(test["verdict"] for test in tests)
+        compared = [", ".join(f"{word}: {counts[verdict]}" for verdict, word in SHORT.items() if counts[verdict])]
+        if tests:
+            compared[0] += f" ({', '.join(dict.fromkeys(test['item'] for test in tests))})"
+        compared += [_test_text(test) for test in tests if test["verdict"] == FAILS]
+        waiting = claim["of"] - len(tests)
         if waiting:
             compared.append(f"{waiting} not run yet")
-        verdict = claim["verdict"] if claim["tests"] else "not run yet"
+        verdict = claim["verdict"].removesuffix(" at this scale") if tests else "not run yet"
         text = f"{claim['text']} ({claim['source']})"
-        lines.append([str(claim["id"]), text, f"**{verdict}**", "<br>".join(compared)])
-    return markdown_table(lines) + "\n"
+        cells.append([str(claim["id"]), text, f"**{verdict}**", "<br>".join(filter(None, compared))])
+    return markdown_table(cells) + "\n"
 
 
-def _section(item: Item, document: Mapping[str, Any] | None) -> str:
+def _section(item: Item, document: Mapping[str, Any] | None, printed: set[str]) -> str:
+    """A table or figure: its pictures, or else its numbers; sentences of its note that are not printed yet."""
     title = f"## {item.name}: {item.title}\n\n{item.source}."
     if document is None:
         return f"{title} Not run yet: `bertvision reproduce {item.name} --data FOLDER`.\n"
-    made = f"{title} {document['scale'].capitalize()} scale, {document['encoder']}: {document['status']}."
-    made += "" if is_current(document) else EARLIER
-    made += "".join(f" {_order_text(order).capitalize()}." for order in document["rank_correlations"])
-    lines = [made, "", markdown_table(item_cells(document)), "", *missing_lines(document)]
-    lines += [f"![{item.title}]({PICTURES}/{name})\n" for name in document["pictures"]]
-    return "\n".join([*lines, " ".join([document["note"], *document["notes_on_published"]])]).rstrip() + "\n"
+    made = title if document["scale"] == "laptop" else f"{title} Scale: {document['scale']}."
+    made += "" if is_current(document) else OUTDATED
+    orders = document["rank_correlations"]
+    if orders:
+        of_runs = ", ".join(f"{order['spearmanr']:.2f} ({order['run']}, {order['rows']} rows)" for order in orders)
+        made += f" Rank correlation with the published {orders[0]['metric']}: {of_runs}."
+    if document["pictures"]:
+        content = []
+        for name in document["pictures"]:
+            source = "published" if name.endswith("-published.svg") else "ours"
+            content.append(f"![{item.title}, {source}]({PICTURES}/{name})")
+    else:
+        content = [markdown_table(grid_cells(document) or compact_cells(document))]
+    counts = Counter(row["missing"].partition(":")[0] for row in document["rows"] if row["missing"])
+    missing = [f"Rows left out: {', '.join(f'{count} {word}' for word, count in counts.items())}."] if counts else []
+    sentences = [f"{sentence.rstrip('.')}." for sentence in document["note"].split(". ") if sentence]
+    remarks = " ".join([*missing, *(sentence for sentence in sentences if sentence not in printed)])
+    printed.update(sentences)
+    return "\n".join([made, "", *content, "", remarks]).rstrip() + "\n"
+
+
+def compact_cells(document: Mapping[str, Any]) -> list[list[str]]:
+    """Rows that we have, in the metrics that the paper's table has."""
+    rows = [row for row in document["rows"] if not row["missing"]]
+    metrics = [metric for metric in document["metrics"] if any(metric in row["published"] for row in rows)]
+    cells = [["", *map(metric_title, metrics)]]
+    cells += [[row["row"], *(_compact_cell(row, metric) for metric in metrics)] for row in rows]
+    return cells
+
+
+def grid_cells(document: Mapping[str, Any]) -> list[list[str]] | None:
+    """Rows named TASK / METHOD as a line per task and a column per method; None where rows are not named so.
+
+    Each task has one metric: the last that the paper has of it.
+    """
+    rows = [row for row in document["rows"] if not row["missing"]]
+    separator = next((sep for sep in SEPARATORS if all(sep in row["row"] for row in rows)), None)
+    if separator is None:
+        return None
+    grid: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        task, _, method = row["row"].rpartition(separator)
+        grid.setdefault(task, {})[method] = row
+    methods = list(dict.fromkeys(method for of_task in grid.values() for method in of_task))
+    metrics = {task: _grid_metric(document, list(of_task.values())) for task, of_task in grid.items()}
+    common = metric_title(next(iter(metrics.values()))) if len(set(metrics.values())) == 1 else ""
+    cells = [[common, *methods]]
+    for task, of_task in grid.items():
+        metric = metrics[task]
+        line = [task if common else f"{task} ({metric_title(metric)})"]
+        for method in methods:
+            line.append(_compact_cell(of_task[method], metric) if method in of_task else "")
+        cells.append(line)
+    return cells
+
+
+def _grid_metric(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The last metric that any of these rows has in the paper, else with us."""
+    for source in ("published", "ours"):
+        metrics = [metric for metric in document["metrics"] if any(metric in row[source] for row in rows)]
+        if metrics:
+            return str(metrics[-1])
+    return str(document["metrics"][0])
+
+
+def _compact_cell(row: Mapping[str, Any], metric: str) -> str:
+    """Our number (low-high) / the published one; what is unknown is left out."""
+    text, ends = _cell(metric, row["ours"].get(metric)), row["intervals"].get(metric)
+    if ends is not None:
+        dash = "-" if ends[0] >= 0 else " to "
+        text += f" ({number(ends[0])}{dash}{number(ends[1])})"
+    printed = row["published"].get(metric)
+    if printed is not None:
+        text += f" / {_cell(metric, printed)}"
+    return "" if text == "-" else text
