@@ -23,7 +23,19 @@ PAGES = [
 
 RETIRED = {
     *("anew", "beside", "court", "crew", "desk", "evidence", "finals", "hear", "lacking", "luck", "luckiest", "lucky"),
-    *("parcel", "portion", "said", "settle", "settled", "told", "trying", "verdicts", "witness", "witnesses", "workshop"),
+    *(
+        "parcel",
+        "portion",
+        "said",
+        "settle",
+        "settled",
+        "told",
+        "trying",
+        "verdicts",
+        "witness",
+        "witnesses",
+        "workshop",
+    ),
 }
 """Parts of identifiers, as separated by underscores or capital letters."""
 

@@ -259,7 +259,12 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert len(runs) == len(tried) == 2, "one that was judged is not drawn again while there are others"
     assert sum((one / "store").exists() for one in runs) == 1
     report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
-    for title in ("Search: tunings", "Search: importance of tuning settings", "Search history", "Hyperparameter importance"):
+    for title in (
+        "Search: tunings",
+        "Search: importance of tuning settings",
+        "Search history",
+        "Hyperparameter importance",
+    ):
         assert f"{title}, study" in report
     assert str(document["winner"]["spec"]) in report
     assert f"take the best one's: {document['run']}" in call("evaluate", out).refused()
