@@ -109,7 +109,7 @@ def test_an_interruption_is_not_a_failure(call: Call, monkeypatch: pytest.Monkey
     monkeypatch.setitem(COMMANDS, "tasks", broken(KeyboardInterrupt()))
     said = call("tasks")
     assert (said.code, said.out) == (130, "")
-    assert "the same command goes on from here" in said.err
+    assert "rerun the same command to resume from here" in said.err
 
 
 def test_the_module_is_the_command() -> None:
