@@ -73,7 +73,7 @@ def test_the_best_answers_are_sorted_and_their_probabilities_add_up(qa: Question
 
 
 def at_threshold(model: QuestionAnswerer, threshold: float) -> QuestionAnswerer:
-    return QuestionAnswerer(model.encoder, model.parts[0], model.task, threshold=threshold)
+    return QuestionAnswerer(model.encoder, model.predictors[0], model.task, threshold=threshold)
 
 
 def test_no_answer_is_said_above_the_threshold_only(qa: QuestionAnswerer) -> None:
@@ -101,7 +101,7 @@ def test_impossible_answers_can_be_switched_off_and_on(qa: QuestionAnswerer, spa
     assert forced["answer"] != ""
     assert forced["no_answer_probability"] == always(*asked)["no_answer_probability"]
     assert all(entry["answer"] for entry in always(*asked, top_k=50, handle_impossible_answer=False))
-    plain = QuestionAnswerer(qa.encoder, qa.parts[0], replace(span_task, no_answer=False), threshold=None)
+    plain = QuestionAnswerer(qa.encoder, qa.predictors[0], replace(span_task, no_answer=False), threshold=None)
     assert plain(*asked)["answer"] != ""
     assert "" in [entry["answer"] for entry in plain(*asked, top_k=1000, handle_impossible_answer=True)]
 
@@ -123,7 +123,7 @@ def test_one_context_serves_many_questions_and_the_reverse(qa: QuestionAnswerer)
     assert_close(qa(questions, CONTEXT), [qa(question, CONTEXT) for question in questions])
     assert_close(qa(questions[0], contexts), [qa(questions[0], context) for context in contexts])
     assert qa([], []) == []
-    with pytest.raises(BadInput, match="got 2 and 3 texts"):
+    with pytest.raises(BadInput, match="got lists of 2 and 3 texts"):
         qa(questions, [CONTEXT] * 3)
 
 
@@ -178,7 +178,7 @@ def test_texts_in_batches_pairs_and_alone(classifier: TextClassifier) -> None:
     assert_close(classifier(TEXTS, TEXTS[::-1]), [classifier(*both) for both in zip(TEXTS, TEXTS[::-1], strict=True)])
     assert classifier("plain", "good") != classifier("plain")
     assert classifier([]) == []
-    with pytest.raises(BadInput, match="got 4 and 3 texts"):
+    with pytest.raises(BadInput, match="got lists of 4 and 3 texts"):
         classifier(TEXTS, TEXTS[:3])
 
 

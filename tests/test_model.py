@@ -55,7 +55,7 @@ def test_a_saved_question_answerer_gives_the_same_answers(
     asked = {"question": ["Where does Ben live?", "Where does Fay live?"], "context": [CONTEXT, LONG]}
     for options in ({}, {"top_k": 5}, {"handle_impossible_answer": False}):
         assert loaded(**asked, **options) == model(**asked, **options)
-    assert [part.name for part in loaded.parts] == [part.name for part in model.parts]
+    assert [part.name for part in loaded.predictors] == [part.name for part in model.predictors]
     assert (loaded.threshold, loaded.combine, loaded.task) == (model.threshold, model.combine, model.task)
     assert isinstance(load_model(tmp_path / "model"), QuestionAnswerer)
 
@@ -171,17 +171,23 @@ def refusals(request: pytest.FixtureRequest) -> dict[str, tuple[Callable[[], Any
     pair = heads[:2]
     return {
         "kind": (lambda: TextClassifier(encoder, heads[0], task), "TextClassifier is for classify, multilabel"),
-        "none": (lambda: Model(encoder, [], task), r"a model of 0 predictor\(s\)"),
-        "none max": (lambda: Model(encoder, [], task, "max"), r"a model of 0 predictor\(s\)"),
-        "one max": (lambda: Model(encoder, heads[0], task, "max"), "one needs none, several need one"),
-        "two": (lambda: Model(encoder, pair, task, threshold=0.0), "one needs none, several need one"),
+        "none": (lambda: Model(encoder, [], task), r"combine is .* for 0 predictor\(s\)"),
+        "none max": (lambda: Model(encoder, [], task, "max"), r"combine is .* for 0 predictor\(s\)"),
+        "one max": (
+            lambda: Model(encoder, heads[0], task, "max"),
+            "it must be max, mean or fitted for 2 or more, and None for one",
+        ),
+        "two": (
+            lambda: Model(encoder, pair, task, threshold=0.0),
+            "it must be max, mean or fitted for 2 or more, and None for one",
+        ),
         "how": (lambda: Model(encoder, pair, task, "maximum", threshold=0.0), "no way to combine named 'maximum'"),  # type: ignore[arg-type]
         "weights": (lambda: Model(encoder, pair, task, "fitted", threshold=0.0), "'fitted' needs weights="),
         "count": (lambda: Model(encoder, pair, task, "fitted", [1.0], 0.0), "got 1 weights for 2 predictors"),
         "values": (lambda: Model(value_encoder, value_heads[:2], values, "max"), "'max' is for labels and spans"),
         "threshold": (lambda: Model(encoder, pair, task, "mean"), "needs threshold=, fitted on inner"),
         "own threshold": (lambda: Model(encoder, "encoder", task), "needs threshold=, fitted on inner"),
-        "name": (lambda: Model(encoder, "probe", task, threshold=0.0), "'probe' is no predictor of encoder"),
+        "name": (lambda: Model(encoder, "probe", task, threshold=0.0), "'probe' is not a predictor of encoder"),
         "untuned": (lambda: Model(tiny, "encoder", task, threshold=0.0), "'encoder' if it was tuned"),
         "head": (
             lambda: Model(encoder, label_heads[0], task, threshold=0.0),
@@ -225,7 +231,7 @@ def test_a_model_of_the_wrong_kind_is_not_loaded(
 
 
 def test_a_broken_folder_is_said(qa: QuestionAnswerer, tiny_encoder_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no model at .*missing.*a run keeps its model in RUN/model"):
+    with pytest.raises(BadInput, match=r"no model at .*missing.*the model of a run is in RUN/model"):
         load_model(tmp_path / "missing")
     with pytest.raises(BadInput, match="is not a BERTVision model of format 1"):
         load_model(tiny_encoder_folder)

@@ -71,7 +71,7 @@ def test_every_span_is_switched_off_once(adapted_run: Path, call: Call) -> None:
 
 def test_without_adapters_there_is_nothing_to_switch_off(call: Call, text_run: Path, tmp_path: Path) -> None:
     assert "there is no encoder with adapters in" in call("analyse", text_run, "--ablation").refused()
-    assert "is no run" in call("analyse", tmp_path, "--ablation").refused()
+    assert "is not a run" in call("analyse", tmp_path, "--ablation").refused()
     assert "not allowed with" in call("analyse", text_run, "--ablation", "--depth", "probe").refused()
 
 

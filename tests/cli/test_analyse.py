@@ -76,7 +76,7 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
     assert [(row["at"], row["seeds"]) for row in (half, whole)] == [(50.0, 2), (100.0, 2)]
     assert half["examples"] < whole["examples"]
     again = call(*words)
-    assert "fit: done before" in again.err
+    assert "fit: already done, skipping" in again.err
     assert "heads x" not in again.err
     page = (run / "report.html").read_text(encoding="utf-8")
     for title in ("Score by layer", "Score by depth", "Learning curve"):
@@ -190,7 +190,7 @@ def test_what_cannot_be_done_is_named(call: Call, squad_run: Path, tmp_path: Pat
     assert "Did you mean 'layers'?" in call("analyse", squad_run, "--what", "layer").refused()
     assert "--within needs --depth" in call("analyse", squad_run, "--within", 1).refused()
     assert "above 0 and at most 1" in call("analyse", squad_run, "--what", "learning-curve", "--shares", "2").refused()
-    assert "is no run" in call("analyse", tmp_path).refused()
+    assert "is not a run" in call("analyse", tmp_path).refused()
     assert "analyse needs RUN" in call("analyse").refused()
     assert "needs --to FILE" in call("report", squad_run, squad_run).refused()
 
@@ -254,10 +254,10 @@ def test_rows_without_answers_are_named(call: Call, text_run: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("leaderboard.json", "[]", "is no leaderboard"),
-        ("leaderboard.json", '{"rows": []}', "is no leaderboard: 'task'"),
+        ("leaderboard.json", "[]", "is not a leaderboard"),
+        ("leaderboard.json", '{"rows": []}', "is not a leaderboard: 'task'"),
         ("leaderboard.json", '{"rows"', "leaderboard.json cannot be read"),
-        ("predictions/encoder.json", "[]", "holds a list, expected a mapping of ids"),
+        ("predictions/encoder.json", "[]", "holds a list, expected a mapping from ids"),
         ("predictions/encoder.json", "{}", "has no answer to"),
         ("store/manifest.json", "{", "delete the store and extract again"),
         ("heads/probe:layers=last1/seed0/head.json", "{", "fit that head again"),

@@ -61,7 +61,7 @@ def test_bad_questions_are_refused_or_counted(
     assert not (tmp_path / "store").exists()
     said = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
     assert said.code == 0
-    assert f"{count} bad rows left out: {reason} ({count})" in said.err
+    assert f"{count} bad rows skipped: {reason} ({count})" in said.err
 
 
 def test_a_question_longer_than_the_window(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_bad_rows_of_a_table(samples: Any, call: Call, tmp_path: Path, tiny_enco
     assert f"{data}, line 4: blank row" in line
     said = call(*samples.extraction(data, tiny_encoder_folder, "text"), "--skip-bad")
     assert said.code == 0
-    assert "3 bad rows left out" in said.err
+    assert "3 bad rows skipped" in said.err
     assert all(f"{reason} (1)" in said.err for reason in ("blank row", "missing label", "wrong number of cells"))
 
 
@@ -164,13 +164,13 @@ def test_an_option_of_another_task(samples: Any, call: Call, tmp_path: Path, tin
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (["--max-length", "65"], "--max-length 65 is more than encoder"),
+        (["--max-length", "65"], "max_length is 65, but encoder"),
         (["--max-length", "5"], "max_length: got 5, which has no room for text"),
         (["--max-length", "0"], "expected an integer of at least 1"),
         (["--limit", "0"], "expected an integer of at least 1"),
         (["--overlap", "-1"], "expected an integer of at least 0"),
         (["--encoder", "./nowhere"], "no encoder folder at ./nowhere"),
-        (["--set", "extract.dtype=f8"], "store dtype 'f8' is not known"),
+        (["--set", "extract.dtype=f8"], "unknown store dtype 'f8'"),
         (["--layers", "last9"], "layers=last9: there are 3 states"),
         (["--set", "extract.device=abacus"], "unknown device 'abacus'"),
     ],

@@ -43,7 +43,7 @@ def test_rows_that_cannot_be_compared_are_an_error(call: Call, squad_run: Path, 
     line = call("evaluate", squad_run, "--compare", "mean-poo", "encoder").refused()
     assert "no row named 'mean-poo'. Did you mean 'mean-pool'?" in line
     assert "not allowed with" in call("evaluate", squad_run, "--compare", "a", "b", "--decode", "legacy").refused()
-    assert "is no run" in call("evaluate", tmp_path, "--compare", "a", "b").refused()
+    assert "is not a run" in call("evaluate", tmp_path, "--compare", "a", "b").refused()
     run = Path(shutil.copytree(squad_run, tmp_path / "run"))
     (run / "predictions" / "encoder.json").unlink()
     assert "has no predictions of encoder" in call("evaluate", run, "--compare", "encoder", CONTROL).refused()

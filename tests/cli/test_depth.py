@@ -38,7 +38,7 @@ def test_every_depth_is_scored_and_the_model_is_cut(request: pytest.FixtureReque
     assert json.loads((run / "depth" / "depth.json").read_text(encoding="utf-8")) == document
     assert "encoder layers used" in (run / "depth" / "depth.svg").read_text(encoding="utf-8")
     said = call(*words)
-    assert "fit: done before" in said.err
+    assert "fit: already done, skipping" in said.err
     assert len(said.out.splitlines()) == 5
     assert "Score by depth" in (run / "report.html").read_text(encoding="utf-8")
 
@@ -58,7 +58,7 @@ def test_a_cut_model_gives_the_scores_that_it_was_chosen_by(call: Call, text_run
 def test_what_cannot_be_done_is_named(call: Call, text_run: Path, tmp_path: Path) -> None:
     assert "leave layers= out" in call("analyse", text_run, "--depth", "probe:layers=last1").refused()
     assert "leave layers= out" in call("analyse", text_run, "--what", "depth", "--head", "probe:layers=last1").refused()
-    assert "is no run" in call("analyse", tmp_path, "--depth", "probe").refused()
+    assert "is not a run" in call("analyse", tmp_path, "--depth", "probe").refused()
     for within in ("-1", "nan", "inf"):
         assert (
             "expected points of the score, 0 or more"

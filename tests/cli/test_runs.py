@@ -49,10 +49,10 @@ def test_the_same_run_again_does_nothing(
     board = json.loads((run / "leaderboard.json").read_text(encoding="utf-8"))
     said = call(*getattr(samples, words)(run.parent, tiny_encoder_folder), "--out", run, "--json")
     found = said.document()
-    assert [line.partition(" (")[0] for line in said.err.splitlines() if "done before" in line] == [
-        "tune: done before",
-        "extract: done before",
-        "fit: done before",
+    assert [line.partition(" (")[0] for line in said.err.splitlines() if "already done" in line] == [
+        "tune: already done, skipping",
+        "extract: already done, skipping",
+        "fit: already done, skipping",
     ]
     assert {path: path.stat().st_mtime_ns for path in kept} == before
     assert found == {**board, "run": str(run)}
@@ -61,7 +61,7 @@ def test_the_same_run_again_does_nothing(
 def test_the_written_recipe_runs_again(call: Call, squad_run: Path) -> None:
     said = call("run", squad_run / "recipe.toml", "--out", squad_run)
     assert said.code == 0
-    assert said.err.count("done before") == 3
+    assert said.err.count("already done") == 3
     assert "learned-pool" in said.out
 
 
@@ -73,7 +73,7 @@ def test_the_same_files_by_another_path_are_the_same_run(
     shorter = [os.path.relpath(word) if Path(str(word)).is_file() else word for word in words]
     assert shorter != words
     said = call(*shorter, "--out", squad_run)
-    assert (said.code, said.err.count("done before")) == (0, 3)
+    assert (said.code, said.err.count("already done")) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_a_folder_with_something_else_is_refused(
 ) -> None:
     samples.write_csv(tmp_path / "my.csv")
     words = samples.text_words(tmp_path, tiny_encoder_folder)
-    assert "is not empty and holds no run" in call(*words, "--out", tmp_path).refused()
-    assert "is not empty and holds no run" in call(*words, "--out", tmp_path / "my.csv").refused()
+    assert "is not empty and not a run" in call(*words, "--out", tmp_path).refused()
+    assert "is not empty and not a run" in call(*words, "--out", tmp_path / "my.csv").refused()
     assert [child.name for child in tmp_path.iterdir()] == ["my.csv"]
 
 
@@ -166,7 +166,7 @@ def test_a_live_run_scores_the_same_and_stores_no_states(
     assert (live / "report.html").exists()
     again = call("evaluate", live, "--json").document()
     assert _untimed(again) == _untimed(wanted)
-    assert "holds no states: its run was live" in call("fit", live / "store", "--head", "probe").refused()
+    assert "holds no states (its run was live" in call("fit", live / "store", "--head", "probe").refused()
 
 
 def _untimed(board: dict[str, Any]) -> dict[str, Any]:

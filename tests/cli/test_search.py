@@ -267,7 +267,7 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     ):
         assert f"{title}, study" in report
     assert str(document["winner"]["spec"]) in report
-    assert f"take the best one's: {document['run']}" in call("evaluate", out).refused()
+    assert f"use its best run: {document['run']}" in call("evaluate", out).refused()
     said = call("report", document["run"]).refused()
     assert f"bertvision run {document['run']}/recipe.toml --out {document['run']}" in said
     again = call(*words, *space, "--tunings", 2)

@@ -108,7 +108,7 @@ def test_plan(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Pat
     document = call(*words, "--json").document()
     assert len(document["rows"]) == 9
     assert document["choice"] == {**document["choice"], "how": "cached", "dtype": "f16", "tokens": "all"}
-    assert "take --live: no store" in call(*words, "--max-gb", 1e-9).out
+    assert "recommended: --live: no store" in call(*words, "--max-gb", 1e-9).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
 
 
@@ -139,5 +139,5 @@ def test_run_refuses_it_before_anything_is_tuned(
         tmp_path / "run",
     ]
     line = call(*words, "--max-gb", 1e-6).refused()
-    assert "more than --max-gb 1e-06; take --dtype int8" in line
+    assert "more than --max-gb 1e-06; use --dtype int8" in line
     assert not (tmp_path / "run").exists()

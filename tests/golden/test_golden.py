@@ -167,7 +167,7 @@ def test_a_run_that_is_done_is_not_done_again(name: str, place: Path) -> None:
     shutil.copytree(DATA / name, place / name)
     with facts.working_in(place):
         again = facts.said(*facts.RUNS[name])
-    assert [step for step in ("tune", "extract", "fit") if f"{step}: done before" not in again.errors] == []
+    assert [step for step in ("tune", "extract", "fit") if f"{step}: already done, skipping" not in again.errors] == []
     before = json.loads((DATA / name / "leaderboard.json").read_text(encoding="utf-8"))
     assert [row["name"] for row in again.document["rows"]] == [row["name"] for row in before["rows"]]
     for found, wanted in zip(again.document["rows"], before["rows"], strict=True):
@@ -179,7 +179,7 @@ def test_a_tuning_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     saved = shutil.copy(DATA / "tuning.safetensors", tmp_path)
     base, task = bv.load_encoder(str(DATA / "encoder")), facts.read_task(DATA / "text" / "store" / "task")
     tuned = [bv.tune(base, task, saved=path, **facts.HALF) for path in (Path(saved), None)]
-    assert "goes on after step 3" in capsys.readouterr().err
+    assert "resuming after step 3" in capsys.readouterr().err
     outputs = [bv.Model(one, "encoder", task).outputs(task["dev"])[0] for one in tuned]
     same_rows(*outputs)
 
@@ -189,7 +189,7 @@ def test_a_fit_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     saved = shutil.copy(DATA / "fitting.safetensors", tmp_path)
     store, (specs, settings) = bv.Store(DATA / "squad" / "store"), facts.HALF_FIT
     found, wanted = (bv.fit(specs, store, saved=path, **settings) for path in (Path(saved), None))
-    assert "goes on after epoch 1" in capsys.readouterr().err
+    assert "resuming after epoch 1" in capsys.readouterr().err
     for one, other in zip(found, wanted, strict=True):
         same_rows(one.inner, other.inner)
 

@@ -336,7 +336,7 @@ def test_what_is_no_finding_is_named(make_run: Any) -> None:
     document = json.loads(path.read_text())
     del document["plots"]
     write_json(path, document)
-    with pytest.raises(BadInput, match=r"context-length\.json is no finding: .*delete it"):
+    with pytest.raises(BadInput, match=r"context-length\.json is not a finding: .*delete it"):
         report((folder, task))
 
 

@@ -15,7 +15,7 @@ from bertvision.store.codec import (
     check_finite,
     codec_dtype,
     decode_layer,
-    decoded,
+    decode_states,
     make_codec,
     state_bytes,
 )
@@ -30,9 +30,9 @@ def passed(states: torch.Tensor, dtype: str) -> tuple[torch.Tensor, dict[str, to
     codec = make_codec(dtype, channel_statistics([states]) if dtype == "int8" else {})
     stored = codec.buffers(*states.shape)
     for place in range(states.shape[1]):
-        codec.put(stored, place, states[:, place])
+        codec.encode(stored, place, states[:, place])
     shard = {**stored, **codec.statistics()}
-    out = decoded(shard, torch.arange(len(states)))
+    out = decode_states(shard, torch.arange(len(states)))
     for place in range(states.shape[1]):
         assert torch.equal(decode_layer(shard, slice(0, len(states)), place), out[:, place])
     return out, shard
@@ -40,7 +40,7 @@ def passed(states: torch.Tensor, dtype: str) -> tuple[torch.Tensor, dict[str, to
 
 def test_names() -> None:
     assert [codec_dtype(name) for name in ("f32", "f16", "int8")] == [torch.float32, torch.float16, torch.int8]
-    with pytest.raises(BadInput, match="'f8' is not known; expected one of f32, f16, int8"):
+    with pytest.raises(BadInput, match="unknown store dtype 'f8'; expected one of f32, f16, int8"):
         codec_dtype("f8")
 
 
@@ -90,7 +90,7 @@ def test_what_is_not_finite_is_caught(dtype: str, bad: float) -> None:
     states[1, 0, 1] = bad
     codec = make_codec(dtype, {"mean": torch.zeros(1, 2), "spread": torch.ones(1, 2)})
     stored = codec.buffers(3, 1, 2)
-    codec.put(stored, 0, states[:, 0])
+    codec.encode(stored, 0, states[:, 0])
     with pytest.raises(BadInput, match=rf"not finite in {dtype}.*--dtype f32"):
         check_finite(stored, dtype)
 

@@ -177,14 +177,14 @@ def test_the_cache_stays_small(
 def test_what_changed_there_is_seen(span_encoder: Encoder, span_task: Task, tmp_path: Path, url: str) -> None:
     store, remote = extract(span_encoder, span_task, url, **SMALL), Remote(url)
     name = store.manifest["splits"]["dev"]["shards"][0]["file"]
-    good = remote.files.cat_file(remote._at(name))
+    good = remote.files.cat_file(remote._path(name))
     (tmp_path / "bad").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     remote.put(tmp_path / "bad", name)
-    with pytest.raises(BadInput, match=r"is not what was written there \(sha256 differs\)"):
+    with pytest.raises(BadInput, match=r"has changed \(its sha256 differs\)"):
         list(store["dev"].shards())
     assert [damage.file for damage in find_damage(store)] == [name]
     repair(url, span_encoder)
-    assert remote.files.cat_file(remote._at(name)) == good
+    assert remote.files.cat_file(remote._path(name)) == good
     assert find_damage(Store(url)) == []
 
 

@@ -32,7 +32,7 @@ def test_bytes_are_the_librarys(asked: dict[str, tuple[torch.dtype, list[int]]])
 
 
 def test_pieces_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashed_file, "PIECE", 7)
+    monkeypatch.setattr(hashed_file, "CHUNK", 7)
     file = io.BytesIO()
     states = torch.randn(11, 3, 5).half()
     write_hashed({"hidden": states}, file)

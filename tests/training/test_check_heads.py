@@ -28,7 +28,7 @@ def test_without_a_pooler_all_need_none(
     assert "learned-pool:pooled=true" in check_heads(["all"], label_task, tiny_encoder, "all")
     monkeypatch.setattr(Encoder, "has_pooler", property(lambda _: False))
     assert not [spec for spec in check_heads(["all"], label_task, tiny_encoder, "all") if "pooled" in spec]
-    with pytest.raises(BadInput, match="needs the pooled CLS, which encoder"):
+    with pytest.raises(BadInput, match="needs the pooled CLS, but encoder"):
         check_heads(["learned-pool:pooled=true"], label_task, tiny_encoder, "all")
 
 

@@ -25,5 +25,5 @@ def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     write_checkpoint(path, {"a": torch.arange(3)}, made_from="me")
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(BadInput, match=r"state\.safetensors is damaged \(.+\); delete it, and what it held is made"):
+    with pytest.raises(BadInput, match=r"state\.safetensors is damaged \(.+\); delete it and rerun"):
         read_checkpoint(path, "me")

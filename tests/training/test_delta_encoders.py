@@ -177,7 +177,7 @@ def test_what_one_vector_cannot_serve_is_refused_with_the_way_out(
 
 def test_choices_that_make_no_sense(tiny_encoder: Encoder, span_task: Task, label_task: Task, tmp_path: Path) -> None:
     for task, tokens, reason in (
-        (span_task, "cls", "an answer may be any of them; take all or context"),
+        (span_task, "cls", "answers are spans of tokens; use all or context"),
         (label_task, "context", "for questions with a context"),
         (label_task, "some", "expected one of all, context, cls, mean"),
     ):

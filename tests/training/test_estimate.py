@@ -12,7 +12,7 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
 from bertvision.training import estimate as forecast
-from bertvision.training.estimate import choose, passes, plan, plan_text, store_bytes, token_choices
+from bertvision.training.estimate import live_tokens, plan, plan_text, recommend_storage, store_bytes, token_choices
 from bertvision.training.extract import extract
 from bertvision.training.shard_builder import ExtractionPlan
 
@@ -48,10 +48,10 @@ def test_bytes_a_token_of_a_real_width(tiny_encoder: Encoder, span_task: Task, d
 def test_too_large_a_store_is_not_begun(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(BadInput, match=r"more than --max-gb 1e-06; take --dtype int8.*bertvision plan TASK"):
+    with pytest.raises(BadInput, match=r"more than --max-gb 1e-06; use --dtype int8.*bertvision plan TASK"):
         extract(tiny_encoder, label_task, tmp_path / "store", max_gb=1e-6)
     monkeypatch.setattr(forecast, "free_bytes", lambda _: 1000)
-    with pytest.raises(BadInput, match=r"more at .*, where 0.00 MB are free; take --dtype int8"):
+    with pytest.raises(BadInput, match=r"more at .*, but only 0.00 MB are free; use --dtype int8"):
         extract(tiny_encoder, label_task, tmp_path / "store")
     assert not list(tmp_path.iterdir())
 
@@ -65,7 +65,7 @@ def test_what_it_costs_is_said_first(
     assert "MB of int8, tokens all; " in said
     assert "min at" not in said  # too few batches to measure on
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forecast, "ENOUGH", 1)
+        patch.setattr(forecast, "MIN_BATCHES", 1)
         extract(tiny_encoder, label_task, tmp_path / "many", batch_tokens=16)
     said = capsys.readouterr().err
     assert "min at" in said
@@ -85,7 +85,7 @@ def test_a_plan_shows_every_choice(tiny_encoder: Encoder, label_task: Task, tmp_
     assert (document["choice"]["dtype"], document["choice"]["tokens"]) == ("f16", "all")
     assert document["live"]["minutes"] > rows["f16", "all"]["minutes"] > 0
     assert rows["f16", "all"]["memory"] > 1e7
-    assert "take --dtype f16 --tokens all: it fits" in plan_text(document)
+    assert "recommended: --dtype f16 --tokens all: it fits" in plan_text(document)
     assert document["tokens"] == sum(
         map(len, (w for ws in ExtractionPlan(tiny_encoder, label_task, ExtractConfig()).windows.values() for w in ws))
     )
@@ -98,15 +98,15 @@ def row(dtype: str, tokens: str, size: float, fits: bool, serves: bool = True) -
 def test_what_is_taken() -> None:
     live = {"minutes": 5.0, "memory": 1}
     small = [row("f16", "all", 9e9, False), row("f16", "cls", 1e8, True), row("int8", "all", 5e9, True)]
-    taken = choose(small, live, 6e9)
+    taken = recommend_storage(small, live, 6e9)
     assert (taken["dtype"], taken["tokens"]) == ("f16", "cls")
-    assert "9.00 GB) does not fit into 6.00 GB" in taken["why"]
+    assert "9.00 GB) exceeds 6.00 GB" in taken["why"]
     small[1]["serves"] = False
-    taken = choose(small, live, 6e9)
+    taken = recommend_storage(small, live, 6e9)
     assert (taken["dtype"], taken["tokens"]) == ("int8", "all")
     small[2]["fits"] = False
-    assert choose(small, live, 6e9)["how"] == "live"
+    assert recommend_storage(small, live, 6e9)["how"] == "live"
 
 
 def test_live_reads_train_and_inner_every_epoch() -> None:
-    assert passes({"train": 100, "inner": 10, "dev": 7}, epochs=5) == 557
+    assert live_tokens({"train": 100, "inner": 10, "dev": 7}, epochs=5) == 557

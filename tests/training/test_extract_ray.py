@@ -150,7 +150,7 @@ def test_a_machine_lost_costs_what_it_had_in_hand(
         cluster.shutdown()
     assert loss.made is not None, "nobody was lost in time"
     assert loss.made < total // 2
-    again = re.findall(rf"extract: (\d+) of {total} shards once more", capsys.readouterr().err)
+    again = re.findall(rf"extract: retrying (\d+) of {total} shards", capsys.readouterr().err)
     assert len(again) == 1
     assert 1 <= int(again[0]) <= total // 8, "one group, and no more"
     assert contents(store.folder) == contents(alone.folder)

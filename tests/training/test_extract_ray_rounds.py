@@ -19,7 +19,7 @@ from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.store.writer import StoreWriter
 from bertvision.tasks.task import Task
-from bertvision.training.extract_ray import Driver, _connected, _record_of, pack_encoder, unpack_encoder
+from bertvision.training.extract_ray import Driver, _connected, _read_record, pack_encoder, unpack_encoder
 from bertvision.training.fingerprints import store_fingerprint
 
 
@@ -40,7 +40,7 @@ class Scripted(Driver):
         for one in next(self.rounds):
             if isinstance(one, Exception):
                 raise one
-            if self._judge(*(("", False) if isinstance(one, int) else one)):
+            if self._check(*(("", False) if isinstance(one, int) else one)):
                 yield one
 
 
@@ -50,8 +50,8 @@ def test_only_what_was_lost_is_made_once_more(capsys: pytest.CaptureFixture[str]
     assert driver.asked == [[0, 1, 2, 3], [1, 3], [3]]
     assert sum(windows) == 40
     said = capsys.readouterr().err
-    assert "2 of 4 shards once more ('a machine was lost')" in said
-    assert "1 of 4 shards once more ('RayError')" in said
+    assert "retrying 2 of 4 shards ('a machine was lost')" in said
+    assert "retrying 1 of 4 shards ('RayError')" in said
 
 
 def test_rounds_that_bring_nothing_come_to_an_end() -> None:
@@ -97,8 +97,10 @@ print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
 
 
 def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"is not whole at .* here; give --to a folder all machines share"):
-        _record_of(StoreWriter(tmp_path), "train/shard-00000.safetensors")
+    with pytest.raises(
+        BadInput, match=r"is not complete at .* on this machine; give --to a folder that all machines share"
+    ):
+        _read_record(StoreWriter(tmp_path), "train/shard-00000.safetensors")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])

@@ -69,7 +69,7 @@ def test_another_encoder_is_refused(
     extract(span_encoder, span_task, tmp_path / "store", **SMALL)
     before = stamps(tmp_path)
     text = refusal(change(span_encoder), span_task, tmp_path / "store", **SMALL)
-    assert f"store {tmp_path / 'store'} was made from something else" in text
+    assert f"store {tmp_path / 'store'} was made from other inputs" in text
     assert ("tokenizer is " if change is cased else "encoder is ") in text
     assert "there and" in text
     assert "choose another folder" in text
@@ -154,8 +154,8 @@ def test_states_beyond_f16_are_caught_and_f32_is_the_way_out(
 
 def test_a_folder_with_something_else_is_left_alone(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    assert "is not empty and is no store" in refusal(tiny_encoder, label_task, tmp_path)
-    assert "is not empty and is no store" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt")
+    assert "is not empty and not a store" in refusal(tiny_encoder, label_task, tmp_path)
+    assert "is not empty and not a store" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt")
     assert "cannot write" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt" / "below")
     assert contents(tmp_path) == {"notes.txt": b"mine"}
 
@@ -163,7 +163,7 @@ def test_a_folder_with_something_else_is_left_alone(tiny_encoder: Encoder, label
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"dtype": "f8"}, "store dtype 'f8' is not known"),
+        ({"dtype": "f8"}, "unknown store dtype 'f8'"),
         ({"layers": "last9"}, "there are 3 states"),
         ({"device": "abacus"}, "unknown device 'abacus'"),
         ({"shard_mb": 0}, "extract.shard_mb is 0; expected at least 1"),
@@ -209,5 +209,5 @@ def test_a_split_without_a_window_is_refused(tiny_encoder: Encoder, span_task: T
 
 def test_windows_longer_than_the_encoder_are_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     text = refusal(tiny_encoder, replace(span_task, max_length=65), tmp_path / "store")
-    assert "--max-length 65 is more than encoder" in text
+    assert "max_length is 65, but encoder" in text
     assert "at most 64" in text

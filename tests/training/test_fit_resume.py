@@ -89,4 +89,4 @@ def test_a_run_leaves_no_state_behind(
     assert (tmp_path / FIT_CHECKPOINT).exists()
     fit_into(tmp_path, label_store, SPECS[:1], [0], config)
     assert not (tmp_path / FIT_CHECKPOINT).exists()
-    assert f"fit: goes on after epoch 2 of 4 ({tmp_path / FIT_CHECKPOINT})" in capsys.readouterr().err
+    assert f"fit: resuming after epoch 2 of 4 ({tmp_path / FIT_CHECKPOINT})" in capsys.readouterr().err

@@ -18,7 +18,14 @@ from bertvision.store.store import Store
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
-from bertvision.training.fitted_head import SAID, FittedHead, load_fitted, load_outputs, save_fitted, save_outputs
+from bertvision.training.fitted_head import (
+    SPLIT_OUTPUTS,
+    FittedHead,
+    load_fitted,
+    load_outputs,
+    save_fitted,
+    save_outputs,
+)
 from bertvision.training.predict import predict, predict_own
 from bertvision.training.tune import tune
 
@@ -75,7 +82,7 @@ def test_what_was_said_is_computed_again_where_its_file_is_damaged(
 ) -> None:
     saved = save_fitted(fit(["learned-pool"], label_store, **QUICK)[0], tmp_path, made_from="x")
     wanted = predict(saved, label_store["dev"])[0].logits
-    kept = tmp_path / SAID.format("dev")
+    kept = tmp_path / SPLIT_OUTPUTS.format("dev")
     whole = kept.read_bytes()
     kept.write_bytes(broken)
     assert np.array_equal(predict(saved, label_store["dev"])[0].logits, wanted)

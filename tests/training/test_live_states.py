@@ -97,7 +97,7 @@ def test_what_is_not_there_is_named(tiny_encoder: Encoder, label_task: Task, tmp
     live = LiveStates(tiny_encoder, label_task, layers="last1")
     assert live.shape.layers == 1
     assert live["dev"].native_logits() is None
-    with pytest.raises(BadInput, match="no split 'test'; there are train, inner, dev"):
+    with pytest.raises(BadInput, match="no split 'test'; expected one of train, inner, dev"):
         live["test"]
     with pytest.raises(BadInput, match="not tuned with a head"):
         predict_own(live["dev"])

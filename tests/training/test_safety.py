@@ -230,7 +230,9 @@ def test_statistics_are_verified_too(span_encoder: Encoder, tmp_path: Path, whol
 
 def test_repair_wants_the_encoder_that_made_the_store(tiny_encoder: Encoder, tmp_path: Path, whole: Store) -> None:
     target = Path(shutil.copytree(whole.folder, tmp_path / "store"))
-    with pytest.raises(BadInput, match=r"encoder is .* there and .* here; give --encoder"):
+    with pytest.raises(
+        BadInput, match=r"encoder is .* there and .* here; give the encoder that made it with --encoder"
+    ):
         repair(target, tiny_encoder)
 
 

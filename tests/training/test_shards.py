@@ -81,7 +81,8 @@ def test_what_is_missing_is_named(span_encoder: Encoder, span_task: Task, tmp_pa
     total = sum(len(split["shards"]) for split in Store(alone).manifest["splits"].values())
     made = extract_share(span_encoder, span_task, target, (1, 2), **SMALL)
     assert made == -(-total // 2) > 2
-    line = rf"lacks {total - made} of {total} shards, the first is train/shard-00001.safetensors; run extract --shard"
+    missing = f"has {total - made} of {total} shards missing"
+    line = rf"{missing}, the first is train/shard-00001.safetensors; rerun extract --shard"
     with pytest.raises(BadInput, match=line):
         finalize(span_encoder, span_task, target, **SMALL)
     extract(span_encoder, span_task, target, **SMALL)  # one process may as well end it

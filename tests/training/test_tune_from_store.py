@@ -90,12 +90,12 @@ def test_what_cannot_be_done_is_named(
             tune_from_store(encoder, label_task, tmp_path / "store", **{**SETTINGS, **settings})
         return str(error.value)
 
-    assert "give freeze:k=K" in refusal(tiny_encoder, method="full")
-    assert "give freeze:k=K" in refusal(tiny_encoder, method="freeze:k=1,norms=true")
+    assert "use --method freeze:k=K" in refusal(tiny_encoder, method="full")
+    assert "use --method freeze:k=K" in refusal(tiny_encoder, method="freeze:k=1,norms=true")
     extract(tiny_encoder, label_task, tmp_path / "store", layers="last1")
-    assert "holds the states [2], expected 1 among them" in refusal(tiny_encoder)
-    assert "was made from something else" in refusal(label_encoder)
-    assert "looks at states that are frozen" in _mean_pool_refusal(tiny_encoder, label_task, tmp_path)
+    assert "holds states [2], expected 1 among them" in refusal(tiny_encoder)
+    assert "was made from other inputs" in refusal(label_encoder)
+    assert "reads states of frozen layers" in _mean_pool_refusal(tiny_encoder, label_task, tmp_path)
 
 
 def _mean_pool_refusal(encoder: Encoder, task: Task, tmp_path: Path) -> str:

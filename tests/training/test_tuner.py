@@ -143,7 +143,7 @@ def test_a_rising_loss_is_told(
 ) -> None:
     monkeypatch.setattr(tuning_module, "LOSS_WINDOW", 4)
     tune(tiny_encoder, label_task, epochs=5, lr=3.0, batch=4, decay="constant", clip=1e9)
-    assert "tune: the loss has risen from" in capsys.readouterr().err
+    assert "tune: the loss rose from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("norms", [True, False])

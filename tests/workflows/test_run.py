@@ -16,7 +16,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.evaluation import scoring
 from bertvision.tasks.task import Task
 from bertvision.training import inputs
-from bertvision.training.inputs import TaskWindows, windows_of
+from bertvision.training.inputs import TaskWindows, reuse_windows
 from bertvision.workflows import conclude as concluding
 from bertvision.workflows.conclude import update_report
 
@@ -58,7 +58,7 @@ def test_texts_are_tokenised_once_and_nothing_is_read_back(
     scored: list[Any] = []
     real = scoring.score_inner
     with monkeypatch.context() as patch:
-        for name in ("gather", "read_task", "states_task", "run_states", "run_heads"):
+        for name in ("gather", "read_task", "task_of_states", "run_states", "run_heads"):
             patch.setattr(concluding, name, lambda *_: pytest.fail("read back"))
         patch.setattr(scoring, "score_inner", lambda *given: scored.append(given) or real(*given))
         assert main([*command, "--out", str(tmp_path / "run")]) == 0
@@ -85,8 +85,8 @@ def test_windows_of_another_task_or_tokenizer_are_made_anew(
     tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, span_task: Task
 ) -> None:
     windows = TaskWindows(label_task, tiny_encoder)
-    assert windows_of(label_task, label_encoder, windows) is windows, "tuning leaves the tokenizer as it is"
-    assert windows_of(span_task, tiny_encoder, windows) is not windows
+    assert reuse_windows(label_task, label_encoder, windows) is windows, "tuning leaves the tokenizer as it is"
+    assert reuse_windows(span_task, tiny_encoder, windows) is not windows
     assert windows["dev"] is windows["dev"]
     with pytest.raises(KeyError):
         windows["test"]

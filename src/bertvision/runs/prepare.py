@@ -1,4 +1,4 @@
-"""A run folder filled step by step: tune, extract, fit; what is done already is not done again."""
+"""Tune, extract and fit into a run folder, skipping steps that are already done."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from bertvision.training.shard_builder import ExtractionPlan
 from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
 
 PARTS = ("task", "encoder", "data", "tune", "extract")
-"""What of a recipe makes a run; heads may be fitted anew at any time."""
+"""The parts of a recipe that identify a run; heads, seeds and fit settings may change."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What heads are fitted on, and which heads, in canonical form."""
+    """Task, hidden states, and canonical specs of the heads to fit."""
 
     task: Task
     states: States
@@ -56,13 +56,13 @@ def prepare(
 def prepare_run(
     recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
 ) -> Prepared:
-    """Tune and extract, if not done yet.
+    """Tune and extract, unless already done.
 
-    ``opened`` are the recipe's task and encoder, where they are loaded already.
+    ``opened`` are the recipe's task and encoder, if they are already loaded.
     """
     if num_processes() > 1:
-        raise BadInput("run is for one process; tune with several (torchrun -m bertvision tune), then run --encoder")
-    # What can be wrong is found before the folder is claimed, and long before the heads' turn comes.
+        raise BadInput("run works in one process; tune with several (torchrun -m bertvision tune), then run --encoder")
+    # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
     specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
     check_tuning(base, task, recipe.tune, folder / "encoder")
@@ -71,15 +71,15 @@ def prepare_run(
         check_disk_space(ExtractionPlan(base, task, recipe.extract, windows=windows), StoreWriter(folder / "store"))
     _claim(recipe, folder)
     log = RunLog(folder)
-    encoder = _tuned(recipe, windows, folder, log)
-    return Prepared(task, _extracted(recipe, encoder, windows, folder, log), specs)
+    encoder = _tune(recipe, windows, folder, log)
+    return Prepared(task, _extract(recipe, encoder, windows, folder, log), specs)
 
 
 def load_recipe_task(recipe: Recipe) -> Task:
-    """The task that a recipe names, with its data options; what it holds and what was left out is told."""
+    """Load the task of a recipe; log the sizes of its splits and the number of bad rows."""
     if recipe.task in TASKS and not (recipe.data.train or recipe.data.data or recipe.data.hub):
         raise BadInput(
-            f"task {recipe.task} needs --train FILE (and, to report on, --dev FILE); a task of GLUE takes --data FOLDER"
+            f"task {recipe.task} needs --train FILE (and --dev FILE for the report); a GLUE task takes --data FOLDER"
         )
     options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
     task = load_task(recipe.task, **options)
@@ -88,60 +88,61 @@ def load_recipe_task(recipe: Recipe) -> Task:
         text += f"; labels {', '.join(task.labels[:8])}{'...' if len(task.labels) > 8 else ''}"
     if task.skipped:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in task.skipped.items())
-        text += f"; {sum(task.skipped.values()):,} bad rows left out: {reasons}"
+        text += f"; {sum(task.skipped.values()):,} bad rows skipped: {reasons}"
     log_line(text)
-    uneven = describe_imbalance(task)
-    if uneven:
-        log_line(uneven)
+    warning = describe_imbalance(task)
+    if warning:
+        log_line(warning)
     return task
 
 
 def _claim(recipe: Recipe, folder: Path) -> None:
-    """Write the recipe into the run; heads, seeds and fit settings may change, what lies below may not."""
+    """Write the recipe into the run folder; an error if the folder holds another run or other files."""
     path = folder / "recipe.toml"
     if path.exists():
         old = read_recipe(path)
-        other = difference(old, recipe)
-        if other:
-            raise BadInput(f"{folder} holds another run: {other}; choose another --out")
-        recipe = replace(recipe, data=old.data)  # paths stay as they were written, for whoever reads the recipe
+        change = difference(old, recipe)
+        if change:
+            raise BadInput(f"{folder} holds another run: {change}; choose another --out")
+        recipe = replace(recipe, data=old.data)  # keep the paths as they were first written
     elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
-        raise BadInput(f"{folder} is not empty and holds no run; choose another --out")
+        raise BadInput(f"{folder} is not empty and not a run; choose another --out")
     write_recipe(recipe, path)
 
 
 def recipe_identity(recipe: Recipe) -> dict[str, Any]:
-    """Plain data that is equal where :func:`difference` finds none."""
+    """The part of a recipe that identifies a run: equal if and only if :func:`difference` is empty."""
     keys = hashed_keys(Recipe)
-    kept = {keys[part]: _kept(getattr(recipe, part)) for part in PARTS}
-    return {key: value if isinstance(value, str) else hashed_fields(value) for key, value in kept.items()}
+    parts = {keys[part]: _normalize(getattr(recipe, part)) for part in PARTS}
+    return {key: value if isinstance(value, str) else hashed_fields(value) for key, value in parts.items()}
 
 
 def difference(old: Recipe, new: Recipe) -> str:
-    """The first thing that makes two recipes two runs, in words; nothing if they are the same one."""
+    """The first setting in which two recipes describe different runs, as text; empty if there is none."""
     for part in PARTS:
-        before, now = _kept(getattr(old, part)), _kept(getattr(new, part))
-        if before == now:
+        stored, given = _normalize(getattr(old, part)), _normalize(getattr(new, part))
+        if stored == given:
             continue
-        if isinstance(before, str):
-            return f"{part} is {before} there and {now} here"
-        stored, wanted = to_mapping(before), to_mapping(now)
-        key = next(key for key in {**stored, **wanted} if stored.get(key) != wanted.get(key))
-        return f"{part}.{key} is {stored.get(key, 'not set')} there and {wanted.get(key, 'not set')} here"
+        if isinstance(stored, str):
+            return f"{part} is {stored} there and {given} here"
+        old_values, new_values = to_mapping(stored), to_mapping(given)
+        key = next(key for key in {**old_values, **new_values} if old_values.get(key) != new_values.get(key))
+        return f"{part}.{key} is {old_values.get(key, 'not set')} there and {new_values.get(key, 'not set')} here"
     return ""
 
 
-def _kept(part: Any) -> Any:
-    """What of a section decides what comes out; how much room it may take, or how a path is written, does not."""
+def _normalize(part: Any) -> Any:
+    """A section of a recipe without what has no effect on results: the size limit, and how paths are written."""
     if isinstance(part, ExtractConfig):
         return replace(part, max_gb=None)
     if isinstance(part, DataConfig):
-        train, dev, extra = (tuple(map(abspath, some)) for some in (part.train, part.dev, part.extra))
+        train, dev, extra = (tuple(map(abspath, paths)) for paths in (part.train, part.dev, part.extra))
         return replace(part, train=train, dev=dev, extra=extra, data=part.data and abspath(part.data))
     return part
 
 
-def _tuned(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> Encoder:
+def _tune(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> Encoder:
+    """The run's tuned encoder; tuned now if it is missing or was made from other inputs."""
     task, base, target = windows.task, windows.encoder, folder / "encoder"
     made_from = hash_json(
         [encoder_hash(base), data_hash(task), hashed_fields(recipe.tune), task.max_length, task.overlap]
@@ -149,7 +150,7 @@ def _tuned(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> E
     if (target / ENCODER_FILE).exists():
         tuned = load_encoder(str(target))
         if tuned.record.get("made_from") == made_from:
-            log_line(f"tune: done before ({target})")
+            log_line(f"tune: already done, skipping ({target})")
             return tuned
     log_line(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
     tuned = tune(base, task, recipe.tune, folder / TUNING_CHECKPOINT, windows)
@@ -161,22 +162,23 @@ def _tuned(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> E
     return tuned
 
 
-def _extracted(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: Path, log: RunLog) -> States:
+def _extract(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: Path, log: RunLog) -> States:
+    """The run's hidden states: its store, extracted now if missing, or live states."""
     task, target, timer = windows.task, folder / "store", Timer()
     if recipe.extract.live:
-        log_line("extract: nothing is stored, the encoder runs once an epoch (live)")
+        log_line("extract: nothing is stored, the encoder runs in every epoch (live)")
         live = LiveStates(encoder, task, recipe.extract, windows)
         record_live(live, target)
         return live
-    done_before = (target / MANIFEST).exists()
+    already_done = (target / MANIFEST).exists()
     store = extract(encoder, task, target, recipe.extract, windows)
-    if done_before:
-        log_line(f"extract: done before ({target})")
+    if already_done:
+        log_line(f"extract: already done, skipping ({target})")
         return store
     splits = store.manifest["splits"].values()
-    facts = {key: sum(split[key] for split in splits) for key in ("windows", "tokens", "bytes")}
-    log.write("extract", seconds=timer.seconds, **facts)
-    log_line(f"extract: {timer.seconds:.0f} s, {facts['windows']:,} windows, {facts['bytes'] / 1e9:.2f} GB")
+    totals = {key: sum(split[key] for split in splits) for key in ("windows", "tokens", "bytes")}
+    log.write("extract", seconds=timer.seconds, **totals)
+    log_line(f"extract: {timer.seconds:.0f} s, {totals['windows']:,} windows, {totals['bytes'] / 1e9:.2f} GB")
     return store
 
 
@@ -188,22 +190,22 @@ def fit_into(
     config: FitConfig,
     task: Task | None = None,
 ) -> list[FittedHead]:
-    """Every head x seed, loaded where it was fitted before; the rest share one read of the store.
+    """Fit every head x seed into a run folder; heads that were already fitted on these states are loaded.
 
-    ``task`` is that of the states, where it is at hand.
+    ``task`` is the task of the states, if it is already loaded.
     """
     made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
     pairs = [(spec, seed) for spec in dict.fromkeys(canonical_spec(spec) for spec in heads) for seed in seeds]
     fitted: dict[tuple[str, int], FittedHead] = {}
     for spec, seed in pairs:
-        place = head_folder(folder, spec, seed)
-        if (place / "head.json").exists():
-            head, origin = load_fitted(place)
+        path = head_folder(folder, spec, seed)
+        if (path / "head.json").exists():
+            head, origin = load_fitted(path)
             if origin == made_from:
                 fitted[spec, seed] = head
     missing = list(dict.fromkeys(spec for spec, seed in pairs if (spec, seed) not in fitted))
     if not missing:
-        log_line("fit: done before")
+        log_line("fit: already done, skipping")
     else:
         timer, saved = Timer(), folder / FIT_CHECKPOINT
         log_line(f"fit: {len(missing)} heads x {len(seeds)} seeds, {config.epochs} epochs")

@@ -1,7 +1,7 @@
-"""The record of a run: the report is made from this and from nothing else.
+"""Read a run folder into one record, from which the report is made.
 
-Only the leaderboard must be there. A run made by ``bertvision fit STORE --out RUN`` has no recipe
-and no encoder, and its store lies elsewhere; what is missing stays empty and is left out.
+Only the leaderboard is required. A run made by ``bertvision fit STORE --out RUN`` has no recipe and no encoder, and
+its store is outside; missing parts stay empty.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from bertvision.runs.folder import ANSWER_SPANS, ANSWERS, read_document, remake_
 from bertvision.tasks.task import Task
 
 FINDINGS = "analysis"
-"""Where a run's findings are."""
+"""The folder of a run's findings."""
 
 STORE_FINDINGS = ("layers", "depth", "ablation", "learning-curve")
-"""Findings that belong to a store, or to the encoder that made it."""
+"""Names of findings that depend on the store only."""
 
 TRIAL_FINDINGS = ("search-history", "search-importance")
-"""How the names of findings begin that belong to a store and a study of heads on it."""
+"""Name prefixes of findings on a search over heads, which depend on the store only."""
 
 TUNING_FINDINGS = "search-tunings"
-"""The same of a study of tunings: of these each has a store of its own, and all have the data. All other findings
-belong to a leaderboard."""
+"""Name prefix of findings on a search over tunings, which depend on the data only; all other findings depend on the
+leaderboard."""
 
 ByRow = Mapping[tuple[str, int | None], Mapping[str, Any]]
-"""By name and seed of a row."""
+"""Documents by name and seed of a row."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One predictor: a head with all its seeds, the encoder, or an ensemble."""
+    """The leaderboard rows of one predictor: a head with all its seeds, the encoder, or an ensemble."""
 
     name: str
     kind: str  # head, control, encoder or ensemble
-    rows: tuple[Row, ...]  # best on inner first, as on the board
-    interval: tuple[float, float] | None = None  # of the mean over seeds of the metric
+    rows: tuple[Row, ...]  # best on inner first
+    interval: tuple[float, float] | None = None  # confidence interval of the metric's mean over seeds
 
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(sorted(row.seed for row in self.rows if row.seed is not None))
 
     def values(self, score: str, where: str = "scores") -> list[float]:
-        """A score of every seed; no number where it was not measured."""
-        told: Sequence[Mapping[str, float]] = [getattr(row, where) for row in self.rows]
-        return [float(scores.get(score, math.nan)) for scores in told]
+        """A score per seed; NaN where it was not measured."""
+        by_row: Sequence[Mapping[str, float]] = [getattr(row, where) for row in self.rows]
+        return [float(scores.get(score, math.nan)) for scores in by_row]
 
     def mean(self, score: str, where: str = "scores") -> float:
         values = self.values(score, where)
@@ -65,57 +65,56 @@ class Line:
 
     @property
     def seconds(self) -> float:
-        """Of one seed."""
+        """Mean training time of one seed."""
         return sum(row.seconds for row in self.rows) / len(self.rows)
 
 
 def row_title(row: Row | Predictions) -> str:
-    """A row's name; of several seeds also which. Files of what it said are called so, too."""
+    """The name of a row, with its seed if it has one; also the name of its answer file."""
     return row.name if row.seed is None else f"{row.name}@{row.seed}"
 
 
 def group_rows(board: Board) -> list[Line]:
-    """Best mean on inner first; what has no inner score comes last."""
+    """Group rows by predictor; best mean on inner first, predictors without inner scores last."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in board.rows:
         groups.setdefault((row.kind, row.spec if row.kind == "head" else row.name), []).append(row)
-    ends = {line.name: line.interval for line in board.summary}
-    lines = [Line(name, _kind(kind, name), tuple(rows), ends.get(name)) for (kind, name), rows in groups.items()]
+    intervals = {summary.name: summary.interval for summary in board.summary}
+    predictors = []
+    for (kind, name), rows in groups.items():
+        shown_kind = "control" if (kind, name) == ("head", CONTROL) else kind
+        predictors.append(Line(name, shown_kind, tuple(rows), intervals.get(name)))
 
-    def rank(line: Line) -> float:
-        score = line.mean(board.metric, "inner")
+    def order(predictor: Line) -> float:
+        score = predictor.mean(board.metric, "inner")
         return math.inf if math.isnan(score) else -score
 
-    return sorted(lines, key=rank)
-
-
-def _kind(kind: str, name: str) -> str:
-    return "control" if (kind, name) == ("head", CONTROL) else kind
+    return sorted(predictors, key=order)
 
 
 def best_head(lines: Sequence[Line]) -> Line | None:
-    """The head that the advice names."""
+    """The best head on inner."""
     return next((line for line in lines if line.kind in ("head", "control")), None)
 
 
 @dataclass(frozen=True)
 class FitSummary:
-    """How one head was fitted with one seed."""
+    """How a head was fitted with one seed."""
 
     spec: str
     seed: int
     best_epoch: int
     history: tuple[Mapping[str, float], ...]
     seconds: float
-    states: tuple[str, ...]  # what each weight belongs to: the number of a state, or "pooled"
+    states: tuple[str, ...]  # the state of each weight: its number, or "pooled"
     weights: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything the report tells of."""
+    """Everything that the report shows of a run."""
 
-    folder: Path  # as it was given
+    folder: Path  # as given
     task: Task
     board: Board
     baseline: tuple[str, Mapping[str, float]] | None
@@ -124,8 +123,8 @@ class Run:
     answers: ByRow  # (name, seed) -> example id -> answer
     manifest: Mapping[str, Any]
     encoder: Mapping[str, Any]  # name, record
-    adapted: bool  # whether the run's own encoder has adapters and a head that shows what they are worth
-    sizes: Mapping[str, int]  # bytes of what each step left in the run
+    adapted: bool  # whether the run's encoder has adapters and a native head, so that they can be ablated
+    sizes: Mapping[str, int]  # bytes written by each step
     recipe: str
     day: str
     findings: tuple[Finding, ...] = ()
@@ -138,7 +137,7 @@ def gather(folder: Path, task: Task) -> Run:
     path = folder / "leaderboard.json"
     document = read_document(path)
     if document is None:
-        raise BadInput(f"{path} is missing; make it with: bertvision {_way_to_board(folder)}")
+        raise BadInput(f"{path} is missing; make it with: bertvision {_leaderboard_command(folder)}")
     board = _board(path, document)
     manifest = read_document(store_folder(folder) / "manifest.json", "delete the store and extract again") or {}
     heads = [
@@ -160,12 +159,12 @@ def run_of(
     answers: ByRow,
     places: ByRow,
 ) -> Run:
-    """The record of a run, from its results and what else its folder holds.
+    """The record of a run, from its results and the other files of its folder.
 
-    ``document`` is that of the leaderboard, ``heads`` are documents of fitted heads.
+    ``document`` is ``leaderboard.json``, ``heads`` are the ``head.json`` of the fitted heads.
     """
     baseline = document.get("baseline")
-    own = read_document(folder / "encoder" / "bertvision.json", "tune again") or {}
+    encoder = read_document(folder / "encoder" / "bertvision.json", "tune again") or {}
     recipe = folder / "recipe.toml"
     return Run(
         folder=folder,
@@ -177,10 +176,10 @@ def run_of(
         answers=answers,
         places=places,
         manifest=manifest,
-        # The one that made the states; the run's own may have been tuned again since.
-        encoder=manifest.get("encoder") or own,
-        adapted=bool(own.get("own")) and str(own.get("small", {}).get("put_in")).startswith("adapters"),
-        sizes={step: folder_bytes(folder / place) for step, place in (("tune", "encoder"), ("fit", "heads"))},
+        # The encoder that made the states; the one in the run may have been tuned again since.
+        encoder=manifest.get("encoder") or encoder,
+        adapted=bool(encoder.get("own")) and str(encoder.get("small", {}).get("put_in")).startswith("adapters"),
+        sizes={"tune": folder_bytes(folder / "encoder"), "fit": folder_bytes(folder / "heads")},
         recipe=recipe.read_text(encoding="utf-8") if recipe.exists() else "",
         day=_day(folder, folder / "leaderboard.json"),
         findings=read_findings(folder, lambda name: finding_origin(name, board, manifest)),
@@ -189,13 +188,13 @@ def run_of(
 
 
 def with_findings(run: Run, made: Iterable[Finding]) -> Run:
-    """The run with findings that were just made, in the order in which a folder's are read."""
+    """The run with new findings added, in the order in which they would be read from the folder."""
     by_file = {f"{finding.name}.json": finding for finding in (*run.findings, *made)}
     return replace(run, findings=tuple(by_file[name] for name in sorted(by_file)))
 
 
-def _way_to_board(folder: Path) -> str:
-    """A search that began with a task has tuned and extracted, and left no heads."""
+def _leaderboard_command(folder: Path) -> str:
+    """The command that makes a missing leaderboard; after a search there may be a store but no heads."""
     if any(folder.glob("heads/**/head.json")):
         return f"evaluate {folder}"
     recipe = folder / "recipe.toml"
@@ -203,7 +202,7 @@ def _way_to_board(folder: Path) -> str:
 
 
 def finding_origin(name: str, board: Board, manifest: Mapping[str, Any]) -> str:
-    """What a finding was made from: the data, the store, or everything that the leaderboard says of its rows."""
+    """What a finding depends on, as a string: the data, the store, or the rows of the leaderboard."""
     if name.startswith(TUNING_FINDINGS):
         return data_origin(manifest)
     if name in STORE_FINDINGS or name.startswith(TRIAL_FINDINGS):
@@ -220,11 +219,11 @@ def data_origin(manifest: Mapping[str, Any]) -> str:
 
 
 def read_findings(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, ...]:
-    """The findings of a folder that were made from what those of their name are to be made from."""
-    again = f"delete it and run: bertvision analyse {folder}"
+    """The findings of a folder that are up to date: made from ``origin(name)``."""
+    advice = f"delete it and run: bertvision analyse {folder}"
     findings = []
     for path in sorted((folder / FINDINGS).glob("*.json")):
-        document = read_document(path, again)
+        document = read_document(path, advice)
         if document and document.get("made_from") == origin(document.get("name", "")):
             findings.append(_finding(path, document))
     return tuple(findings)
@@ -233,46 +232,47 @@ def read_findings(folder: Path, origin: Callable[[str], str]) -> tuple[Finding, 
 def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
     try:
         plots = tuple(Plot(**{**plot, "names": tuple(plot["names"])}) for plot in document["plots"])
-        strange = [plot.kind for plot in plots if plot.kind not in KINDS]
-        if strange:
-            raise KeyError(f"plot of kind {strange[0]}")
-        told = {key: document[key] for key in ("name", "title", "about", "columns")}
-        return Finding(**told, rows=tuple(document["rows"]), plots=plots, examples=tuple(document["examples"]))
+        unknown_name = [plot.kind for plot in plots if plot.kind not in KINDS]
+        if unknown_name:
+            raise KeyError(f"plot of kind {unknown_name[0]}")
+        texts = {key: document[key] for key in ("name", "title", "about", "columns")}
+        return Finding(**texts, rows=tuple(document["rows"]), plots=plots, examples=tuple(document["examples"]))
     except (KeyError, TypeError) as error:
-        raise BadInput(f"{path} is no finding: {shorten(error)}; delete it and run: bertvision analyse RUN") from error
+        advice = "delete it and run: bertvision analyse RUN"
+        raise BadInput(f"{path} is not a finding: {shorten(error)}; {advice}") from error
 
 
 def _board(path: Path, document: Mapping[str, Any]) -> Board:
-    """The leaderboard; one that was written before it told how far it can be trusted lacks that, and no more."""
+    """The leaderboard; fields that older files do not have stay empty."""
     try:
         return Board(
             task=document["task"],
             split=document["split"],
             metric=document["metric"],
             rows=tuple(Row(**row) for row in document["rows"]),
-            summary=tuple(SeedSummary(**line) for line in document.get("lines", [])),
+            summary=tuple(SeedSummary(**summary) for summary in document.get("lines", [])),
             best_head=document.get("best_head"),
-            comparisons=tuple(PairedTest(**one) for one in document.get("comparisons", [])),
-            reliability=tuple(Reliability(**one) for one in document.get("reliability", [])),
+            comparisons=tuple(PairedTest(**test) for test in document.get("comparisons", [])),
+            reliability=tuple(Reliability(**entry) for entry in document.get("reliability", [])),
             resampling_info=document.get("basis", {}),
         )
     except (KeyError, TypeError) as error:
-        raise BadInput(f"{path} is no leaderboard: {error}; {remake_hint(path.parent)}") from error
+        raise BadInput(f"{path} is not a leaderboard: {error}; {remake_hint(path.parent)}") from error
 
 
 def _check_answers(folder: Path, board: Board, task: Task, answers: ByRow) -> None:
-    """Every row whose answers are there must have one to every example."""
+    """Rows with answers must have one for every example."""
     examples = task[board.split]
     for row in board.rows:
-        given = answers.get((row.name, row.seed))
-        missing = [] if given is None else [example.id for example in examples if example.id not in given]
+        by_id = answers.get((row.name, row.seed))
+        missing = [] if by_id is None else [example.id for example in examples if example.id not in by_id]
         if missing:
-            what = f"has no answer to {len(missing):,} of {len(examples):,} examples, the first {missing[0]!r}"
-            raise BadInput(f"{_row_file(folder, ANSWERS, row)} {what}; {remake_hint(folder)}")
+            problem = f"has no answer to {len(missing):,} of {len(examples):,} examples, the first {missing[0]!r}"
+            raise BadInput(f"{_row_file(folder, ANSWERS, row)} {problem}; {remake_hint(folder)}")
 
 
 def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
-    """What a part of a run holds of the examples, for every row that it knows."""
+    """The documents of a folder, which map example ids to answers or spans, by row."""
     by_row = {}
     for row in rows:
         path = _row_file(folder, part, row)
@@ -281,7 +281,7 @@ def _by_row(folder: Path, part: str, rows: tuple[Row, ...]) -> ByRow:
             continue
         if not isinstance(document, dict):
             kind = type(document).__name__
-            raise BadInput(f"{path} holds a {kind}, expected a mapping of ids; {remake_hint(folder)}")
+            raise BadInput(f"{path} holds a {kind}, expected a mapping from ids; {remake_hint(folder)}")
         by_row[row.name, row.seed] = document
     return by_row
 
@@ -293,50 +293,50 @@ def _row_file(folder: Path, part: str, row: Row) -> Path:
 def _heads(
     documents: Iterable[Mapping[str, Any]], rows: tuple[Row, ...], manifest: Mapping[str, Any]
 ) -> tuple[FitSummary, ...]:
-    """In the leaderboard's order; what was fitted earlier and is not on the leaderboard is left out."""
-    by_name = {(facts["spec"], facts["seed"]): facts for facts in documents}
+    """Heads in the order of the leaderboard; heads that are not on it are left out."""
+    by_name = {(document["spec"], document["seed"]): document for document in documents}
     stored = manifest.get("layers", [])
     heads = []
     for row in rows:
-        facts = by_name.get((row.spec, row.seed)) if row.kind == "head" else None
-        if facts is None:
+        document = by_name.get((row.spec, row.seed)) if row.kind == "head" else None
+        if document is None:
             continue
-        weights = tuple(facts.get("layer_weights") or ())
+        weights = tuple(document.get("layer_weights") or ())
         heads.append(
             FitSummary(
-                spec=facts["spec"],
-                seed=facts["seed"],
-                best_epoch=facts["best_epoch"],
-                history=tuple(facts["history"]),
-                seconds=facts["seconds"],
-                states=_states(facts.get("layers", []), facts.get("states") or stored, len(weights)),
+                spec=document["spec"],
+                seed=document["seed"],
+                best_epoch=document["best_epoch"],
+                history=tuple(document["history"]),
+                seconds=document["seconds"],
+                states=_state_names(document.get("layers", []), document.get("states") or stored, len(weights)),
                 weights=weights,
             )
         )
     return tuple(heads)
 
 
-def _states(layers: Sequence[int], stored: Sequence[int], count: int) -> tuple[str, ...]:
-    """Names of the weighted states; a head counts among the stored states, and may have the pooled CLS in front."""
+def _state_names(layers: Sequence[int], stored: Sequence[int], count: int) -> tuple[str, ...]:
+    """Names of the weighted states; a head's layers are indices into the stored states, after the pooled CLS if any."""
     numbers = [str(stored[layer]) if layer < len(stored) else str(layer) for layer in layers]
     return tuple((["pooled", *numbers] if count != len(numbers) else numbers)[:count])
 
 
 def _day(folder: Path, board: Path) -> str:
-    """When the last step ended; without a log, when the leaderboard was written."""
-    lines = [line for line in RunLog(folder).read() if line.get("step") != COMMAND]
-    times = [str(line["time"]) for line in lines if "time" in line]
+    """The date of the last step in the log, else of the leaderboard file."""
+    entries = [entry for entry in RunLog(folder).read() if entry.get("step") != COMMAND]
+    times = [str(entry["time"]) for entry in entries if "time" in entry]
     return times[-1][:10] if times else date.fromtimestamp(board.stat().st_mtime).isoformat()
 
 
 def predictor_scores(run: Run, row: Row, name: str) -> PredictorScores:
-    """``name`` is what it is called in court, where rows of several runs may meet."""
-    evidence = score_answers(run.task, run.board.split, run.answers[row.name, row.seed])
-    return PredictorScores(name, row.kind, row.seed, row.scores[run.board.metric], evidence)
+    """The example scores of a row; ``name`` identifies it in comparisons across runs."""
+    scores = score_answers(run.task, run.board.split, run.answers[row.name, row.seed])
+    return PredictorScores(name, row.kind, row.seed, row.scores[run.board.metric], scores)
 
 
 def row_answers(run: Run, row: Row, name: str) -> Answers | None:
-    """What a row answered, right or wrong; None where answers are numbers, or were not written down."""
+    """The graded answers of a row; None for regression, or if they were not saved."""
     answers = run.answers.get((row.name, row.seed))
     if run.task.kind not in MEANS or not answers:
         return None

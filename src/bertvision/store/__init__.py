@@ -1,1 +1,1 @@
-"""States on disk: planned, fingerprinted, written once, read many times."""
+"""Hidden states on disk: planned, fingerprinted, written once, read many times."""

@@ -1,8 +1,7 @@
-"""Which windows share a batch and which batches share a shard: a pure function of lengths and settings.
+"""Assign windows to batches and batches to shards, as a pure function of lengths and settings.
 
-Seeded shuffle, pools of 4,096 windows, each sorted by length and cut under a token budget, batches
-shuffled, shards filled with whole batches. Because nothing else enters, a run that is resumed,
-repaired or spread over machines makes the same shards.
+Windows are shuffled by seed, sorted by length within pools of 4,096, split into batches under a token budget, and
+the shuffled batches fill the shards. Resumed, repaired and distributed extractions therefore make the same shards.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Batch = NDArray[np.int64]
 
 
 def plan_batches(lengths: Sequence[int], batch_tokens: int, seed: int) -> list[Batch]:
-    """Batches of window numbers: near-equal lengths, at most ``batch_tokens`` tokens with padding."""
+    """Batches of window numbers with similar lengths, at most ``batch_tokens`` tokens with padding."""
     random = np.random.default_rng(seed)
     order = random.permutation(len(lengths))
     sizes = np.asarray(lengths, np.int64)
@@ -30,7 +29,7 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int, seed: int) -> list[B
 
 
 def length_batches(pool: Batch, sizes: NDArray[np.int64], batch_tokens: int) -> Iterator[Batch]:
-    """A pool by length, cut under a token budget; a batch's last window is its longest and sets the padding."""
+    """Split a pool, sorted by length, under a token budget; the last window of a batch sets its padded length."""
     sorted_pool = pool[np.argsort(sizes[pool], kind="stable")]
     start = 0
     for end in range(1, len(sorted_pool) + 1):
@@ -58,9 +57,9 @@ def plan_shards(
 
 
 def read_batches(lengths: NDArray[np.int64], batch: int, random: np.random.Generator) -> list[Batch]:
-    """How the windows of one shard are dealt out to a head: ``batch`` of near-equal length, shuffled.
+    """Training batches from one shard: ``batch`` windows of similar length each, shuffled.
 
-    Lengths get a random tie-breaker of up to a tenth, so that batches differ from epoch to epoch.
+    Lengths get up to 5 % of random noise, so that batches differ from epoch to epoch.
     """
     noisy = lengths * random.uniform(0.95, 1.05, len(lengths))
     order = np.argsort(noisy, kind="stable")

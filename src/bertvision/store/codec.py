@@ -1,9 +1,8 @@
-"""How states become bytes and states again.
+"""Storage types of hidden states.
 
-f32 keeps every bit. f16 halves that at a relative error of 2e-4; outside its range it would be inf.
-int8 halves it again, at about 7e-3: states are standardised per layer and channel, because a few
-channels of a BERT are tens of times larger than the rest and would leave one or two steps for the
-others, then scaled per token and layer:
+f32 is exact. f16 takes half the space with a relative error of 2e-4; values outside its range would become inf.
+int8 takes a quarter with an error of about 7e-3: states are standardised per layer and channel, because a few
+channels of BERT are tens of times larger than the rest, then scaled per token and layer:
 
     z = (x - mean[layer, channel]) / spread[layer, channel],  scale = max |z| / 127,  stored = round(z / scale)
 """
@@ -25,74 +24,74 @@ STATISTICS = ("mean", "spread")
 
 def codec_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
-        raise BadInput(f"store dtype {name!r} is not known; expected one of {', '.join(DTYPES)}")
+        raise BadInput(f"unknown store dtype {name!r}; expected one of {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
 def state_bytes(dtype: str, width: int) -> int:
-    """Bytes of one state (a token at a layer)."""
+    """Bytes of one state (one token at one layer)."""
     return width * codec_dtype(dtype).itemsize + (torch.float16.itemsize if dtype == "int8" else 0)
 
 
 class Codec(ABC):
-    """Puts states into buffers of the store's type; buffers have the names of a shard's tensors."""
+    """Encodes states into buffers of the storage type; buffers are named like the tensors of a shard."""
 
-    small: torch.dtype  # of what lies beside the states, such as the pooled CLS
+    pooled_dtype: torch.dtype  # storage type of the pooled CLS
 
     @abstractmethod
-    def buffers(self, tokens: int, layers: int, width: int, **where: object) -> dict[str, Tensor]:
-        """Room for that many tokens."""
+    def buffers(self, tokens: int, layers: int, width: int, **options: object) -> dict[str, Tensor]:
+        """Empty buffers for ``tokens`` tokens; ``options`` are those of torch.empty."""
 
-    def narrow(self, states: Tensor) -> Tensor:
-        """States in the type they are stored in, where no more than rounding is to be done: less to move about."""
+    def round(self, states: Tensor) -> Tensor:
+        """States in their storage type if encoding only rounds them, to copy fewer bytes; else unchanged."""
         return states
 
     @abstractmethod
-    def put(self, buffers: Mapping[str, Tensor], place: int, states: Tensor) -> None:
-        """States (tokens, width) of the layer at ``place`` into the buffers (tokens, layers, ...)."""
+    def encode(self, buffers: Mapping[str, Tensor], index: int, states: Tensor) -> None:
+        """Write states (tokens, width) of the layer at ``index`` into the buffers (tokens, layers, ...)."""
 
     def statistics(self) -> dict[str, Tensor]:
-        """What must lie beside the states to read them."""
+        """Tensors that are needed to decode the states."""
         return {}
 
 
 class Plain(Codec):
-    """Numbers as they are, rounded to the type."""
+    """f32 and f16: values rounded to the type."""
 
     def __init__(self, dtype: str) -> None:
-        self.dtype = self.small = codec_dtype(dtype)
+        self.dtype = self.pooled_dtype = codec_dtype(dtype)
 
-    def buffers(self, tokens: int, layers: int, width: int, **where: object) -> dict[str, Tensor]:
-        return {"hidden": torch.empty((tokens, layers, width), dtype=self.dtype, **where)}  # type: ignore[call-overload]
+    def buffers(self, tokens: int, layers: int, width: int, **options: object) -> dict[str, Tensor]:
+        return {"hidden": torch.empty((tokens, layers, width), dtype=self.dtype, **options)}  # type: ignore[call-overload]
 
-    def narrow(self, states: Tensor) -> Tensor:
+    def round(self, states: Tensor) -> Tensor:
         return states.to(self.dtype)
 
-    def put(self, buffers: Mapping[str, Tensor], place: int, states: Tensor) -> None:
-        buffers["hidden"][:, place].copy_(states)
+    def encode(self, buffers: Mapping[str, Tensor], index: int, states: Tensor) -> None:
+        buffers["hidden"][:, index].copy_(states)
 
 
 class Int8(Codec):
-    """Standardised by statistics that were fixed before the first state was stored."""
+    """int8, standardised with statistics that are fixed before the first shard."""
 
-    small = torch.float16
+    pooled_dtype = torch.float16
 
     def __init__(self, mean: Tensor, spread: Tensor) -> None:
         self.mean, self.spread = mean.cpu(), spread.cpu()  # (layers, width)
 
-    def buffers(self, tokens: int, layers: int, width: int, **where: object) -> dict[str, Tensor]:
-        hidden = torch.empty((tokens, layers, width), dtype=torch.int8, **where)  # type: ignore[call-overload]
-        scales = torch.empty((tokens, layers), dtype=torch.float16, **where)  # type: ignore[call-overload]
+    def buffers(self, tokens: int, layers: int, width: int, **options: object) -> dict[str, Tensor]:
+        hidden = torch.empty((tokens, layers, width), dtype=torch.int8, **options)  # type: ignore[call-overload]
+        scales = torch.empty((tokens, layers), dtype=torch.float16, **options)  # type: ignore[call-overload]
         return {"hidden": hidden, "scales": scales}
 
-    def put(self, buffers: Mapping[str, Tensor], place: int, states: Tensor) -> None:
-        mean, spread = (one[place].to(states.device) for one in (self.mean, self.spread))  # (width,)
+    def encode(self, buffers: Mapping[str, Tensor], index: int, states: Tensor) -> None:
+        mean, spread = self.mean[index].to(states.device), self.spread[index].to(states.device)  # (width,)
         z = (states - mean) / spread  # (tokens, width)
         scales = (z.abs().amax(1) / STEPS).half()  # (tokens,)
-        # Rounded first, so that what is divided by here is what is multiplied by later; all zeros need no scale.
+        # Divide by the rounded scale, which is what decoding multiplies by; rows of zeros have scale 0.
         steps = z / scales.float().masked_fill(scales == 0, 1.0)[:, None]
-        buffers["hidden"][:, place].copy_(steps.round_().clamp_(-STEPS, STEPS))
-        buffers["scales"][:, place].copy_(scales)
+        buffers["hidden"][:, index].copy_(steps.round_().clamp_(-STEPS, STEPS))
+        buffers["scales"][:, index].copy_(scales)
 
     def statistics(self) -> dict[str, Tensor]:
         return {"mean": self.mean, "spread": self.spread}
@@ -112,28 +111,22 @@ def channel_statistics(samples: Iterable[Tensor]) -> dict[str, Tensor]:
     mean = total / count  # (layers, width)
     variance = (squares / count - mean.square()).clamp_min(0)
     spread = variance.sqrt().float()
-    # A channel that does not vary in the sample has no scale of its own.
+    # A channel that is constant in the sample is not scaled.
     return {"mean": mean.float(), "spread": spread.masked_fill(spread < 1e-6, 1.0)}
 
 
 def check_finite(shard: Mapping[str, Tensor], dtype: str) -> None:
-    """A state that left the range of its type (or was never a number) must not reach the disk.
-
-    Smallest and largest tell it all: inf is one of them, and a NaN spreads to both.
-    """
+    """Raise an error if a shard holds inf or NaN; minimum and maximum suffice, since NaN propagates to both."""
     for name in ("scales", "hidden"):
         if name in shard and shard[name].is_floating_point() and shard[name].numel():
             extremes = torch.stack(torch.aminmax(shard[name]))
             if not bool(torch.isfinite(extremes).all()):
-                way = "use --dtype f32" if dtype != "f32" else "the encoder itself gives them; tune it again"
-                raise BadInput(f"states are not finite in {dtype}: the encoder's values overflow it; {way}")
+                advice = "use --dtype f32" if dtype != "f32" else "the encoder itself computes them; tune it again"
+                raise BadInput(f"states are not finite in {dtype}: the encoder's values overflow it; {advice}")
 
 
-def decoded(shard: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-    """States of these tokens as f32 (rows, layers, width).
-
-    Gathered first and turned into f32 then: two passes in large pieces are faster than one in small ones.
-    """
+def decode_states(shard: Mapping[str, Tensor], rows: Tensor) -> Tensor:
+    """States of the given tokens as f32 (rows, layers, width); gathering before converting is faster."""
     states = shard["hidden"].index_select(0, rows).float()
     if "scales" in shard:
         states.mul_(shard["scales"].index_select(0, rows).float()[..., None])
@@ -141,10 +134,10 @@ def decoded(shard: Mapping[str, Tensor], rows: Tensor) -> Tensor:
     return states
 
 
-def decode_layer(shard: Mapping[str, Tensor], span: slice, place: int) -> Tensor:
-    """States (tokens, width) of one layer as f32."""
-    states = shard["hidden"][span, place].float()
+def decode_layer(shard: Mapping[str, Tensor], span: slice, index: int) -> Tensor:
+    """States (tokens, width) of the layer at ``index`` as f32."""
+    states = shard["hidden"][span, index].float()
     if "scales" not in shard:
         return states
-    scaled = states * shard["scales"][span, place].float()[:, None]
-    return torch.addcmul(shard["mean"][place], scaled, shard["spread"][place])
+    scaled = states * shard["scales"][span, index].float()[:, None]
+    return torch.addcmul(shard["mean"][index], scaled, shard["spread"][index])

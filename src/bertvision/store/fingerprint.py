@@ -1,4 +1,4 @@
-"""What a store depends on, hashed, so that a different encoder or data is never mixed into it."""
+"""Comparison of store fingerprints, so that different encoders or data are never mixed in a store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 FORMAT = 1
 
 
-def differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What two fingerprints disagree on, one phrase each; a setting inside a section is named, not the section."""
-    old, new = ({"tokens": "all"} | dict(_flat(one)) for one in (stored, wanted))
+def differences(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    """One phrase per setting in which two fingerprints differ."""
+    old, new = {"tokens": "all"} | dict(_flat(stored)), {"tokens": "all"} | dict(_flat(expected))
     return [
         f"{key} is {_short(old.get(key))} there and {_short(new.get(key))} here"
         for key in sorted({*old, *new})

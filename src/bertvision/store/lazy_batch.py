@@ -1,4 +1,4 @@
-"""A batch of a shard whose states are decoded when a head asks for them, and no more of them than it asks for."""
+"""Batches whose states are decoded on demand, and only as many as a head reads."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from torch import Tensor
 from bertvision.core.records import LayerBatch
 
 Read = Callable[[Tensor], Tensor]
-"""Numbers of a shard's tokens to their states as f32 (tokens, layers, width)."""
+"""Maps token indices of a shard to their states as f32 (tokens, layers, width)."""
 
 
 class RaggedBatch(LayerBatch):
-    """A :class:`LayerBatch` of a shard's tokens, ``rows``, window after window.
+    """A :class:`LayerBatch` of the tokens ``rows`` of a shard.
 
-    Heads that read CLS have one token of each window decoded; heads that look at one token at a time get
-    all of them side by side; they are padded only for heads that want whole texts. Texts of a batch differ
-    in length, so that padding would be a sixth of what is computed.
+    For heads that read CLS, only that token is decoded; heads that treat tokens independently get them without
+    padding, which would be about a sixth of the computation; only other heads get padded states.
     """
 
     _read: Read
@@ -36,7 +35,7 @@ class RaggedBatch(LayerBatch):
         pooled: Tensor | None = None,
         logits: Tensor | None = None,
     ) -> None:
-        # Set past the parent, which would want the padded states.
+        # Bypass the parent's initialiser, which requires the padded states.
         given = {"mask": mask, "targets": targets, "windows": windows, "pooled": pooled, "logits": logits}
         self.__dict__.update(given, _read=read, _rows=rows, _device=mask.device)
 
@@ -51,8 +50,8 @@ class RaggedBatch(LayerBatch):
 
     @cached_property
     def hidden(self) -> Tensor:
-        """(batch, tokens, layers, width), zeros behind the last token."""
-        return padded(self.states, self.mask)
+        """(batch, tokens, layers, width), padded with zeros."""
+        return pad_tokens(self.states, self.mask)
 
     def to(self, device: torch.device) -> RaggedBatch:
         if self._device == device:
@@ -62,12 +61,12 @@ class RaggedBatch(LayerBatch):
         return RaggedBatch(self._read, self._rows, mask, targets, self.windows, pooled, self.logits)
 
 
-def padded(flat: Tensor, mask: Tensor) -> Tensor:
-    """Rows of real tokens (tokens, ...) to (batch, longest, ...), zeros behind."""
-    found = flat.new_empty((*mask.shape, *flat.shape[1:]))
-    at = 0
-    for row, size in zip(found, mask.sum(1).tolist(), strict=True):
-        row[:size].copy_(flat[at : at + size])
+def pad_tokens(flat: Tensor, mask: Tensor) -> Tensor:
+    """(tokens, ...) -> (batch, longest, ...), padded with zeros."""
+    padded = flat.new_empty((*mask.shape, *flat.shape[1:]))
+    start = 0
+    for row, size in zip(padded, mask.sum(1).tolist(), strict=True):
+        row[:size].copy_(flat[start : start + size])
         row[size:].zero_()
-        at += size
-    return found
+        start += size
+    return padded

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that the system itself gives back when its holder dies."""
+"""File locks for folders with a single writer; the operating system releases them when the holder dies."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from bertvision.core.errors import BadInput
 
 LOCK = "lock"
-"""The file in a store that its writer holds; left behind by a killed one, it is free all the same."""
+"""The lock file of a store; one left by a killed process is not locked any more."""
 
 
 @dataclass(frozen=True)
 class LockPurpose:
-    """What a folder is written for, so that whoever is refused reads of that and not of a lock."""
+    """What a locked folder is, for error messages."""
 
     what: str
     elsewhere: str
@@ -30,8 +30,8 @@ STORE = LockPurpose("store", "choose another --to")
 
 @contextmanager
 def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: LockPurpose = STORE) -> Iterator[None]:
-    """Hold a folder for writing, alone or (``shared``) beside others who write other shards of it."""
-    descriptor = _held(folder, name, shared, purpose)
+    """Lock a folder for writing, exclusively or (``shared``) together with processes that write other shards."""
+    descriptor = _acquire(folder, name, shared, purpose)
     try:
         yield
     finally:
@@ -41,8 +41,8 @@ def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: LockP
         os.close(descriptor)
 
 
-def _held(folder: Path, name: str, shared: bool, purpose: LockPurpose) -> int:
-    """An open, locked file; opened again if its last holder deleted it in between."""
+def _acquire(folder: Path, name: str, shared: bool, purpose: LockPurpose) -> int:
+    """The descriptor of the locked file; retried if the previous holder deleted the file in between."""
     import fcntl  # not on Windows
 
     path = folder / name
@@ -57,16 +57,19 @@ def _held(folder: Path, name: str, shared: bool, purpose: LockPurpose) -> int:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
-            told = f"{purpose.what} {folder} is being written by {_holder(path)}"
-            raise BadInput(f"{told}; wait for it, or end it") from None
-        if _still_there(descriptor, path):
-            _sign(descriptor)
-            return descriptor
+            problem = f"{purpose.what} {folder} is being written by {_holder(path)}"
+            raise BadInput(f"{problem}; wait for it, or end it") from None
+        with suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                holder = {"process": os.getpid(), "host": socket.gethostname()}
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+                return descriptor
         os.close(descriptor)
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether somebody is writing a store just now."""
+    """Whether a process is writing the store."""
     try:
         with writing(folder):
             return False
@@ -74,22 +77,9 @@ def is_locked(folder: Path) -> bool:
         return True
 
 
-def _still_there(descriptor: int, path: Path) -> bool:
-    try:
-        return os.fstat(descriptor).st_ino == path.stat().st_ino
-    except FileNotFoundError:
-        return False
-
-
-def _sign(descriptor: int) -> None:
-    """Who holds it, for whoever meets it."""
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"process": os.getpid(), "host": socket.gethostname()}).encode(), 0)
-
-
 def _holder(path: Path) -> str:
     try:
-        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return f"process {known['process']} on {known['host']}"
+        holder: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {holder['process']} on {holder['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -1,4 +1,4 @@
-"""Stores below a folder, which of them nobody needs, and their deletion, file by file."""
+"""Find stores below a folder, select unused ones, and delete them file by file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes
 from bertvision.store.lock import is_locked
 
-OURS = (
+STORE_FILES = (
     "*/shard-*.safetensors",
     "*/shard-*.json",
     "*/*.part",
@@ -25,13 +25,13 @@ OURS = (
     "*.part",
     "lock*",
 )
-"""What extraction writes; anything else in the folder is somebody's, and stays."""
+"""Files that extraction writes; other files in the folder are never deleted."""
 
 DAY = 86_400
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundStore:
     """A store on disk."""
 
     folder: Path
@@ -42,25 +42,30 @@ class Found:
 
     @property
     def orphaned(self) -> bool:
-        """Begun and left, or of no run."""
+        """Unfinished, or not used by any run."""
         return not (self.finished and self.used)
 
 
-def find_stores(folders: Sequence[Path], source: str) -> list[Found]:
-    """All stores below the folders, the newest first; ``source`` is the file by which a run names a store elsewhere."""
+def find_stores(folders: Sequence[Path], source: str) -> list[FoundStore]:
+    """All stores below the folders, newest first; ``source`` names the files in which runs point to their stores."""
     for folder in folders:
         if not folder.is_dir():
             raise BadInput(f"no folder at {folder}")
-    named = {_named(path) for folder in folders for path in folder.rglob(source)}
-    places = {
-        path.parent.resolve(): name == "manifest.json"
-        for name in ("started.json", "manifest.json")
-        for folder in folders
-        for path in folder.rglob(name)
-        if _is_ours(path, name)
-    }
-    found = [_found(place, finished, named) for place, finished in places.items()]
-    return sorted(found, key=lambda store: (store.days, str(store.folder)))
+    links = [_read(path) for folder in folders for path in folder.rglob(source)]
+    used = {Path(link["store"]).resolve() for link in links if isinstance(link, dict) and "store" in link}
+    finished: dict[Path, bool] = {}
+    for name in ("started.json", "manifest.json"):
+        for folder in folders:
+            for path in folder.rglob(name):
+                if _is_store_file(path, name):
+                    finished[path.parent.resolve()] = name == "manifest.json"
+    stores = []
+    for folder, is_finished in finished.items():
+        written = (folder / ("manifest.json" if is_finished else "started.json")).stat().st_mtime
+        in_run = folder.name == "store" and (folder.parent / "heads").is_dir()
+        days = (time.time() - written) / DAY
+        stores.append(FoundStore(folder, folder_bytes(folder), days, is_finished, in_run or folder in used))
+    return sorted(stores, key=lambda store: (store.days, str(store.folder)))
 
 
 def _read(path: Path) -> Any:
@@ -70,32 +75,19 @@ def _read(path: Path) -> Any:
         return None
 
 
-def _named(path: Path) -> Path | None:
-    content = _read(path)
-    return Path(content["store"]).resolve() if isinstance(content, dict) and "store" in content else None
-
-
-def _is_ours(path: Path, name: str) -> bool:
-    """A manifest with a fingerprint, or a fingerprint; what a live run leaves holds no states."""
+def _is_store_file(path: Path, name: str) -> bool:
+    """Whether a file is a manifest or fingerprint of a store with states (a live run has none)."""
     content = _read(path)
     if path.is_symlink() or not isinstance(content, dict) or content.get("live"):
         return False
-    return {"encoder", "data", "plan"} <= set(
-        content.get("fingerprint", content) if name == "manifest.json" else content
-    )
-
-
-def _found(place: Path, finished: bool, named: set[Path | None]) -> Found:
-    mark = place / ("manifest.json" if finished else "started.json")
-    days = (time.time() - mark.stat().st_mtime) / DAY
-    in_run = place.name == "store" and (place.parent / "heads").is_dir()
-    return Found(place, folder_bytes(place), days, finished, in_run or place in named)
+    fingerprint = content.get("fingerprint", content) if name == "manifest.json" else content
+    return {"encoder", "data", "plan"} <= set(fingerprint)
 
 
 def choose(
-    stores: Sequence[Found], older: float | None = None, max_gb: float | None = None, orphaned: bool = False
-) -> list[Found]:
-    """Those that are older, of no run, or (the oldest first) too much for the limit; what is being written never is."""
+    stores: Sequence[FoundStore], older: float | None = None, max_gb: float | None = None, orphaned: bool = False
+) -> list[FoundStore]:
+    """The stores that are older, orphaned, or (oldest first) above the size limit; never one that is being written."""
     chosen = [s for s in stores if (older is not None and s.days > older) or (orphaned and s.orphaned)]
     left = [store for store in stores if store not in chosen]  # newest first
     while max_gb is not None and left and sum(store.bytes for store in left) > max_gb * 1e9:
@@ -103,12 +95,12 @@ def choose(
     return [store for store in stores if store in chosen and not is_locked(store.folder)]
 
 
-def delete(store: Found) -> None:
-    """Remove a store's files, and its folders if nothing else is in them."""
-    for pattern in OURS:
+def delete(store: FoundStore) -> None:
+    """Delete a store's files, and its folders if they are empty then."""
+    for pattern in STORE_FILES:
         for path in store.folder.glob(pattern):
             if path.is_file() or path.is_symlink():
                 path.unlink()
     for folder in (*(child for child in store.folder.iterdir() if child.is_dir()), store.folder):
-        with suppress(OSError):  # not empty: not ours alone
+        with suppress(OSError):  # not empty
             folder.rmdir()

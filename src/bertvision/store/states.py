@@ -1,4 +1,4 @@
-"""States in splits, and a split as a sequence of shards, wherever these come from: a disk, or an encoder just now."""
+"""Hidden states by split, and splits as sequences of shards; base classes of stored and live states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bertvision.store.shard_file import Shard, layer_batch, stored_windows
 
 
 def window_table(windows: Sequence[Window]) -> WindowTable:
-    """What decoding needs of a split's windows; targets as shards hold them, rounded to f32."""
+    """The window data that decoding needs; targets are rounded to f32 as in shards."""
     return WindowTable(
         example=np.array([window.example for window in windows], np.int64),
         cls=np.array([window.cls for window in windows], np.int64),
@@ -27,7 +27,7 @@ def window_table(windows: Sequence[Window]) -> WindowTable:
 
 
 class States(ABC):
-    """All layers' states of a task's splits; the manifest says whose they are and what they are made of."""
+    """Hidden states of a task's splits, described by a manifest."""
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self.manifest = manifest
@@ -41,12 +41,12 @@ class States(ABC):
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """Which of the encoder's states there are."""
+        """The encoder states that are available."""
         return tuple(self.manifest["layers"])
 
     @property
     def tokens(self) -> str:
-        """Which tokens of a text there are; stores from before there was a choice hold all."""
+        """Which tokens' states are available (older manifests do not say: all)."""
         return str(self.manifest.get("tokens", "all"))
 
     @abstractmethod
@@ -54,7 +54,7 @@ class States(ABC):
 
 
 class ShardedSplit(ABC):
-    """One split; how its shards are dealt out is the same for shards on disk and shards just computed."""
+    """One split as a sequence of shards, which subclasses read or compute."""
 
     def __init__(self, store: States, name: str, sizes: Sequence[int]) -> None:
         self.store = store
@@ -65,6 +65,10 @@ class ShardedSplit(ABC):
     @abstractmethod
     def shard(self, number: int) -> Shard: ...
 
+    def __repr__(self) -> str:
+        layers, width = self.shape.layers, self.shape.width
+        return f"{type(self).__name__}({self.name!r}, windows={len(self)}, layers={layers}, width={width})"
+
     def __len__(self) -> int:
         return sum(self.sizes)
 
@@ -73,27 +77,27 @@ class ShardedSplit(ABC):
         return (self.shard(number) for number in range(len(self.sizes)))
 
     def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]:
-        """Batches of near-equal length; with a seed shards, batches and their members are shuffled."""
+        """Batches of windows of similar length; a seed shuffles shards, batches and their members."""
         order = np.arange(len(self.sizes)) if seed is None else np.random.default_rng(seed).permutation(len(self.sizes))
         for number in order.tolist():
             if not self.sizes[number]:
                 continue
             shard = self.shard(number)
-            rows = self.shown_rows(number)
+            rows = self.selected_rows(number)
             lengths = shard["lengths"].numpy().astype(np.int64)[rows]
-            for chosen in read_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
-                yield layer_batch(shard, rows[chosen], self.shape.kind)
+            for indices in read_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
+                yield layer_batch(shard, rows[indices], self.shape.kind)
 
-    def shown_rows(self, number: int) -> NDArray[np.int64]:
-        """Which windows of a shard are read, by their row in it."""
+    def selected_rows(self, number: int) -> NDArray[np.int64]:
+        """Indices of the windows of a shard that belong to the split."""
         return np.arange(self.sizes[number])
 
     def batch_count(self, batch: int) -> int:
-        """How many batches :meth:`batches` gives."""
+        """The number of batches that :meth:`batches` yields."""
         return sum(-(-size // batch) for size in self.sizes)
 
     def table(self) -> WindowTable:
-        """What decoding needs, in window order; made once."""
+        """The window table, in window order; cached."""
         if self.name not in self.store.tables:
             self.store.tables[self.name] = self.read_table()
         return self.store.tables[self.name]
@@ -105,7 +109,7 @@ class ShardedSplit(ABC):
         return window_table([by_number[number] for number in range(len(self))])
 
     def native_logits(self) -> list[np.ndarray] | None:
-        """The encoder's own outputs in window order, if it was tuned with a head."""
+        """Outputs of the native head in window order; None if the encoder has none."""
         by_number: dict[int, np.ndarray] = {}
         for shard in self.shards():
             if "logits" not in shard:
@@ -114,7 +118,7 @@ class ShardedSplit(ABC):
         return [by_number[number] for number in range(len(self))]
 
     def native_rows(self, shard: Shard) -> dict[int, np.ndarray]:
-        """The encoder's own outputs of a shard by window: (tokens, 2) or (outputs,); none if it has no head."""
+        """Outputs of the native head by window, (tokens, 2) or (outputs,); empty if the encoder has none."""
         if "logits" not in shard:
             return {}
         spans = self.shape.kind == "span"
@@ -124,7 +128,7 @@ class ShardedSplit(ABC):
 
 
 class Subset(States):
-    """The same states with fewer examples in ``train``; inner and dev are whole."""
+    """States with only some of the examples in ``train``; inner and dev are unchanged."""
 
     def __init__(self, states: States, examples: Collection[int]) -> None:
         super().__init__(states.manifest)
@@ -136,17 +140,17 @@ class Subset(States):
 
 
 class SubsetSplit(ShardedSplit):
-    """The windows of some examples of a split, dealt out like all of them."""
+    """The windows of some examples of a split."""
 
-    def __init__(self, whole: ShardedSplit, examples: Collection[int]) -> None:
-        chosen = np.array(sorted(examples), np.int64)
-        self.whole = whole
-        # Only the examples' numbers are touched, so that no state is read for this.
-        self.kept = [np.flatnonzero(np.isin(shard["examples"].numpy(), chosen)) for shard in whole.shards()]
-        super().__init__(whole.store, whole.name, [len(kept) for kept in self.kept])
+    def __init__(self, split: ShardedSplit, examples: Collection[int]) -> None:
+        numbers = np.array(sorted(examples), np.int64)
+        self.split = split
+        # Reads only the example numbers: shards are memory-mapped.
+        self.rows = [np.flatnonzero(np.isin(shard["examples"].numpy(), numbers)) for shard in split.shards()]
+        super().__init__(split.store, split.name, [len(rows) for rows in self.rows])
 
     def shard(self, number: int) -> Shard:
-        return self.whole.shard(number)
+        return self.split.shard(number)
 
-    def shown_rows(self, number: int) -> NDArray[np.int64]:
-        return self.kept[number]
+    def selected_rows(self, number: int) -> NDArray[np.int64]:
+        return self.rows[number]

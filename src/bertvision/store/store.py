@@ -1,4 +1,4 @@
-"""A store: shards per split, and a manifest that is written last and so proves them complete."""
+"""Stores: shards per split, and a manifest that is written last and so marks the store as complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from bertvision.core.errors import BadInput
 from bertvision.core.files import file_sha256, write_json
 from bertvision.store.fingerprint import FORMAT
-from bertvision.store.remote import SOURCE, Remote, cache_folder, fetch_shard, is_url
+from bertvision.store.remote import REMOTE_FILE, Remote, cache_folder, fetch_shard, is_url
 from bertvision.store.shard_file import Shard, read_shard
 from bertvision.store.states import ShardedSplit, States
 
@@ -19,66 +19,79 @@ MANIFEST = "manifest.json"
 
 
 class Store(States):
-    """States on disk, opened for reading."""
+    """Hidden states on disk, opened for reading.
 
-    def __init__(self, place: str | Path) -> None:
-        self.folder, self.remote = _opened(place)
+    Args:
+        location: Folder or URL of a finished store.
+
+    Example:
+        >>> store = Store("states")  # doctest: +SKIP
+        >>> store["train"]  # doctest: +SKIP
+        StoredSplit('train', windows=2940, layers=13, width=384)
+        >>> batch = next(store["train"].batches(32))  # doctest: +SKIP
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        self.folder, self.remote = _open(location)
         super().__init__(read_manifest(self.folder))
         if self.manifest.get("live"):
             raise BadInput(
-                f"{self.folder} holds no states: its run was live; run: bertvision extract TASK ... --to STORE"
+                f"{self.folder} holds no states (its run was live); run: bertvision extract TASK ... --to STORE"
             )
+
+    def __repr__(self) -> str:
+        location = self.remote.url if self.remote else str(self.folder)
+        layers, dtype = len(self.layers), self.manifest["dtype"]
+        return f"Store({location!r}, layers={layers}, dtype={dtype}, tokens={self.tokens}, id={self.id})"
 
     def __getitem__(self, split: str) -> StoredSplit:
         if split not in self.manifest["splits"]:
             raise BadInput(f"store {self.folder} has no split {split!r}; it has {', '.join(self.manifest['splits'])}")
         return StoredSplit(self, split)
 
-    def shard_path(self, entry: dict[str, Any]) -> Path:
-        """Where a shard can be read; one that lies elsewhere is fetched first."""
-        return fetch_shard(self.remote, self.folder, entry) if self.remote else self.folder / entry["file"]
+    def shard_path(self, record: dict[str, Any]) -> Path:
+        """The local path of a shard; remote shards are downloaded first."""
+        return fetch_shard(self.remote, self.folder, record) if self.remote else self.folder / record["file"]
 
 
-def _opened(place: str | Path) -> tuple[Path, Remote | None]:
-    """The folder of a store, and where it really is if that is elsewhere."""
-    if not is_url(place):
-        source = Path(place) / SOURCE
+def _open(location: str | Path) -> tuple[Path, Remote | None]:
+    """The local folder of a store and its URL, if it has one; task and manifest of a remote store are cached."""
+    if not is_url(location):
+        source = Path(location) / REMOTE_FILE
         if not source.exists():
-            return Path(place), None
-        place = str(json.loads(source.read_text(encoding="utf-8"))["url"])
-    remote, folder = Remote(str(place)), cache_folder(str(place))
+            return Path(location), None
+        location = str(json.loads(source.read_text(encoding="utf-8"))["url"])
+    url = str(location)
+    remote, folder = Remote(url), cache_folder(url)
     manifest = remote.document(MANIFEST)
     if manifest is None:
-        raise BadInput(f"no finished store at {place} (no {MANIFEST}); run: bertvision extract TASK ... --to {place}")
-    if manifest != _cached(folder):
-        for old in folder.glob("*/shard-*.safetensors"):
-            old.unlink()
+        raise BadInput(f"no finished store at {url} (no {MANIFEST}); run: bertvision extract TASK ... --to {url}")
+    path = folder / MANIFEST
+    cached = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if manifest != cached:
+        for outdated in folder.glob("*/shard-*.safetensors"):
+            outdated.unlink()
         for name in ("task.json", *(f"{split}.jsonl" for split in manifest.get("splits", {}))):
             remote.get(f"task/{name}", folder / "task" / name)
-        write_json(folder / SOURCE, {"url": remote.url})
-        write_json(folder / MANIFEST, manifest)
+        write_json(folder / REMOTE_FILE, {"url": remote.url})
+        write_json(path, manifest)
     return folder, remote
-
-
-def _cached(folder: Path) -> Any:
-    path = folder / MANIFEST
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 class StoredSplit(ShardedSplit):
     """One split of a store."""
 
     def __init__(self, store: Store, name: str) -> None:
-        entries = store.manifest["splits"][name]["shards"]
-        super().__init__(store, name, [int(entry["windows"]) for entry in entries])
-        self._entries, self._path = entries, store.shard_path
+        records = store.manifest["splits"][name]["shards"]
+        super().__init__(store, name, [int(record["windows"]) for record in records])
+        self._records, self._path = records, store.shard_path
 
     def shard(self, number: int) -> Shard:
-        return read_shard(self._path(self._entries[number]))
+        return read_shard(self._path(self._records[number]))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished store; without one the store is not finished, or not a store."""
+    """The manifest of a finished store."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -93,16 +106,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def check_format(manifest: Any, path: str) -> None:
-    """Refuse what is no manifest, or one of a format that this version does not read."""
-    found = manifest.get("format") if isinstance(manifest, dict) else None
-    if found != FORMAT:
-        what = "no manifest of a store" if found is None else f"of format {found}"
-        raise BadInput(f"{path} is {what}, expected format {FORMAT}; extract again, into another folder")
+    """Raise an error for a file that is not a manifest, or has an unsupported format."""
+    version = manifest.get("format") if isinstance(manifest, dict) else None
+    if version != FORMAT:
+        problem = "not the manifest of a store" if version is None else f"of format {version}"
+        raise BadInput(f"{path} is {problem}, expected format {FORMAT}; extract again, into another folder")
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a store that is not what it was."""
+    """A file of a store that is missing or has changed."""
 
     file: str
     reason: str
@@ -112,7 +125,7 @@ class Damage:
 
 
 def recorded(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every file whose checksum a manifest holds."""
+    """The records of all files whose checksums are in a manifest."""
     for split in manifest["splits"].values():
         yield from split["shards"]
     if "statistics" in manifest:
@@ -120,21 +133,22 @@ def recorded(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def find_damage(store: Store) -> list[Damage]:
-    """All damaged files, found by reading everything once."""
-    found = ((entry["file"], _reason(store, entry)) for entry in recorded(store.manifest))
-    return [Damage(name, reason) for name, reason in found if reason]
+    """All damaged files of a store; reads every file once."""
+    checks = [(record["file"], _damage(store, record)) for record in recorded(store.manifest)]
+    return [Damage(name, reason) for name, reason in checks if reason]
 
 
-def _reason(store: Store, entry: dict[str, Any]) -> str:
-    name = entry["file"]
+def _damage(store: Store, record: dict[str, Any]) -> str:
+    """What is wrong with a file; empty if it is intact."""
+    name = record["file"]
     if store.remote:
         if not store.remote.has(name):
             return "missing"
-        return "" if store.remote.sha256(name) == entry["sha256"] else "changed"
+        return "" if store.remote.sha256(name) == record["sha256"] else "changed"
     path = store.folder / name
     if not path.exists():
         return "missing"
     size = path.stat().st_size
-    if size != entry.get("bytes", size):
-        return f"{size:,} of {entry['bytes']:,} bytes"
-    return "" if file_sha256(path) == entry["sha256"] else "changed"
+    if size != record.get("bytes", size):
+        return f"{size:,} of {record['bytes']:,} bytes"
+    return "" if file_sha256(path) == record["sha256"] else "changed"

@@ -1,4 +1,4 @@
-"""Which tokens of a window are stored, and what a window looks like with only those."""
+"""Selection of the tokens whose states are stored."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import NO_OFFSET, Kind, Window
 
 TOKENS = ("all", "context", "cls", "mean")
-"""Every token; CLS and what an answer may come from; CLS alone; one vector, the mean over all tokens."""
+"""Every token; CLS and the context of a question; CLS alone; the mean over all tokens."""
 
 SINGLE_VECTOR = ("cls", "mean")
 
 
 def check_tokens(tokens: str, kind: Kind) -> None:
-    """Refuse a choice that a task of this kind can do nothing with."""
+    """Raise an error for a choice that does not suit a task of this kind."""
     if tokens not in TOKENS:
         raise BadInput(f"extract.tokens is {tokens!r}; expected one of {', '.join(TOKENS)}")
     if kind == "span" and tokens in SINGLE_VECTOR:
         raise BadInput(
-            f"--tokens {tokens} keeps one token a text, and an answer may be any of them; take all or context"
+            f"--tokens {tokens} stores one vector per text, but answers are spans of tokens; use all or context"
         )
     if kind != "span" and tokens == "context":
         raise BadInput(
-            "--tokens context is for questions with a context (spans); for labels and values take all, cls or mean"
+            "--tokens context is for questions with a context (spans); for labels and values use all, cls or mean"
         )
 
 
 def kept_positions(window: Window, tokens: str) -> NDArray[np.int64]:
-    """Positions of the tokens that are stored; the mean lies where CLS was."""
+    """Positions of the stored tokens; the mean takes the position of CLS."""
     if tokens == "all":
         return np.arange(len(window))
     if tokens == "context":
@@ -43,21 +43,21 @@ def kept_positions(window: Window, tokens: str) -> NDArray[np.int64]:
 
 
 def reduce_window(window: Window, tokens: str, kind: Kind) -> Window:
-    """A window with its stored tokens only; positions (CLS, start and end) count among these."""
+    """A window with its stored tokens only; the positions of CLS, start and end are adjusted."""
     if tokens == "all":
         return window
     kept = kept_positions(window, tokens)
-    moved = {old: float(new) for new, old in enumerate(kept.tolist())}
+    new_positions = {old: float(new) for new, old in enumerate(kept.tolist())}
     return replace(
         window,
         input_ids=window.input_ids[kept],
         token_types=window.token_types[kept],
         offsets=window.offsets[kept],
-        cls=int(moved[window.cls]),
-        target=tuple(moved[int(place)] for place in window.target) if kind == "span" else window.target,
+        cls=int(new_positions[window.cls]),
+        target=tuple(new_positions[int(old)] for old in window.target) if kind == "span" else window.target,
     )
 
 
 def kept_lengths(windows: Sequence[Window], tokens: str) -> list[int]:
-    """Stored tokens of each window."""
+    """The number of stored tokens of each window."""
     return [len(kept_positions(window, tokens)) for window in windows]

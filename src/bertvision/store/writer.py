@@ -1,7 +1,7 @@
-"""Where a store is written: a folder, or a URL with a folder in which shards wait to be sent.
+"""Writing of stores, to a folder or, through a local cache folder, to a URL.
 
-A shard counts as made when its record (``shard-00000.json``: checksum, bytes, windows) lies beside it.
-Records become the manifest, which is written last and so proves the store complete.
+A shard is complete when its record (``shard-00000.json``: checksum, bytes, windows) exists. The records become the
+manifest, which is written last and so marks the store as complete.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.files import file_sha256, write_json
-from bertvision.store.remote import SOURCE, Remote, cache_folder, is_url
+from bertvision.store.remote import REMOTE_FILE, Remote, cache_folder, is_url
 from bertvision.store.shard_file import Shard, write_shard
 
 ShardRecord = dict[str, Any]
 
 
 class StoreWriter:
-    """Writes the files of a store, to its folder and, where the store is elsewhere, to its URL."""
+    """Writes the files of a store to its folder and, for a remote store, to its URL."""
 
     def __init__(self, to: str | Path) -> None:
         self.name = str(to)
@@ -29,14 +29,14 @@ class StoreWriter:
         return self.remote.has(name) if self.remote else (self.folder / name).exists()
 
     def document(self, name: str) -> Any:
-        """A JSON file of the store, None where there is none."""
+        """The content of a JSON file of the store, or None if it does not exist."""
         if self.remote:
             return self.remote.document(name)
         path = self.folder / name
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def record(self, name: str) -> ShardRecord | None:
-        """The record of a shard, if the shard is there as it was recorded."""
+        """The record of a shard, or None if the shard is missing or differs from its record."""
         try:
             record = self.document(record_name(name))
         except (OSError, ValueError):
@@ -44,14 +44,14 @@ class StoreWriter:
         if not isinstance(record, dict) or record.get("file") != name:
             return None
         if self.remote:
-            return record if self.remote.has(name) else None  # objects are there whole or not at all
+            return record if self.remote.has(name) else None  # uploads are atomic
         path = self.folder / name
         if not path.exists() or path.stat().st_size != record["bytes"]:
             return None
         return record if file_sha256(path) == str(record["sha256"]) else None
 
     def write_shard(self, shard: Shard, name: str, windows: int, seconds: float = 0.0) -> ShardRecord:
-        """Write a shard, then its record; a shard that was uploaded does not stay here."""
+        """Write a shard, then its record; the local copy is deleted after an upload."""
         path = self.folder / name
         digest = write_shard(shard, path)
         record = {"file": name, "sha256": digest, "windows": windows, "bytes": path.stat().st_size, "seconds": seconds}
@@ -62,7 +62,7 @@ class StoreWriter:
         return record
 
     def fetch(self, name: str) -> Path | None:
-        """A file of the store as a local one; a local copy of what is gone from the URL does not count."""
+        """The local path of a file of the store, downloaded if it is remote; None if it does not exist."""
         if not self.has(name):
             return None
         if self.remote:
@@ -70,7 +70,7 @@ class StoreWriter:
         return self.folder / name
 
     def write(self, name: str, content: object) -> None:
-        """A JSON file, here and at the URL."""
+        """Write a JSON file, and upload it."""
         write_json(self.folder / name, content)
         self.upload(name)
 
@@ -84,9 +84,9 @@ class StoreWriter:
             self.remote.remove(name)
 
     def record_url(self) -> None:
-        """Let the local folder say where its store really is."""
+        """Write the URL of a remote store into its cache folder."""
         if self.remote:
-            write_json(self.folder / SOURCE, {"url": self.remote.url})
+            write_json(self.folder / REMOTE_FILE, {"url": self.remote.url})
 
 
 def record_name(shard: str) -> str:

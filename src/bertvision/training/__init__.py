@@ -1,1 +1,1 @@
-"""The steps: tune, extract, fit, predict, ensemble, evaluate. Plain functions; no step imports another."""
+"""Everything that runs torch over a dataset: tuning, extraction, fitting heads, prediction."""

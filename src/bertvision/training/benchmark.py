@@ -1,4 +1,4 @@
-"""How long things take in turns, so that a busy machine slows all alike."""
+"""Timing of several encoders in alternation, so that other load on the machine affects them equally."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from bertvision.encoders.loading import Encoder
 WINDOWS, ROUNDS = 16, 5
 
 
-def interleaved_seconds(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Seconds of each in every round."""
-    seconds: list[list[float]] = [[] for _ in works]
+def interleaved_seconds(functions: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+    """Seconds per function and round; every round calls all functions once."""
+    seconds: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
-        for work, mine in zip(works, seconds, strict=True):
+        for function, timings in zip(functions, seconds, strict=True):
             timer = Timer()
-            work()
-            mine.append(timer.seconds)
+            function()
+            timings.append(timer.seconds)
     return seconds
 
 
 def median_encoder_seconds(encoders: Sequence[Encoder], windows: Sequence[Window]) -> list[float]:
-    """Median seconds of each over the longest few of the windows, on the CPU, up to its last state."""
+    """Median seconds of each encoder for the longest windows, on the CPU, up to its last layer."""
     import torch
 
-    longest, works = sorted(windows, key=len)[-WINDOWS:], []
+    longest, passes = sorted(windows, key=len)[-WINDOWS:], []
     for encoder in encoders:
         batch = collate(longest, encoder.tokenizer.pad_token_id, torch.device("cpu"))
-        works.append(partial(hidden_states, encoder.model.cpu().eval(), batch, (encoder.layers - 1,)))
+        passes.append(partial(hidden_states, encoder.model.cpu().eval(), batch, (encoder.layers - 1,)))
     with torch.inference_mode():
-        return [median(seconds) for seconds in interleaved_seconds(works, ROUNDS)]
+        return [median(seconds) for seconds in interleaved_seconds(passes, ROUNDS)]

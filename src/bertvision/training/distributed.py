@@ -1,7 +1,7 @@
-"""Several processes that tune one encoder together: each takes its share of every batch, gradients are added up.
+"""Data-parallel tuning: every process takes its share of each batch, and gradients are summed.
 
-Started by ``torchrun`` or ``accelerate launch``, which tell each process its number in the
-environment. One process is a team of one, for which nothing here costs anything.
+Processes are launched by ``torchrun`` or ``accelerate launch``, which set their ranks in the environment.
+A single process is a group of size 1 and communicates nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class BatchShare(Generic[T]):
-    """What one process works on, and how much of the whole that is."""
+    """The part of a batch that one process computes, and its weight in the loss of the whole batch."""
 
     items: Sequence[T]
     weight: float
@@ -30,26 +30,26 @@ class BatchShare(Generic[T]):
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process's number, and how many there are."""
+    """The rank of this process and the number of processes."""
 
-    number: int = 0
+    rank: int = 0
     size: int = 1
 
     @property
     def leads(self) -> bool:
-        """One process speaks and writes for all."""
-        return self.number == 0
+        """Whether this is the main process, which logs and writes files."""
+        return self.rank == 0
 
     def share(self, batch: Sequence[T]) -> BatchShare[T]:
-        """Every ``size``-th item; a process that would have none works on the first, and it counts nothing.
+        """Every ``size``-th item; where none is left, the first item with weight 0.
 
-        All processes must have a gradient for the same weights, else their sums would not match.
+        Every process needs gradients for the same parameters, or the flat gradients would not line up.
         """
-        mine = batch[self.number :: self.size]
-        return BatchShare(mine, len(mine) / len(batch)) if mine else BatchShare(batch[:1], 0.0)
+        items = batch[self.rank :: self.size]
+        return BatchShare(items, len(items) / len(batch)) if items else BatchShare(batch[:1], 0.0)
 
     def all_reduce_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Sum over processes, in one message; losses are shares of the whole, so that the sum is its gradient."""
+        """Sum gradients over processes in one message; losses are already weighted by share."""
         if self.size == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -58,19 +58,20 @@ class ProcessGroup:
         for gradient, summed in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
             gradient.copy_(summed.view_as(gradient))
 
-    def add(self, number: Tensor) -> Tensor:
+    def all_reduce(self, value: Tensor) -> Tensor:
+        """Sum a tensor over processes, in place."""
         if self.size > 1:
-            torch.distributed.all_reduce(number)
-        return number
+            torch.distributed.all_reduce(value)
+        return value
 
 
 def num_processes() -> int:
-    """How many processes were started together."""
+    """The number of processes that were launched together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def leads() -> bool:
-    """Whether this process speaks and writes for all."""
+    """Whether this is the main process, which logs and writes files."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -79,7 +80,7 @@ _group_numbers = count()
 
 @cache
 def _launch_store() -> Any:
-    """The key-value store of this launch, connected once: rank 0 may host it, and its port cannot be bound twice."""
+    """The key-value store of this launch, connected once: rank 0 may host it, and a port cannot be bound twice."""
     from torch.distributed.rendezvous import rendezvous
 
     return next(rendezvous("env://"))[0]
@@ -87,20 +88,20 @@ def _launch_store() -> Any:
 
 @contextmanager
 def join_process_group() -> Iterator[ProcessGroup]:
-    """The team that the environment tells of; the processes are connected while the block runs."""
-    size, number = num_processes(), int(os.environ.get("RANK", "0"))
+    """The process group described by the environment, connected while the block runs."""
+    size, rank = num_processes(), int(os.environ.get("RANK", "0"))
     if size == 1:
         yield ProcessGroup()
         return
-    mine = not torch.distributed.is_initialized()
-    if mine:
-        # Keys outlive a group: without a prefix of its own, the next group in this launch would read the closed
-        # addresses of this one and be refused. All processes join equally often, so their numbers agree.
+    owned = not torch.distributed.is_initialized()
+    if owned:
+        # Keys outlive a group: without its own prefix, the next group in this launch would read closed addresses
+        # and fail to connect. All processes join equally often, so their prefixes agree.
         store = torch.distributed.PrefixStore(f"bertvision/{next(_group_numbers)}", _launch_store())  # type: ignore[attr-defined]
         backend = "nccl" if torch.cuda.is_available() else "gloo"
-        torch.distributed.init_process_group(backend, store=store, rank=number, world_size=size)
+        torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size)
     try:
-        yield ProcessGroup(number, size)
+        yield ProcessGroup(rank, size)
     finally:
-        if mine:
+        if owned:
             torch.distributed.destroy_process_group()

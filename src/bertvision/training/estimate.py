@@ -1,4 +1,4 @@
-"""What an extraction will cost, before it runs: bytes by the plan, the rest from a few batches."""
+"""Estimate the cost of an extraction before it runs: disk from the plan, time and memory from a few batches."""
 
 from __future__ import annotations
 
@@ -23,64 +23,63 @@ from bertvision.training.inputs import task_shape
 from bertvision.training.shard_builder import ExtractionPlan
 
 TOKEN_BYTES = 4 + 1 + 2 * 4
-"""Bytes of a token beside its states: id, type, offsets."""
+"""Bytes per token in addition to its states: id, type, offsets."""
 
 WINDOW_BYTES = 4 + 8 + 8 + 4
-"""Bytes of a window: length, its number, its example's, where CLS is."""
+"""Bytes per window: length, window number, example number, CLS position."""
 
-MEASURED = 4
-"""Batches that are timed, the first of which only warms up."""
+TIMED_BATCHES = 4
+"""Batches that are timed; the first one only warms up."""
 
-ENOUGH = 100
-"""With fewer batches than this timing would be a good part of the work, and the work a matter of minutes."""
+MIN_BATCHES = 100
+"""Extractions of fewer batches are not timed: they take minutes, and timing would be a large part of that."""
 
 DTYPES = ("f32", "f16", "int8")
 
-SPARE = 0.9
-"""Share of the free disk that a store may take."""
+MAX_DISK_SHARE = 0.9
+"""Share of the free disk space that a store may take."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What a few batches have shown."""
+    """Speed and memory measured on a few batches."""
 
     tokens_per_second: float
-    memory: int  # most bytes held so far
+    memory: int  # peak, in bytes
 
 
 def store_bytes(extraction: ExtractionPlan, dtype: str | None = None, tokens: str | None = None) -> int:
-    """Bytes of all shards with these choices, or with those of the plan; headers make it a little more."""
+    """Bytes of all shards without their headers; ``dtype`` and ``tokens`` default to those of the plan."""
     dtype, tokens = dtype or extraction.config.dtype, tokens or extraction.config.tokens
     task, encoder, spans = extraction.task, extraction.encoder, extraction.task.kind == "span"
-    side_bytes = 4 if dtype == "f32" else 2  # of a number that lies beside the states
-    own = encoder.own is not None
+    pooled_bytes = 4 if dtype == "f32" else 2
+    native = encoder.own is not None
     targets = task.outputs if task.kind in ("span", "multilabel") else 1
-    per_token = len(extraction.builder.layers) * state_bytes(dtype, encoder.width) + TOKEN_BYTES + 8 * (own and spans)
-    per_window = WINDOW_BYTES + 4 * targets + side_bytes * encoder.width * encoder.has_pooler
-    per_window += 4 * task.outputs * (own and not spans)
+    per_token = (
+        len(extraction.builder.layers) * state_bytes(dtype, encoder.width) + TOKEN_BYTES + 8 * (native and spans)
+    )
+    per_window = WINDOW_BYTES + 4 * targets + pooled_bytes * encoder.width * encoder.has_pooler
+    per_window += 4 * task.outputs * (native and not spans)
     stored = sum(sum(kept_lengths(windows, tokens)) for windows in extraction.windows.values())
     return stored * per_token + sum(map(len, extraction.windows.values())) * per_window
 
 
 def encoder_tokens(extraction: ExtractionPlan) -> dict[str, int]:
-    """Tokens that the encoder reads of each split."""
+    """Encoder input tokens per split."""
     return {split: sum(map(len, extraction.windows[split])) for split in SPLITS}
 
 
 def measure(extraction: ExtractionPlan) -> Speed:
-    """Tokens a second over a few batches of the plan, spread over it; the first only warms up.
-
-    States are kept as f32: as which type costs next to nothing.
-    """
+    """Time a few batches spread over the training split; the storage type hardly matters, so f32 is used."""
     builder, train = extraction.builder, extraction.windows["train"]
     batches = [batch for shard in builder.plan(train) for batch in shard]
     codec, seconds_per_token = builder.codec, []
     builder.codec = make_codec("f32", {})
     try:
-        for i in range(MEASURED):
-            batch, timer = batches[i * len(batches) // MEASURED], Timer()
+        for i in range(TIMED_BATCHES):
+            batch, timer = batches[i * len(batches) // TIMED_BATCHES], Timer()
             builder.shard(train, [batch], lambda _: None)
-            seconds_per_token.append(timer.seconds / sum(len(train[int(number)]) for number in batch))
+            seconds_per_token.append(timer.seconds / sum(len(train[int(window)]) for window in batch))
     finally:
         builder.codec = codec
     timed = seconds_per_token[1:]
@@ -88,21 +87,21 @@ def measure(extraction: ExtractionPlan) -> Speed:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free bytes of the disk on which a folder is, or would be."""
+    """Free space on the disk of a folder, which need not exist yet."""
     folder = folder.absolute()
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
-def log_estimate(extraction: ExtractionPlan, writer: StoreWriter, here: bool = True) -> None:
-    """Log what an extraction will cost; refuse what does not fit, before anything is written.
+def log_estimate(extraction: ExtractionPlan, writer: StoreWriter, local: bool = True) -> None:
+    """Log the estimated cost of an extraction; raise an error if it does not fit on the disk.
 
-    Minutes and memory only where shards are made ``here``: nothing is known of other machines.
+    Time and memory are measured only if the shards are made on this machine (``local``).
     """
     needed = check_disk_space(extraction, writer)
     config, time = extraction.config, ""
-    if here and sum(len(job.batches) for job in extraction.jobs) >= ENOUGH:
+    if local and sum(len(job.batches) for job in extraction.jobs) >= MIN_BATCHES:
         speed = measure(extraction)
         minutes = sum(encoder_tokens(extraction).values()) / speed.tokens_per_second / 60
         memory = speed.memory + 2 * min(needed, config.shard_mb * 1_000_000)
@@ -112,57 +111,56 @@ def log_estimate(extraction: ExtractionPlan, writer: StoreWriter, here: bool = T
 
 
 def check_disk_space(extraction: ExtractionPlan, writer: StoreWriter) -> int:
-    """Bytes that a store will have; refused where there is no room for them."""
+    """The size of a store in bytes; an error if it exceeds ``max_gb`` or the free disk space."""
     needed, limit = store_bytes(extraction), extraction.config.max_gb
-    way = "take --dtype int8, --layers last4, other --tokens or run --live (bertvision plan TASK ... shows what fits)"
+    advice = "use --dtype int8, --layers last4, other --tokens or run --live (bertvision plan TASK ... shows what fits)"
     if limit is not None and needed > limit * 1e9:
-        raise BadInput(f"the store would be {format_gb(needed)}, more than --max-gb {limit:g}; {way}")
+        raise BadInput(f"the store would take {format_gb(needed)}, more than --max-gb {limit:g}; {advice}")
     if writer.remote is None:
         written = sum(path.stat().st_size for path in writer.folder.glob("*/shard-*.safetensors"))
-        room = needed - written
+        remaining = needed - written
     else:
-        room = 2 * extraction.config.shard_mb * 1_000_000  # uploaded shards do not pile up here
+        remaining = 2 * extraction.config.shard_mb * 1_000_000  # shards are deleted here after their upload
     free = free_bytes(writer.folder)
-    if min(room, needed) > free:
-        raise BadInput(
-            f"the store needs {format_gb(room)} more at {writer.folder}, where {format_gb(free)} are free; {way}"
-        )
+    if min(remaining, needed) > free:
+        shortage = f"{format_gb(remaining)} more at {writer.folder}, but only {format_gb(free)} are free"
+        raise BadInput(f"the store needs {shortage}; {advice}")
     return needed
 
 
 def format_gb(count: float) -> str:
-    """Bytes for a person."""
+    """Bytes as text, in GB or MB."""
     return f"{count / 1e9:.2f} GB" if count >= 1e7 else f"{count / 1e6:.2f} MB"
 
 
 def token_choices(kind: str) -> tuple[str, ...]:
-    """What of :data:`TOKENS` a task of this kind can do something with."""
+    """The members of :data:`TOKENS` that suit a task of this kind."""
     return ("all", "context") if kind == "span" else tuple(tokens for tokens in TOKENS if tokens != "context")
 
 
-def passes(tokens: Mapping[str, int], epochs: int) -> int:
-    """Tokens that the encoder reads live: train and inner once an epoch, dev once."""
+def live_tokens(tokens: Mapping[str, int], epochs: int) -> int:
+    """Encoder input tokens of a live run: train and inner in every epoch, dev once."""
     return epochs * (tokens["train"] + tokens["inner"]) + tokens["dev"]
 
 
 def plan(recipe: Recipe, encoder: Encoder, task: Task, heads: Sequence[str], folder: Path) -> dict[str, Any]:
-    """Bytes, minutes and memory of every choice; which would be taken, and why."""
+    """Disk, time and memory of every way to store or recompute the states, and a recommendation."""
     extraction = ExtractionPlan(encoder, task, recipe.extract)
     speed, tokens, free = measure(extraction), encoder_tokens(extraction), free_bytes(folder)
-    limit = min(SPARE * free, (recipe.extract.max_gb or float("inf")) * 1e9)
+    limit = min(MAX_DISK_SHARE * free, (recipe.extract.max_gb or float("inf")) * 1e9)
     minutes = sum(tokens.values()) / speed.tokens_per_second / 60
     shard = recipe.extract.shard_mb * 1_000_000
     shape = task_shape(task, len(extraction.builder.layers), encoder.width)
     rows = []
-    for kept in token_choices(task.kind):
-        serves = all(fits(head, shape, True, kept) for head in heads)
+    for stored in token_choices(task.kind):
+        serves = all(fits(head, shape, True, stored) for head in heads)
         for dtype in DTYPES:
-            size = store_bytes(extraction, dtype, kept)
+            size = store_bytes(extraction, dtype, stored)
             memory = speed.memory + 2 * min(size, shard)
-            facts = {"bytes": size, "minutes": minutes, "memory": memory, "fits": size <= limit, "serves": serves}
-            rows.append({"dtype": dtype, "tokens": kept, **facts})
+            costs = {"bytes": size, "minutes": minutes, "memory": memory, "fits": size <= limit, "serves": serves}
+            rows.append({"dtype": dtype, "tokens": stored, **costs})
     live = {
-        "minutes": passes(tokens, recipe.fit.epochs) / speed.tokens_per_second / 60,
+        "minutes": live_tokens(tokens, recipe.fit.epochs) / speed.tokens_per_second / 60,
         "memory": speed.memory + min(store_bytes(extraction), shard),
     }
     return {
@@ -172,27 +170,27 @@ def plan(recipe: Recipe, encoder: Encoder, task: Task, heads: Sequence[str], fol
         "tokens_per_second": speed.tokens_per_second,
         "rows": rows,
         "live": live,
-        "choice": choose(rows, live, limit),
+        "choice": recommend_storage(rows, live, limit),
     }
 
 
-def choose(rows: Sequence[dict[str, Any]], live: dict[str, Any], limit: float) -> dict[str, Any]:
-    """f16 of all tokens where it fits; else fewer tokens if they serve every head, else int8, else no store at all."""
-    able = {(row["dtype"], row["tokens"]): row for row in rows if row["fits"] and row["serves"]}
-    usual = next(row for row in rows if (row["dtype"], row["tokens"]) == ("f16", "all"))
+def recommend_storage(rows: Sequence[dict[str, Any]], live: dict[str, Any], limit: float) -> dict[str, Any]:
+    """f16 of all tokens if it fits; else fewer tokens if all heads can use them, else int8, else no store (live)."""
+    usable = {(row["dtype"], row["tokens"]): row for row in rows if row["fits"] and row["serves"]}
+    default = next(row for row in rows if (row["dtype"], row["tokens"]) == ("f16", "all"))
     for dtype in ("f16", "int8"):
         for tokens in dict.fromkeys(row["tokens"] for row in rows):
-            row = able.get((dtype, tokens))
+            row = usable.get((dtype, tokens))
             if row is None:
                 continue
             why = f"{row['minutes']:.1f} min once instead of {live['minutes']:.1f} min live"
-            if row is usual:
+            if row is default:
                 why = f"it fits ({format_gb(row['bytes'])} of {format_gb(limit)}) and costs {why}"
             else:
-                size = format_gb(usual["bytes"])
-                why = f"f16 of all tokens ({size}) does not fit into {format_gb(limit)}, this does, serves every head, {why}"
+                size = format_gb(default["bytes"])
+                why = f"f16 of all tokens ({size}) exceeds {format_gb(limit)}; this fits, serves all heads, costs {why}"
             return {"how": "cached", "dtype": dtype, "tokens": tokens, "why": why}
-    why = f"no store that serves these heads fits into {format_gb(limit)}; the encoder runs once an epoch instead"
+    why = f"no store that serves these heads fits into {format_gb(limit)}; the encoder runs in every epoch instead"
     return {"how": "live", "why": why}
 
 
@@ -206,7 +204,7 @@ def plan_text(document: dict[str, Any]) -> str:
     ]
     for row in document["rows"]:
         note = "" if row["fits"] else "  does not fit"
-        note += "" if row["serves"] else "  does not serve every head"
+        note += "" if row["serves"] else "  not usable by every head"
         lines.append(
             f"{'cached':8}{row['dtype']:7}{row['tokens']:9}{format_gb(row['bytes']):>12}{row['minutes']:>10.1f}"
             f"{format_gb(row['memory']):>12}{note}"
@@ -214,4 +212,4 @@ def plan_text(document: dict[str, Any]) -> str:
     live = document["live"]
     lines.append(f"{'live':24}{'none':>12}{live['minutes']:>10.1f}{format_gb(live['memory']):>12}")
     flags = f"--dtype {choice['dtype']} --tokens {choice['tokens']}" if choice["how"] == "cached" else "--live"
-    return "\n".join([*lines, f"take {flags}: {choice['why']}"])
+    return "\n".join([*lines, f"recommended: {flags}: {choice['why']}"])

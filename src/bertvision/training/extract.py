@@ -1,8 +1,8 @@
-"""Run the encoder once over all splits and keep every layer's states.
+"""Run the encoder once over all splits and store the hidden states of every layer.
 
-Doing the same again does nothing; an interrupted extraction goes on after its last whole shard; a
-store made from anything else is refused, never mixed. Several processes may each make a share of the
-shards without a coordinator; ``finalize`` checks that all are there.
+A finished store is reused; an interrupted extraction resumes after its last complete shard; a store with another
+fingerprint is an error. Several processes can make shards of one store without a coordinator; ``finalize``
+checks that all shards exist and writes the manifest.
 """
 
 from __future__ import annotations
@@ -43,11 +43,26 @@ def extract(
     windows: TaskWindows | None = None,
     **settings: Any,
 ) -> Store:
-    """States of every window of every split, under ``to``: a folder or a URL.
+    """Store the hidden states of every window of every split.
 
-    ``windows`` are the task's, where they are made already.
+    Args:
+        encoder: The encoder, tuned or not.
+        task: All splits of the task are stored.
+        to: The store's folder, or a URL that fsspec can write (``s3://...``).
+        config: Settings. Default: ``ExtractConfig()``.
+        windows: Tokenised splits of the task, to avoid tokenising them again.
+        **settings: Fields of :class:`ExtractConfig` that override ``config``, e.g. ``dtype="int8"``.
+
+    Returns:
+        The finished store. A store that already holds the same states is opened without any computation.
+
+    Raises:
+        BadInput: ``to`` holds a store of another encoder, task or setting, or the disk is too small.
+
+    Example:
+        >>> store = extract(tuned, task, "states", layers="last4")  # doctest: +SKIP
     """
-    return extract_with(_make_here, encoder, task, to, with_settings(config or ExtractConfig(), **settings), windows)
+    return extract_with(_make_locally, encoder, task, to, with_settings(config or ExtractConfig(), **settings), windows)
 
 
 def extract_with(
@@ -58,20 +73,20 @@ def extract_with(
     config: ExtractConfig,
     windows: TaskWindows | None = None,
 ) -> Store:
-    """The same with the shards made by ``make``; the rest is done here."""
+    """Extract with shards made by ``make``, in this process or elsewhere."""
     writer = StoreWriter(to)
     plan = _open_plan(encoder, task, writer, config, windows)
     if plan is None:
         return Store(to)
-    log_estimate(plan, writer, here=make is _make_here)
+    log_estimate(plan, writer, local=make is _make_locally)
     with writing(writer.folder):
-        _clear_parts(writer.folder)  # of whoever was killed here
+        _clear_parts(writer.folder)  # left by a killed process
         _start(writer, plan)
         _finish(writer, plan, make(plan, writer))
     return Store(to)
 
 
-def _make_here(plan: ExtractionPlan, writer: StoreWriter) -> list[ShardRecord]:
+def _make_locally(plan: ExtractionPlan, writer: StoreWriter) -> list[ShardRecord]:
     return make_shards(plan, range(len(plan.jobs)), writer)
 
 
@@ -83,7 +98,7 @@ def extract_share(
     config: ExtractConfig | None = None,
     **settings: Any,
 ) -> int:
-    """Every n-th shard, from the i-th on (``share`` is i, n with i from 1); how many that are. Finalise at the end."""
+    """Make every n-th shard from the i-th on (``share`` is i, n); return their number. Call :func:`finalize` last."""
     part, parts = share
     if not 1 <= part <= parts:
         raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8")
@@ -100,7 +115,7 @@ def extract_share(
 def finalize(
     encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
 ) -> Store:
-    """Check that every planned shard is there, and write the manifest."""
+    """Check that every planned shard exists, and write the manifest."""
     writer = StoreWriter(to)
     plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
     if plan is None:
@@ -115,8 +130,8 @@ def finalize(
                 records.append(record)
         if missing:
             raise BadInput(
-                f"store {to} lacks {len(missing)} of {len(plan.jobs)} shards, the first is {missing[0]}; "
-                "run extract --shard i/n again where it failed, then --finalize"
+                f"store {to} has {len(missing)} of {len(plan.jobs)} shards missing, the first is {missing[0]}; "
+                "rerun extract --shard i/n where it failed, then --finalize"
             )
         _start(writer, plan)
         _finish(writer, plan, records)
@@ -126,12 +141,12 @@ def finalize(
 def _open_plan(
     encoder: Encoder, task: Task, writer: StoreWriter, config: ExtractConfig, windows: TaskWindows | None = None
 ) -> ExtractionPlan | None:
-    """The plan of a store that is still to be made, None where it is finished; another's place is refused."""
+    """The plan of an extraction, or None if the store is finished; an error if the folder is in use otherwise."""
     fingerprint = store_fingerprint(encoder, task, config)
     if _is_finished(writer, fingerprint):
         return None
     plan = ExtractionPlan(encoder, task, config, fingerprint, windows)
-    _check_claim(writer, fingerprint)
+    _check_target(writer, fingerprint)
     return plan
 
 
@@ -146,13 +161,13 @@ def _is_finished(writer: StoreWriter, fingerprint: dict[str, Any]) -> bool:
     check_format(manifest, f"{writer.name}/{MANIFEST}")
     _refuse_other(writer, manifest["fingerprint"], fingerprint)
     if any((writer.folder / name).exists() for name in (STARTED, LOCK)):
-        with suppress(BadInput), writing(writer.folder):  # its writer was killed at the very end, or is at it
+        with suppress(BadInput), writing(writer.folder):  # its writer was killed while tidying, or is still at it
             _tidy(writer)
     return True
 
 
-def _check_claim(writer: StoreWriter, fingerprint: dict[str, Any]) -> None:
-    """The place must be new, begun by the very same extraction, or by another that got no shard done."""
+def _check_target(writer: StoreWriter, fingerprint: dict[str, Any]) -> None:
+    """The target must be empty, begun by the same extraction, or by another one that completed no shard."""
     folder = writer.folder
     try:
         started = writer.document(STARTED)
@@ -161,19 +176,17 @@ def _check_claim(writer: StoreWriter, fingerprint: dict[str, Any]) -> None:
     if started is not None:
         if writer.remote or any(folder.glob("*/shard-*.safetensors")):
             _refuse_other(writer, started, fingerprint)
-    elif not writer.remote and folder.exists() and (not folder.is_dir() or _has_foreign_files(folder)):
-        raise BadInput(f"{folder} is not empty and is no store; choose an empty folder with --to")
-
-
-def _has_foreign_files(folder: Path) -> bool:
-    """Whether there are files other than those of a process that begins just now."""
-    names = [child.name for child in folder.iterdir()]
-    return not all(name.startswith(LOCK) or name.endswith(".part") for name in names)
+    elif not writer.remote and folder.exists():
+        # Locks and .part files may belong to a process that is starting the same extraction.
+        names = [child.name for child in folder.iterdir()] if folder.is_dir() else [folder.name]
+        if not all(name.startswith(LOCK) or name.endswith(".part") for name in names):
+            raise BadInput(f"{folder} is not empty and not a store; choose an empty folder with --to")
 
 
 def _start(writer: StoreWriter, plan: ExtractionPlan) -> None:
+    """Write fingerprint and task before the first shard."""
     if writer.document(STARTED) not in (None, plan.fingerprint):
-        writer.remove(STATISTICS)  # another's
+        writer.remove(STATISTICS)  # left by another extraction
     writer.record_url()
     write_json(writer.folder / STARTED, plan.fingerprint)
     writer.upload(STARTED)
@@ -186,14 +199,14 @@ def _start(writer: StoreWriter, plan: ExtractionPlan) -> None:
         writer.upload(f"task/{name}")
 
 
-def _refuse_other(writer: StoreWriter, stored: dict[str, Any], wanted: dict[str, Any]) -> None:
-    found = differences(stored, wanted)
-    if found:
-        raise BadInput(f"store {writer.name} was made from something else: {'; '.join(found)}; choose another folder")
+def _refuse_other(writer: StoreWriter, stored: dict[str, Any], expected: dict[str, Any]) -> None:
+    changes = differences(stored, expected)
+    if changes:
+        raise BadInput(f"store {writer.name} was made from other inputs: {'; '.join(changes)}; choose another folder")
 
 
 def _finish(writer: StoreWriter, plan: ExtractionPlan, records: Sequence[ShardRecord]) -> None:
-    """The manifest, last of all that counts; then what was only there for the making goes."""
+    """Write the manifest, then remove temporary files."""
     by_name = {record["file"]: record for record in records}
     manifest = store_manifest(plan.encoder, plan.task, plan.config, plan.fingerprint) | {"splits": {}}
     for split in SPLITS:
@@ -209,7 +222,7 @@ def _finish(writer: StoreWriter, plan: ExtractionPlan, records: Sequence[ShardRe
 
 
 def _tidy(writer: StoreWriter) -> None:
-    """Remove what was only there for the making; ``started.json`` last, as the mark of a process killed at this."""
+    """Remove temporary files; ``started.json`` last, so that an interrupted tidy-up is repeated."""
     for split in writer.document(MANIFEST)["splits"].values():
         for record in split["shards"]:
             writer.remove(record_name(record["file"]))
@@ -220,30 +233,31 @@ def _tidy(writer: StoreWriter) -> None:
 
 
 def _clear_parts(folder: Path) -> None:
-    """Files that were never finished: ours, and those that safetensors begins under a name of its own."""
+    """Remove incomplete files, including the temporary ones of safetensors."""
     for pattern in ("*.part", ".tmp*"):
         for part in folder.rglob(pattern):
             part.unlink(missing_ok=True)
 
 
 def repair(folder: str | Path, encoder: Encoder) -> list[Damage]:
-    """Make damaged files again; what was damaged.
+    """Recompute the damaged files of a store; return the damage that was found.
 
-    On the machine that made it a shard comes out the same to the last byte; elsewhere it may differ in
-    the last bit of a state, and then its new checksum is recorded.
+    On the machine that made the store the files come out identical. Elsewhere states may differ by rounding; then
+    the new checksums are recorded.
     """
     store = Store(folder)
     task, config = read_task(store.folder / "task"), stored_config(store.manifest["fingerprint"])
-    found = differences(store.manifest["fingerprint"], store_fingerprint(encoder, task, config))
-    if found:
+    changes = differences(store.manifest["fingerprint"], store_fingerprint(encoder, task, config))
+    if changes:
         raise BadInput(
-            f"store {folder} was made from something else: {'; '.join(found)}; give --encoder E, what it was made with"
+            f"store {folder} was made from other inputs: {'; '.join(changes)}; give the encoder that made it "
+            "with --encoder E"
         )
     writer = StoreWriter(store.remote.url if store.remote else store.folder)
     with writing(writer.folder):
-        broken = find_damage(store)
+        damaged = find_damage(store)
         plan = ExtractionPlan(encoder, task, config)
-        names = [damage.file for damage in broken]
+        names = [damage.file for damage in damaged]
         if STATISTICS in names:
             writer.remove(STATISTICS)
         made = make_shards(plan, [number for number, job in enumerate(plan.jobs) if job.name in names], writer)
@@ -251,16 +265,16 @@ def repair(folder: str | Path, encoder: Encoder) -> list[Damage]:
             path = writer.folder / STATISTICS
             made.append({"file": STATISTICS, "sha256": file_sha256(path), "bytes": path.stat().st_size})
         _record_changes(writer, store.manifest, made)
-    return broken
+    return damaged
 
 
 def _record_changes(writer: StoreWriter, manifest: dict[str, Any], made: Sequence[ShardRecord]) -> None:
-    """Write the checksums of files that came out otherwise into the manifest."""
+    """Update the checksums of files that differ from the manifest."""
     by_name = {record["file"]: record for record in recorded(manifest)}
     changed = [record for record in made if record["sha256"] != by_name[record["file"]]["sha256"]]
     for record in changed:
         by_name[record["file"]].update(sha256=record["sha256"], bytes=record["bytes"])
-        log_line(f"{record['file']}: made on another machine, or with other threads; it is equal up to rounding")
+        log_line(f"{record['file']}: recomputed on another machine or with other threads; equal up to rounding")
     if changed:
         write_json(writer.folder / MANIFEST, manifest)
         writer.upload(MANIFEST)

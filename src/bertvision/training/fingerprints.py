@@ -1,4 +1,4 @@
-"""What states are made from, and what is known of them before there are any; not a step itself."""
+"""Fingerprints and manifests of stores: what hidden states were computed from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bertvision.training.inputs import data_hash, encoder_hash, task_shape, wind
 
 
 def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """What a store is, without what its shards hold."""
+    """The manifest of a store, without its splits."""
     layers = choose_layers(config.layers, encoder.layers)
     return {
         "format": FORMAT,
@@ -40,22 +40,22 @@ def store_manifest(encoder: Encoder, task: Task, config: ExtractConfig, fingerpr
 
 
 def stored_config(fingerprint: Mapping[str, Any]) -> ExtractConfig:
-    """The settings with which the same states are made again."""
+    """The settings that reproduce a store with this fingerprint."""
     layers = "+".join(str(layer) for layer in fingerprint["layers"])
     return ExtractConfig(
         dtype=fingerprint["dtype"], layers=layers, tokens=fingerprint.get("tokens", "all"), **fingerprint["plan"]
     )
 
 
-def split_record(entries: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
-    """What a manifest tells of a split; how long a shard took is no part of what it is."""
-    shards = [{key: entry[key] for key in ("file", "sha256", "windows", "bytes")} for entry in entries]
+def split_record(records: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
+    """The entry of a split in the manifest, from its shard records (timings are left out)."""
+    shards = [{key: record[key] for key in ("file", "sha256", "windows", "bytes")} for record in records]
     totals = {key: sum(shard[key] for shard in shards) for key in ("windows", "bytes")}
     return {**totals, "tokens": tokens, "shards": shards}
 
 
 def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
-    """Everything the content of a store depends on."""
+    """Everything that the content of a store depends on."""
     check_tokens(config.tokens, task.kind)
     codec_dtype(config.dtype)
     plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
@@ -68,6 +68,6 @@ def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> di
         "layers": list(choose_layers(config.layers, encoder.layers)),
         "plan": plan,
         "format": FORMAT,
-        # What stores all tokens keeps the hash that it had before there was a choice.
+        # Omitted for "all", so that stores written before this setting existed keep their fingerprint.
         **({} if config.tokens == "all" else {"tokens": config.tokens}),
     }

@@ -1,7 +1,7 @@
-"""Fit any number of heads x seeds from one read of the states an epoch.
+"""Fit any number of heads x seeds from one read of the states per epoch.
 
-Each head has its own optimiser, history and best epoch, chosen by its score on ``inner``. Seeds vary
-a head's start; the order of batches is common to all, because all share the read.
+Each head has its own optimiser, history and best epoch, selected by its score on ``inner``. Seeds change the
+initialisation; the order of batches is the same for all, because they share the read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bertvision.core.config import FitConfig, with_settings
 from bertvision.core.errors import BadInput
@@ -32,14 +31,14 @@ from bertvision.training.inputs import label_weights
 from bertvision.training.live_states import task_of_states
 
 TRIM_BATCHES = 16
-"""After so many, freed memory is given back: batches of all sizes leave gaps, and new pages cost little as seldom."""
+"""Batches between two releases of freed memory: batches of different sizes fragment the heap."""
 
 SAVE_SECONDS = 30.0
-"""The state of a fit is written down after an epoch, if at least so much would be lost."""
+"""Write a checkpoint after an epoch if the last one is older than this."""
 
 
 class Split(Protocol):
-    """A re-iterable of batches: a stored split, or anything that gives the same."""
+    """A re-iterable of batches, such as a stored split."""
 
     shape: Shape
 
@@ -49,8 +48,8 @@ class Split(Protocol):
     def table(self) -> WindowTable: ...
 
 
-class Source(Protocol):
-    """Splits of states by name, and which of the encoder's states they hold."""
+class BatchSource(Protocol):
+    """Splits of hidden states by name, such as a store."""
 
     shape: Shape
 
@@ -61,39 +60,52 @@ class Source(Protocol):
 
 def fit(
     heads: Sequence[str],
-    store: Source,
+    store: BatchSource,
     seeds: Sequence[int] = (0,),
     config: FitConfig | None = None,
     task: Task | None = None,
     saved: Path | None = None,
     **settings: Any,
 ) -> list[FittedHead]:
-    """Heads by spec x seeds, fitted on ``train`` and chosen on ``inner``, in the order given.
+    """Fit every head with every seed on ``train``, and keep each at its best epoch on ``inner``.
 
-    ``saved`` is a file to write the state to after long epochs; if it is there, made from the very same, fitting
-    goes on from it and ends as if it had never stopped.
+    Args:
+        heads: Specs, e.g. ``["probe", "learned-pool:layers=last4"]``.
+        store: The hidden states: a :class:`Store`, or any other source of batches.
+        seeds: Random seeds of the initialisation and of dropout.
+        config: Settings. Default: ``FitConfig()``.
+        task: The task of the states. Required unless ``store`` is a store or live states.
+        saved: Checkpoint file. If it exists and was made from the same inputs, fitting resumes from it.
+        **settings: Fields of :class:`FitConfig` that override ``config``, e.g. ``epochs=10``.
+
+    Returns:
+        Fitted heads in the order of heads x seeds; heads that diverged before their first epoch ended are left out.
+
+    Example:
+        >>> fitted = fit(["probe", "learned-pool"], Store("states"), seeds=(0, 1))  # doctest: +SKIP
+        >>> predictions = predict(fitted, Store("states")["dev"])  # doctest: +SKIP
     """
     config = with_settings(config or FitConfig(), **settings)
     if not heads or not seeds:
-        raise BadInput("fit needs at least one head and one seed, e.g. --head learned-pool --seeds 0,1")
+        raise BadInput('fit needs at least one head and one seed, e.g. heads=["learned-pool"], seeds=(0, 1)')
     if task is None:
-        assert isinstance(store, States), "batches from elsewhere need task="
+        assert isinstance(store, States), "task= is required if store is not a store"
         task = task_of_states(store)
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
     tokens = str(getattr(store, "tokens", "all"))
-    with torch.device("meta"):  # nothing is kept of it
+    with torch.device("meta"):  # check only, allocate no weights
         for spec in specs:
             check_head_tokens(build_head(spec, store.shape), tokens)
     trainers = []
     for spec, seed, lr in product(specs, dict.fromkeys(seeds), dict.fromkeys((config.lr, *config.rates))):
         trainer = make_trainer(spec, seed, store, config, task, lr)
-        if trainer.solver is None or lr == config.lr:  # weights that are computed know no rate
+        if trainer.solver is None or lr == config.lr:  # closed-form heads have no learning rate
             trainers.append(trainer)
     store_id = store.id if isinstance(store, States) else ""
     made_from = hash_json([store_id, hashed_fields(config), specs, list(seeds)])
     done = 0 if saved is None else restore_trainers(trainers, saved, made_from)
     if done:
-        log_line(f"fit: goes on after epoch {done} of {config.epochs} ({saved})")
+        log_line(f"fit: resuming after epoch {done} of {config.epochs} ({saved})")
     since_save = Timer()
     for epoch in train_epochs(trainers, store, task, done):
         if saved is not None and since_save.seconds > SAVE_SECONDS:
@@ -103,19 +115,19 @@ def fit(
 
 
 def make_trainer(
-    spec: str, seed: int, store: Source, config: FitConfig, task: Task, lr: float | None = None
+    spec: str, seed: int, store: BatchSource, config: FitConfig, task: Task, lr: float | None = None
 ) -> HeadTrainer:
-    """One head at its start, with settings of its own; :func:`train_epochs` trains any number of them."""
+    """The trainer of one freshly initialised head."""
     device = choose_device(config.device)
     steps = config.epochs * store["train"].batch_count(config.batch)
     return HeadTrainer(spec, seed, store.shape, config, steps, device, label_weights(task, device), lr or config.lr)
 
 
-def train_epochs(trainers: Sequence[HeadTrainer], store: Source, task: Task, done: int = 0) -> Iterator[int]:
-    """The epochs that are not ``done``, from one read each; after any the caller may stop a trainer, which then keeps
-    its best.
+def train_epochs(trainers: Sequence[HeadTrainer], store: BatchSource, task: Task, done: int = 0) -> Iterator[int]:
+    """Train all heads from one read of the states per epoch; yield every epoch after ``done``.
 
-    All share the batches, and so their size and order; everything else is each trainer's own.
+    All trainers must have the same batch size and order. Between epochs the caller may set ``stopped`` on a
+    trainer, which then keeps its best state.
     """
     shared = trainers[0].config
     assert all((t.config.batch, t.config.order_seed) == (shared.batch, shared.order_seed) for t in trainers)
@@ -140,51 +152,44 @@ def _train_epoch(
     trainers: Sequence[HeadTrainer], train: Split, config: FitConfig, epoch: int, advance: Callable[[int], object]
 ) -> None:
     groups = fuse_trainers(trainers)
-    for number, batch in enumerate(train.batches(config.batch, seed=config.order_seed * 1000 + epoch), 1):
-        moved = batch.to(trainers[0].device) if trainers else batch  # once for all of them
+    for count, stored in enumerate(train.batches(config.batch, seed=config.order_seed * 1000 + epoch), 1):
+        batch = stored.to(trainers[0].device) if trainers else stored  # one copy for all heads
         for group in groups:
-            group.step(moved)
+            group.step(batch)
         advance(1)
-        if number % TRIM_BATCHES == 0:
+        if count % TRIM_BATCHES == 0:
             trim_memory()
     for trainer in trainers:
         trainer.solve(epoch)
 
 
 def _score_epoch(trainers: Sequence[HeadTrainer], inner: Split, task: Task, config: FitConfig, epoch: int) -> None:
-    """Score every head on inner; one whose last step made its outputs infinite has diverged as well."""
+    """Score every head on inner, from one read; a head with outputs that are not finite has diverged."""
+    outputs: list[list[Any]] = [[None] * len(inner) for _ in trainers]  # per head and window
+    with torch.inference_mode():
+        for stored in inner.batches(config.batch):
+            batch = stored.to(trainers[0].device) if trainers else stored
+            for trainer, rows in zip(trainers, outputs, strict=True):
+                scatter_outputs(trainer.apply(batch), batch, inner.shape.kind, rows)
     table = inner.table()
-    for trainer, logits in zip(trainers, _outputs(trainers, inner, config.batch), strict=True):
+    for trainer, logits in zip(trainers, outputs, strict=True):
         trainer.failed = not all(np.isfinite(row).all() for row in logits)
         if not trainer.failed:
             trainer.end_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
 
 
-@torch.inference_mode()
-def _outputs(trainers: Sequence[HeadTrainer], split: Split, batch: int) -> list[list[NDArray[np.float32]]]:
-    """Every head's outputs on a split, in window order, from one read."""
-    outputs: list[list[Any]] = [[None] * len(split) for _ in trainers]
-    for stored in split.batches(batch):
-        states = stored.to(trainers[0].device) if trainers else stored
-        for trainer, rows in zip(trainers, outputs, strict=True):
-            scatter_outputs(trainer.apply(states), states, split.shape.kind, rows)
-    return outputs
-
-
 def _results(trainers: Sequence[HeadTrainer], states: tuple[int, ...]) -> list[FittedHead]:
-    """What was fitted, of several rates the one best on inner.
-
-    A head that diverged is reported, and left out unless an epoch ended well before.
-    """
+    """The fitted heads, each with its best learning rate on inner; diverged heads keep their best epoch, if any."""
     best: dict[tuple[str, int], HeadTrainer] = {}
     for trainer in trainers:
         if trainer.failed:
-            fate = f"its epoch {trainer.best_epoch} is kept" if trainer.best else "it is left out"
+            outcome = f"keeping epoch {trainer.best_epoch}" if trainer.best else "left out"
             log_line(
-                f"head {trainer.spec} seed {trainer.seed} diverged at rate {trainer.lr:g}, {fate}; lower --set fit.lr"
+                f"head {trainer.spec} seed {trainer.seed} diverged at learning rate {trainer.lr:g}, {outcome}; "
+                "lower --set fit.lr"
             )
-        rival = best.setdefault((trainer.spec, trainer.seed), trainer)
-        if trainer.best_score > rival.best_score:
+        current = best.setdefault((trainer.spec, trainer.seed), trainer)
+        if trainer.best_score > current.best_score:
             best[trainer.spec, trainer.seed] = trainer
     fitted = [trainer.result(states) for trainer in best.values() if trainer.best]
     if not fitted:

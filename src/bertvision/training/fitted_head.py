@@ -1,4 +1,4 @@
-"""A fitted head as a record, and as files; outputs of many windows as one tensor."""
+"""Fitted heads and their files; storage of ragged outputs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Head, build_head
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 
-SAID = "said-{}.safetensors"
-"""What a saved head says of a split; goes when it is fitted anew."""
+SPLIT_OUTPUTS = "said-{}.safetensors"
+"""Cached outputs of a saved head on a split; deleted when the head is fitted again."""
 
 
 @dataclass(frozen=True)
 class FittedHead:
-    """A head at its best epoch, with what led there."""
+    """A head at its best epoch, with its training history and outputs on inner."""
 
     spec: str
     seed: int
@@ -39,38 +39,42 @@ class FittedHead:
     seconds: float
     inner: tuple[NDArray[np.float32], ...]  # outputs on inner at the best epoch, in window order
     threshold: float | None = None  # no-answer threshold, fitted on inner
-    temperatures: Mapping[str, float] = field(default_factory=dict)  # by sort of probability, fitted on inner
-    lr: float | None = None  # the rate, of several the one best on inner
-    states: tuple[int, ...] = ()  # the encoder's states that it was given, of which it chose its layers; () = all
+    temperatures: Mapping[str, float] = field(default_factory=dict)  # by kind of probability, fitted on inner
+    lr: float | None = None  # learning rate; the best on inner if several were tried
+    states: tuple[int, ...] = ()  # the encoder states that it was fitted on; () = all
     tokens: str = "all"  # which tokens' states it was fitted on
-    place: Path | None = None  # the folder that it is saved in, if it is
-    inner_scores: SplitScores | None = None  # of the outputs on inner, if it was fitted in this process
+    folder: Path | None = None  # where it is saved, if it is
+    inner_scores: SplitScores | None = None  # scores on inner, if it was fitted in this process
 
     @property
     def parameters(self) -> int:
         return self.head.num_parameters
 
+    def __repr__(self) -> str:
+        score = max((epoch["inner"] for epoch in self.history), default=float("nan"))
+        return f"FittedHead({self.spec!r}, seed={self.seed}, best_epoch={self.best_epoch}, inner={score:.4g})"
 
-def scatter_outputs(logits: Tensor, batch: LayerBatch, kind: str, found: list[Any]) -> None:
-    """Put a batch's outputs where their windows belong, padding cut off."""
+
+def scatter_outputs(logits: Tensor, batch: LayerBatch, kind: str, outputs: list[Any]) -> None:
+    """Write a batch's outputs, without padding, to the positions of its windows in ``outputs``."""
     rows, sizes = logits.float().cpu().numpy(), batch.mask.sum(1).tolist()
     for row, size, window in zip(rows, sizes, batch.windows.tolist(), strict=True):
-        found[window] = row[:size].copy() if kind == "span" else row.copy()
+        outputs[window] = row[:size].copy() if kind == "span" else row.copy()
 
 
 def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
-    """``head.safetensors``, ``inner.safetensors`` (outputs on inner) and, last, ``head.json``; the head, placed."""
+    """Write ``head.safetensors``, ``inner.safetensors`` (outputs) and, last, ``head.json``; return the saved head."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob(SAID.format("*")):
-        old.unlink()
+    for outdated in folder.glob(SPLIT_OUTPUTS.format("*")):
+        outdated.unlink()
     save_file({key: value.contiguous() for key, value in fitted.head.state_dict().items()}, folder / "head.safetensors")
     save_outputs(fitted.inner, folder / "inner.safetensors")
     write_json(folder / "head.json", {**head_document(fitted), "made_from": made_from})
-    return replace(fitted, place=folder)
+    return replace(fitted, folder=folder)
 
 
 def head_document(fitted: FittedHead) -> dict[str, Any]:
-    """What ``head.json`` says of a head."""
+    """The content of ``head.json``."""
     weights = fitted.head.module.layer_weights()
     return {
         "spec": fitted.spec,
@@ -91,59 +95,55 @@ def head_document(fitted: FittedHead) -> dict[str, Any]:
 
 
 def load_fitted(folder: Path) -> tuple[FittedHead, str]:
-    """A saved head and what it was made from."""
+    """Read a saved head, and the hash of what it was made from."""
     try:
-        return _loaded(folder)
+        document = json.loads((folder / "head.json").read_text(encoding="utf-8"))
+        head = build_head(document["spec"], Shape(**document["shape"]))
+        head.load_state_dict(load_file(folder / "head.safetensors"))
+        fitted = FittedHead(
+            spec=document["spec"],
+            seed=document["seed"],
+            head=head.eval(),
+            history=tuple(document["history"]),
+            best_epoch=document["best_epoch"],
+            seconds=document["seconds"],
+            inner=tuple(load_outputs(folder / "inner.safetensors")),
+            threshold=document["threshold"],
+            temperatures=document.get("temperatures", {}),
+            lr=document.get("lr"),
+            states=tuple(document.get("states", [])),
+            tokens=document.get("tokens", "all"),
+            folder=folder,
+        )
+        return fitted, document["made_from"]
     except (SafetensorError, OSError, json.JSONDecodeError, UnicodeError, KeyError, TypeError, RuntimeError) as error:
         raise BadInput(
             f"the head in {folder} cannot be read: {shorten(error, 200)}; delete that folder and fit it again"
         ) from error
 
 
-def _loaded(folder: Path) -> tuple[FittedHead, str]:
-    facts = json.loads((folder / "head.json").read_text(encoding="utf-8"))
-    head = build_head(facts["spec"], Shape(**facts["shape"]))
-    head.load_state_dict(load_file(folder / "head.safetensors"))
-    fitted = FittedHead(
-        spec=facts["spec"],
-        seed=facts["seed"],
-        head=head.eval(),
-        history=tuple(facts["history"]),
-        best_epoch=facts["best_epoch"],
-        seconds=facts["seconds"],
-        inner=tuple(load_outputs(folder / "inner.safetensors")),
-        threshold=facts["threshold"],
-        temperatures=facts.get("temperatures", {}),
-        lr=facts.get("lr"),
-        states=tuple(facts.get("states", [])),
-        tokens=facts.get("tokens", "all"),
-        place=folder,
-    )
-    return fitted, facts["made_from"]
-
-
 def save_split_outputs(fitted: FittedHead, split: str, states: str, outputs: Sequence[NDArray[np.float32]]) -> None:
-    """Outputs on a split of these states, beside a saved head: many steps ask for them, and they cost a read each.
+    """Cache outputs on a split next to a saved head; ``states`` is the id of the store.
 
-    A folder that cannot be written to keeps nothing: whoever only reads there need not be able to write.
+    Write errors are ignored, so that runs in read-only folders can be analysed.
     """
-    if fitted.place is not None and outputs:  # of an empty split there is nothing to keep
+    if fitted.folder is not None and outputs:
         with suppress(BadInput, SafetensorError):
-            write_checkpoint(fitted.place / SAID.format(split), pack_ragged(outputs), made_from=states)
+            write_checkpoint(fitted.folder / SPLIT_OUTPUTS.format(split), pack_ragged(outputs), made_from=states)
 
 
 def load_split_outputs(fitted: FittedHead, split: str, states: str) -> list[NDArray[np.float32]] | None:
-    """What :func:`keep_said` kept; None if nothing, of other states, or damaged: it costs only a read to make again."""
-    if fitted.place is None:
+    """Cached outputs on a split; None if they are missing, damaged or of other states."""
+    if fitted.folder is None:
         return None
     with suppress(BadInput, KeyError):
-        saved = read_checkpoint(fitted.place / SAID.format(split), states)
+        saved = read_checkpoint(fitted.folder / SPLIT_OUTPUTS.format(split), states)
         return None if saved is None else unpack_ragged(saved[0])
     return None
 
 
 def save_outputs(outputs: Sequence[NDArray[np.float32]], path: Path) -> None:
-    """Outputs of many windows as a file."""
+    """Write the outputs of many windows to a file."""
     save_file(pack_ragged(outputs), path)
 
 
@@ -153,7 +153,7 @@ def load_outputs(path: Path) -> list[NDArray[np.float32]]:
 
 
 def pack_ragged(outputs: Sequence[NDArray[np.float32]]) -> dict[str, Tensor]:
-    """Ragged outputs as one flat tensor and the lengths."""
+    """Arrays of different lengths as one flat tensor and their lengths."""
     flat = torch.from_numpy(np.concatenate([np.atleast_2d(row) for row in outputs]))
     lengths = torch.tensor([len(np.atleast_2d(row)) for row in outputs], dtype=torch.int32)
     return {"flat": flat, "lengths": lengths, "ragged": torch.tensor([outputs[0].ndim == 2])}

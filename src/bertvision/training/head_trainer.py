@@ -1,4 +1,4 @@
-"""One head while it is fitted: module, optimiser or solver, schedule, history, best state."""
+"""Training of one head: module, optimiser or solver, schedule, history and best state."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.fitted_head import FittedHead, pack_ragged, unpack_ragged
 
 ROWS = 16
+"""Output rows of one fused product."""
 
 FIT_CHECKPOINT = "fitting.safetensors"
-"""In a run folder, the state of a fit that is not done; it goes when the heads are there."""
+"""Checkpoint of an unfinished fit in a run folder; removed when the heads are saved."""
 
-FACTS = ("history", "best_epoch", "best_score", "threshold", "temperatures", "seconds", "failed", "stopped")
+PROGRESS = ("history", "best_epoch", "best_score", "threshold", "temperatures", "seconds", "failed", "stopped")
+"""Attributes of a trainer that a checkpoint holds as JSON."""
 
 
 @dataclass
 class HeadTrainer:
-    """One head on its way: module, optimiser, schedule, history and best state."""
+    """Trains one head and keeps its best state on inner."""
 
     spec: str
     seed: int
@@ -43,19 +45,19 @@ class HeadTrainer:
     config: FitConfig
     steps: int
     device: torch.device
-    weights: Tensor | None = None  # of the classes
+    weights: Tensor | None = None  # class weights
     lr: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
     best_epoch: int = 0
     best_score: float = -math.inf
     best_outputs: list[NDArray[np.float32]] = field(default_factory=list)
-    best_inner: SplitScores | None = None  # of those outputs; not saved
+    best_inner: SplitScores | None = None  # scores of best_outputs; not in checkpoints
     threshold: float | None = None
     temperatures: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     failed: bool = False
-    stopped: bool = False  # by whoever watches: it takes no more part
+    stopped: bool = False  # set by the caller, to end training early
 
     def __post_init__(self) -> None:
         with seeded(self.seed):
@@ -73,26 +75,26 @@ class HeadTrainer:
         return self.head.eval().forward_batch(batch)
 
     def step(self, batch: LayerBatch) -> None:
-        """One optimiser step, or a look for a solver; a loss that is no number ends this head only."""
+        """One optimiser step, or one observation of a solver; a loss that is not finite ends this head only."""
         if self.failed:
             return
         timer = Timer()
-        with self._own_random():
-            loss = self._learn(batch) if self.solver is None else self._observe(batch, self.solver)
-        self.note(loss, timer.seconds)
+        with self._dropout_seed():
+            loss = self._train(batch) if self.solver is None else self._observe(batch, self.solver)
+        self.record_loss(loss, timer.seconds)
 
-    def note(self, loss: float, seconds: float) -> None:
+    def record_loss(self, loss: float, seconds: float) -> None:
         self.losses.append(loss)
         self.failed = not math.isfinite(loss)
         self.seconds += seconds
 
-    def _own_random(self) -> AbstractContextManager[None]:
-        """Dropout draws by seed and step alone, so that a head comes out the same in any company."""
+    def _dropout_seed(self) -> AbstractContextManager[None]:
+        """Seed dropout by seed and step only, so that a head does not depend on the heads it is fitted with."""
         if not self.head.module.uses_rng:
             return nullcontext()
         return seeded((self.seed * 1_000_003 + self.schedule.last_epoch) % 2**32)
 
-    def _learn(self, batch: LayerBatch) -> float:
+    def _train(self, batch: LayerBatch) -> float:
         loss = self.loss(self.head.train().forward_batch(batch), batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -103,11 +105,11 @@ class HeadTrainer:
         return self.losses_of(logits[None], batch)[0]
 
     def losses_of(self, logits: Tensor, batch: LayerBatch) -> Tensor:
-        """(heads, batch, ...) -> (heads,): those of all heads that learn the same from the same."""
+        """Losses per head: (heads, batch, ...) -> (heads,)."""
         return head_losses(self.shape.kind, logits, batch.targets, batch.mask, self.weights)
 
     def update(self) -> None:
-        """What follows once the gradients are there."""
+        """Clip gradients, then step optimiser and schedule."""
         nn.utils.clip_grad_norm_(self.head.parameters(), self.config.clip)
         self.optimizer.step()
         self.head.module.after_step(float(self.schedule.get_last_lr()[0]))
@@ -115,32 +117,33 @@ class HeadTrainer:
 
     @torch.no_grad()
     def _observe(self, batch: LayerBatch, solver: Solver) -> float:
-        """The loss is that of the weights at hand, those of the epoch before."""
-        seen = self.head.eval().select_inputs(batch)
-        solver.observe(seen, batch.targets)
-        return float(self.loss(self.head.scatter(self.head.module(seen), batch), batch))
+        """Accumulate a batch in the solver; the loss is that of the previous epoch's weights."""
+        inputs = self.head.eval().select_inputs(batch)
+        solver.observe(inputs, batch.targets)
+        return float(self.loss(self.head.scatter(self.head.module(inputs), batch), batch))
 
     def solve(self, epoch: int) -> None:
-        """The weights of a head that is computed, once all of the epoch was seen."""
+        """Compute the weights of a closed-form head, at the end of an epoch."""
         timer = Timer()
         if self.solver is not None and not self.failed:
             self.solver.solve(epoch)
         self.seconds += timer.seconds
 
-    def end_epoch(self, epoch: int, logits: list[NDArray[np.float32]], verdict: SplitScores, metric: str) -> None:
-        """Write down the epoch; keep the state if it is the best on inner so far."""
-        score = verdict.scores[metric]
+    def end_epoch(self, epoch: int, logits: list[NDArray[np.float32]], inner: SplitScores, metric: str) -> None:
+        """Append the epoch to the history; copy the state if it is the best on inner so far."""
+        score = inner.scores[metric]
         self.history.append({"epoch": epoch, "loss": float(np.mean(self.losses)), "inner": score})
         self.losses = []
         if score > self.best_score:
             self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
             self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
-            self.best_inner = verdict
-            self.threshold, self.temperatures = verdict.threshold, temperatures(verdict)
+            self.best_inner = inner
+            self.threshold, self.temperatures = inner.threshold, temperatures(inner)
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
+        """The head at its best epoch."""
         self.head.load_state_dict(self.best)
-        self.optimizer.zero_grad(set_to_none=True)  # the head outlives this, and gradients are as large as it is
+        self.optimizer.zero_grad(set_to_none=True)  # gradients would stay in memory with the head
         return FittedHead(
             spec=self.spec,
             seed=self.seed,
@@ -158,7 +161,7 @@ class HeadTrainer:
 
 
 class FusedTrainers:
-    """Trainers whose heads read the same states in the same way: one product serves all."""
+    """Trainers whose heads read the same states in the same way, computed with one matrix product."""
 
     def __init__(self) -> None:
         self.trainers: list[HeadTrainer] = []
@@ -177,72 +180,77 @@ class FusedTrainers:
             trainer.head.train()
             trainer.optimizer.zero_grad(set_to_none=True)
         losses = live[0].losses_of(_outputs(live, batch), batch)  # (heads,)
-        # Each loss knows its own head only, so the gradient of the sum is every head's own.
+        # Each loss depends on one head only, so the sum has the same gradients as separate losses.
         losses.sum().backward()
         for trainer in live:
             trainer.update()
         for trainer, loss in zip(live, losses.tolist(), strict=True):
-            trainer.note(loss, timer.seconds / len(live))
+            trainer.record_loss(loss, timer.seconds / len(live))
 
 
 def _outputs(trainers: Sequence[HeadTrainer], batch: LayerBatch) -> Tensor:
     """Every head's logits: (heads, batch, tokens, 2) or (heads, batch, outputs)."""
     rows = stack_rows([_rows(trainer) for trainer in trainers], ROWS)
     head = trainers[0].head
-    # Narrowed even where nothing is cut off: gradients then lie, and are summed, as they are for a head alone.
     outputs = rows.of(head.select_inputs(batch))  # (..., ROWS)
+    # Always narrow, so that gradients have the memory layout, and the order of summation, of a single head.
     outputs = outputs.narrow(-1, 0, len(trainers) * head.shape.outputs)  # (..., heads x outputs)
     each: Tensor = head.scatter(outputs, batch).unflatten(-1, (len(trainers), -1))
     return each.movedim(-2, 0)
 
 
 def fuse_trainers(trainers: Sequence[HeadTrainer]) -> list[FusedTrainers | HeadTrainer]:
-    """Every trainer once: in a group with those that share its product, or by itself."""
-    found: list[FusedTrainers | HeadTrainer] = []
+    """Group the trainers that can share a product; the others stay alone."""
+    groups: list[FusedTrainers | HeadTrainer] = []
     open_groups: dict[object, FusedTrainers] = {}
     for trainer in trainers:
         rows = trainer.head.module.layer_rows()
         if trainer.solver is not None or rows is None or len(rows) > ROWS:
-            found.append(trainer)
+            groups.append(trainer)
             continue
         head = trainer.head
-        seen = (head.layer_ids, head.read, head.with_pooled)
-        group = open_groups.get(seen)
+        inputs = (head.layer_ids, head.read, head.with_pooled)
+        group = open_groups.get(inputs)
         if group is None or group.rows + len(rows) > ROWS:
-            group = open_groups[seen] = FusedTrainers()
-            found.append(group)
+            group = open_groups[inputs] = FusedTrainers()
+            groups.append(group)
         group.add(trainer)
-    return found
+    return groups
 
 
 def _rows(trainer: HeadTrainer) -> LayerRows:
     rows = trainer.head.module.layer_rows()
-    assert rows is not None, "only such heads are fused"
+    assert rows is not None, "only heads with layer rows are fused"
     return rows
 
 
 def save_trainers(trainers: Sequence[HeadTrainer], epoch: int, path: Path, made_from: str) -> None:
-    """All that the epochs up to this one made; there whole or not at all."""
-    tensors = {f"{i}.{key}": value for i, trainer in enumerate(trainers) for key, value in _tensors(trainer).items()}
-    write_checkpoint(path, tensors, made_from, epoch=epoch, runners=[_facts(trainer) for trainer in trainers])
+    """Write a checkpoint of all trainers at the end of an epoch."""
+    tensors, progress = {}, []
+    for i, trainer in enumerate(trainers):
+        tensors.update({f"{i}.{key}": value for key, value in _state_tensors(trainer).items()})
+        values = {name: getattr(trainer, name) for name in PROGRESS}
+        progress.append({"schedule": trainer.schedule.state_dict(), **values})
+    write_checkpoint(path, tensors, made_from, epoch=epoch, runners=progress)
 
 
 def restore_trainers(trainers: Sequence[HeadTrainer], path: Path, made_from: str) -> int:
-    """The epoch after which they go on; 0 if there is nothing that was made from the same.
+    """Load a checkpoint and return its epoch; 0 if it does not exist or was made from other inputs.
 
-    Heads that are computed sum up the texts once more, in another order: theirs may differ by rounding.
+    Closed-form heads sum over the texts again in another order, so theirs may differ by rounding.
     """
     saved = read_checkpoint(path, made_from)
     if saved is None:
         return 0
-    tensors, note = saved
-    found = _by_number(tensors)
-    for number, (trainer, facts) in enumerate(zip(trainers, note["runners"], strict=True)):
-        _put_back(trainer, found[number], facts)
-    return int(note["epoch"])
+    tensors, metadata = saved
+    by_trainer = _group_by_index(tensors)
+    for i, (trainer, progress) in enumerate(zip(trainers, metadata["runners"], strict=True)):
+        _load_state(trainer, by_trainer[i], progress)
+    return int(metadata["epoch"])
 
 
-def _tensors(trainer: HeadTrainer) -> dict[str, Tensor]:
+def _state_tensors(trainer: HeadTrainer) -> dict[str, Tensor]:
+    """Current and best weights, optimiser state and best outputs of a trainer."""
     moments = trainer.optimizer.state_dict()["state"]
     return {
         **{f"now.{key}": value for key, value in trainer.head.state_dict().items()},
@@ -256,32 +264,29 @@ def _tensors(trainer: HeadTrainer) -> dict[str, Tensor]:
     }
 
 
-def _facts(trainer: HeadTrainer) -> dict[str, Any]:
-    return {"schedule": trainer.schedule.state_dict(), **{name: getattr(trainer, name) for name in FACTS}}
-
-
-def _put_back(trainer: HeadTrainer, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    for name in FACTS:
-        setattr(trainer, name, facts[name])
-    trainer.head.load_state_dict(_below("now", tensors))
-    trainer.best = _below("best", tensors)
-    trainer.best_outputs = unpack_ragged(_below("outputs", tensors)) if trainer.best else []
-    trainer.schedule.load_state_dict(facts["schedule"])
+def _load_state(trainer: HeadTrainer, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    for name in PROGRESS:
+        setattr(trainer, name, progress[name])
+    trainer.head.load_state_dict(_with_prefix("now", tensors))
+    trainer.best = _with_prefix("best", tensors)
+    trainer.best_outputs = unpack_ragged(_with_prefix("outputs", tensors)) if trainer.best else []
+    trainer.schedule.load_state_dict(progress["schedule"])
     groups = trainer.optimizer.state_dict()["param_groups"]
-    for group, rate in zip(groups, trainer.schedule.get_last_lr(), strict=True):
-        group["lr"] = rate
-    moments = _by_number(_below("moments", tensors))
+    for group, lr in zip(groups, trainer.schedule.get_last_lr(), strict=True):
+        group["lr"] = lr
+    moments = _group_by_index(_with_prefix("moments", tensors))
     trainer.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def _below(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(f"{part}."): value for key, value in tensors.items() if key.startswith(f"{part}.")}
+def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors named PREFIX.NAME, by name."""
+    return {key.removeprefix(f"{prefix}."): value for key, value in tensors.items() if key.startswith(f"{prefix}.")}
 
 
-def _by_number(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """What is named NUMBER.NAME, by number and then by name."""
-    found: dict[int, dict[str, Tensor]] = {}
+def _group_by_index(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Tensors named INDEX.NAME, by index and name."""
+    groups: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        number, _, name = key.partition(".")
-        found.setdefault(int(number), {})[name] = value
-    return found
+        index, _, name = key.partition(".")
+        groups.setdefault(int(index), {})[name] = value
+    return groups

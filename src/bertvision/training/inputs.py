@@ -1,10 +1,9 @@
-"""What several steps need of a task and an encoder together: windows, shapes, hashes, the plain head."""
+"""Functions of a task and an encoder that several steps share: windows, shapes, hashes, the default head."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -27,18 +26,18 @@ from bertvision.tasks.windows import make_windows
 
 
 def task_shape(task: Task, layers: int, width: int) -> Shape:
-    """The shape of heads for a task on states of this size."""
+    """The input and output shape of a task's heads on ``layers`` states of this width."""
     return Shape(layers, width, task.max_length, task.outputs, task.kind)
 
 
 def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
-    """A split's encoder inputs, values brought to the scale that is learned.
+    """Tokenise a split into encoder inputs; regression labels are standardised.
 
-    A question too long for a window is a bad row like any other: it ends the work, or is counted.
+    A question too long for a window is handled as a bad row: an error, or counted and skipped.
     """
     if task.max_length > encoder.longest:
         raise BadInput(
-            f"--max-length {task.max_length} is more than encoder {encoder.name} can take; at most {encoder.longest}"
+            f"max_length is {task.max_length}, but encoder {encoder.name} takes at most {encoder.longest} tokens"
         )
     bad = BadRows(task.skip_bad)
     examples = list(task[split])
@@ -48,28 +47,25 @@ def split_windows(task: Task, split: str, encoder: Encoder) -> list[Window]:
                 examples[i] = replace(example, label=(example.label - task.center) / task.spread)
     windows = make_windows(examples, encoder.tokenizer, task.kind, task.max_length, task.overlap, bad, task.outputs)
     if not windows:
-        raise BadInput(f"no example of the {split} split can be put to the encoder; {bad}")
+        raise BadInput(f"no example of the {split} split fits the encoder; {bad}")
     if bad.counts:
-        log_line(f"{split}: {bad}; a question without a window counts as not answered")
+        log_line(f"{split}: {bad}; a question without a window counts as unanswered")
     return windows
 
 
 class TaskWindows(Mapping[str, list[Window]]):
-    """The windows of every split; each split is tokenised when it is first asked for, and then kept.
-
-    Made once and handed on, so that estimate, tuning and extraction share one copy.
-    """
+    """Windows by split, tokenised on first access and cached; estimate, tuning and extraction share one copy."""
 
     def __init__(self, task: Task, encoder: Encoder) -> None:
         self.task, self.encoder = task, encoder
-        self._by_split: dict[str, list[Window]] = {}
+        self._cache: dict[str, list[Window]] = {}
 
     def __getitem__(self, split: str) -> list[Window]:
         if split not in SPLITS:
             raise KeyError(split)
-        if split not in self._by_split:
-            self._by_split[split] = split_windows(self.task, split, self.encoder)
-        return self._by_split[split]
+        if split not in self._cache:
+            self._cache[split] = split_windows(self.task, split, self.encoder)
+        return self._cache[split]
 
     def __iter__(self) -> Iterator[str]:
         return iter(SPLITS)
@@ -77,48 +73,46 @@ class TaskWindows(Mapping[str, list[Window]]):
     def __len__(self) -> int:
         return len(SPLITS)
 
-    def fit(self, task: Task, encoder: Encoder) -> bool:
-        """Whether these are the windows of that task for that encoder."""
+    def match(self, task: Task, encoder: Encoder) -> bool:
+        """Whether these are the windows of ``task`` for ``encoder``."""
         if self.task is not task or self.encoder.longest != encoder.longest:
             return False
-        mine, other = self.encoder.tokenizer, encoder.tokenizer
-        return mine is other or tokenizer_hash(mine) == tokenizer_hash(other)
+        own, other = self.encoder.tokenizer, encoder.tokenizer
+        return own is other or tokenizer_hash(own) == tokenizer_hash(other)
 
 
-def windows_of(task: Task, encoder: Encoder, windows: TaskWindows | None) -> TaskWindows:
-    """The given windows if they fit, else new ones."""
-    return windows if windows is not None and windows.fit(task, encoder) else TaskWindows(task, encoder)
+def reuse_windows(task: Task, encoder: Encoder, windows: TaskWindows | None) -> TaskWindows:
+    """``windows`` if they belong to this task and encoder, else new ones."""
+    return windows if windows is not None and windows.match(task, encoder) else TaskWindows(task, encoder)
 
 
 def default_head(task: Task, encoder: Encoder) -> str:
-    """What an encoder is tuned with by default: one linear layer on the last layer.
-
-    For labels on the pooled CLS where the checkpoint really has a pooler, else on the CLS token.
-    """
+    """The head that an encoder is tuned with by default: a linear layer on the pooled CLS or the last layer."""
     return "probe:read=pooled" if task.kind != "span" and encoder.has_pooler else "probe:layers=last1"
 
 
 def check_heads(
     specs: Sequence[str], task: Task, encoder: Encoder, layers: str = "all", tokens: str = "all"
 ) -> list[str]:
-    """Specs in canonical form, each once; one that cannot be fitted on these states is refused before they are made.
+    """Canonical specs without duplicates; ``all`` expands to every compatible head.
 
-    ``all`` are those that can.
+    A head that cannot be fitted on these states raises an error here, before the states are computed.
     """
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
-    fitting = partial(compatible_heads, shape, encoder.has_pooler, tokens)
-    asked = [one for spec in specs for one in (fitting() if spec == "all" else [spec])]
-    with torch.device("meta"):  # some are large, and none is needed yet
-        heads = [build_head(spec, shape) for spec in dict.fromkeys(asked)]
+    expanded: list[str] = []
+    for spec in specs:
+        expanded.extend(compatible_heads(shape, encoder.has_pooler, tokens) if spec == "all" else [spec])
+    with torch.device("meta"):  # allocate no weights, some heads are large
+        heads = [build_head(spec, shape) for spec in dict.fromkeys(expanded)]
     for head in heads:
         check_head_tokens(head, tokens)
         if head.needs_pooled and not encoder.has_pooler:
-            raise BadInput(f"head {head.spec} needs the pooled CLS, which encoder {encoder.name} does not have")
+            raise BadInput(f"head {head.spec} needs the pooled CLS, but encoder {encoder.name} has no pooler")
     return list(dict.fromkeys(head.spec for head in heads))
 
 
 def native_head(encoder: Encoder) -> Head | None:
-    """The module of the head that an encoder was tuned with."""
+    """The head that an encoder was tuned with, as a module."""
     if encoder.own is None:
         return None
     head = build_head(encoder.own.spec, encoder.own.shape)
@@ -127,34 +121,33 @@ def native_head(encoder: Encoder) -> Head | None:
 
 
 def encoder_hash(encoder: Encoder) -> str:
-    """Weights by name and the settings that they are used with, the own head's included.
+    """Hash of an encoder's weights and of the settings that affect its outputs, including the native head's.
 
-    Equal weights with another number of attention heads, or an own head on another layer, give
-    other states and outputs.
+    Settings count because equal weights with another number of attention heads give other states.
     """
-    own = encoder.own.state if encoder.own else {}
-    weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in own.items())])
-    injection = [what] if (what := injected(encoder.model)) else []  # LoRA's scale is in no tensor
+    native = encoder.own.state if encoder.own else {}
+    weights = hash_tensors([*encoder.model.state_dict().items(), *((f"own.{key}", v) for key, v in native.items())])
+    injection = [spec] if (spec := injected(encoder.model)) else []  # LoRA's scale is not in a tensor
     return hash_json(
         [weights, functional_settings(encoder.model), encoder.own.spec if encoder.own else None, *injection]
     )
 
 
 def data_hash(task: Task) -> str:
-    """What is asked, and the texts and labels of all splits, in order."""
-    asked = hashed_fields(replace(task, splits={}, skipped={}, skip_bad=False, max_length=0, overlap=0))
+    """Hash of a task's settings and of the texts and labels of all splits, in order."""
+    settings = hashed_fields(replace(task, splits={}, skipped={}, skip_bad=False, max_length=0, overlap=0))
     if not task.class_weights:
-        del asked["class_weights"]  # what is not weighed keeps the hash that it had before there were weights
+        del settings["class_weights"]  # keeps hashes from before class weights existed
     rows = (
         [split, e.id, e.text, e.pair, [(a.text, a.start) for a in e.answers], e.label if e.labels is None else e.labels]
         for split in task.splits
         for e in task[split]
     )
-    return hash_lines(chain([asked], rows))
+    return hash_lines(chain([settings], rows))
 
 
 def label_weights(task: Task, device: torch.device) -> Tensor | None:
-    """What each label weighs in the loss (labels,), if they do not weigh alike."""
+    """Class weights of the loss (labels,), or None if all are equal."""
     return torch.tensor(task.class_weights, device=device) if task.class_weights else None
 
 

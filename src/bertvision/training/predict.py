@@ -1,4 +1,4 @@
-"""Fitted heads, or the encoder's own head, over a split: outputs in window order, inner's beside them."""
+"""Predictions of fitted heads, or of the encoder's native head, on a split and on inner."""
 
 from __future__ import annotations
 
@@ -19,24 +19,37 @@ BATCH = 32
 
 
 def predict(heads: FittedHead | Sequence[FittedHead], split: ShardedSplit) -> list[Predictions]:
-    """Outputs of every head on a split, from one read of it; what saved heads said before is not computed again."""
+    """Predict a split with fitted heads, from one read of its states.
+
+    Args:
+        heads: One fitted head or several. Outputs of saved heads are cached next to them and reused.
+        split: A split of the states that the heads were fitted on, e.g. ``store["dev"]``.
+
+    Returns:
+        One :class:`Predictions` per head, in the given order, with the logits of every window; ``.inner`` holds
+        the head's predictions on inner.
+
+    Example:
+        >>> predictions = predict(fit(["probe"], store), store["dev"])  # doctest: +SKIP
+    """
     heads = [heads] if isinstance(heads, FittedHead) else list(heads)
     outputs = [load_split_outputs(fitted, split.name, split.store.id) for fitted in heads]
     missing = [index for index, rows in enumerate(outputs) if rows is None]
     if missing:
-        for index, rows in zip(missing, _computed([heads[index] for index in missing], split), strict=True):
+        for index, rows in zip(missing, _compute([heads[index] for index in missing], split), strict=True):
             outputs[index] = rows
     return [_predictions(fitted, split, rows or []) for fitted, rows in zip(heads, outputs, strict=True)]
 
 
 @torch.inference_mode()
-def _computed(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any]]:
+def _compute(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any]]:
+    """Outputs per head and window; those of saved heads are cached."""
     outputs: list[list[Any]] = [[None] * len(split) for _ in heads]
     for batch in progress(split.batches(BATCH), f"predict {split.name}", total=split.batch_count(BATCH)):
-        for fitted, found in zip(heads, outputs, strict=True):
-            scatter_outputs(fitted.head.forward_batch(batch), batch, split.shape.kind, found)
-    for fitted, found in zip(heads, outputs, strict=True):
-        save_split_outputs(fitted, split.name, split.store.id, found)
+        for fitted, rows in zip(heads, outputs, strict=True):
+            scatter_outputs(fitted.head.forward_batch(batch), batch, split.shape.kind, rows)
+    for fitted, rows in zip(heads, outputs, strict=True):
+        save_split_outputs(fitted, split.name, split.store.id, rows)
     return outputs
 
 
@@ -57,13 +70,26 @@ def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) ->
 
 
 def predict_own(split: ShardedSplit) -> Predictions:
-    """The tuned encoder's own predictions, which were stored beside its states."""
+    """Predictions of the head that the encoder was tuned with, which were stored with its states.
+
+    Args:
+        split: A split of states from a tuned encoder, e.g. ``store["dev"]``.
+
+    Returns:
+        The encoder's predictions on the split; ``.inner`` holds those on inner.
+
+    Raises:
+        BadInput: The encoder was not tuned and so has no head.
+
+    Example:
+        >>> predictions = predict_own(store["dev"])  # doctest: +SKIP
+    """
     manifest = split.store.manifest
     logits, inner_logits = split.native_logits(), split.store["inner"].native_logits()
     if logits is None or inner_logits is None:
-        raise BadInput("this encoder was not tuned with a head, so it has no predictions of its own")
+        raise BadInput("this encoder was not tuned with a head, so it has no predictions of its own; run tune first")
     encoder = manifest["encoder"]
-    # The own head saw all of the encoder's states, also where only some are stored.
+    # The native head was given all layers, even if only some are stored.
     shape = replace(split.shape, layers=int(encoder.get("layers", split.shape.layers)))
     inner = Predictions(
         name="encoder",

@@ -1,7 +1,7 @@
-"""The shards of an extraction as numbered jobs that any process can do.
+"""The shards of an extraction as numbered jobs that any process can run.
 
-The plan is a pure function of data, encoder and settings. So every process that has these can make any
-of the shards, and all of them together are the same store, wherever and in whatever order they were made.
+The plan is a pure function of data, encoder and settings, so every process can make any shard, in any order, and
+the store comes out the same.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from bertvision.store.token_subset import kept_lengths, kept_positions, reduce_w
 from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.fingerprints import store_fingerprint
-from bertvision.training.inputs import TaskWindows, native_head, windows_of
+from bertvision.training.inputs import TaskWindows, native_head, reuse_windows
 
 SAMPLE_TOKENS = 16_384
-"""Of the training split, over which int8's statistics are taken; its plan is shuffled, so they are a fair sample."""
+"""Training tokens from which the int8 statistics are computed: the first ones of the shuffled plan."""
 
 STATISTICS = "codec.safetensors"
-"""What int8 was scaled by; shards have it too, so that each can be read alone."""
+"""The int8 statistics of a store; every shard holds a copy, so that it can be read alone."""
 
 
 class ShardBuilder:
-    """An encoder with its own head, ready to turn planned batches into a shard."""
+    """Computes shards from planned batches, with an encoder and its native head."""
 
     def __init__(self, encoder: Encoder, layers: Sequence[int], config: ExtractConfig, kind: Kind = "span") -> None:
         self.layers, self.kind, self.config = tuple(layers), kind, config
@@ -51,13 +51,13 @@ class ShardBuilder:
         self.model = encoder.model.eval().to(self.device)
         self.pad_id = encoder.tokenizer.pad_token_id
         head = native_head(encoder)
-        self.own: Head | None = None if head is None else head.to(self.device)
-        # The own head may need layers that are not stored.
-        self.needed = self.layers if self.own is None else tuple(sorted({*self.layers, *self.own.needed_layers}))
+        self.native: Head | None = None if head is None else head.to(self.device)
+        # The native head may need layers that are not stored.
+        self.needed = self.layers if self.native is None else tuple(sorted({*self.layers, *self.native.needed_layers}))
         self.codec: Codec = Plain("f32" if config.dtype == "int8" else config.dtype)
 
     def plan(self, windows: Sequence[Window]) -> list[list[Batch]]:
-        """The batches of every shard of a split: batches by what the encoder reads, shards by what is stored."""
+        """The batches of every shard; batches are sized by encoder input, shards by stored tokens."""
         config = self.config
         batches = plan_batches([len(window) for window in windows], config.batch_tokens, config.seed)
         lengths = kept_lengths(windows, self.tokens)
@@ -65,11 +65,11 @@ class ShardBuilder:
         return [[batches[i] for i in shard] for shard in shards]
 
     def statistics(self, train: Sequence[Window]) -> dict[str, Tensor]:
-        """What the codec must know before the first state: nothing, or int8's statistics over a fixed sample."""
+        """Codec statistics: those of a fixed sample for int8, none for other types."""
         return channel_statistics(self._sample(train)) if self.config.dtype == "int8" else {}
 
     def use(self, statistics: Mapping[str, Tensor]) -> None:
-        """Store states by these statistics from now on."""
+        """Use these statistics for the codec."""
         self.codec = make_codec(self.config.dtype, statistics)
 
     def _sample(self, train: Sequence[Window]) -> Iterator[Tensor]:
@@ -85,7 +85,7 @@ class ShardBuilder:
                     return
 
     def shard(self, windows: Sequence[Window], batches: Sequence[Batch], advance: Callable[[int], object]) -> Shard:
-        """Run the batches; states go layer by layer into one flat buffer of the store's type."""
+        """Run the batches and write states, layer by layer, into one flat buffer of the store's type."""
         numbers = [int(number) for batch in batches for number in batch]
         stored = [reduce_window(windows[number], self.tokens, self.kind) for number in numbers]
         total, on_gpu = sum(len(window) for window in stored), self.device.type == "cuda"
@@ -100,7 +100,7 @@ class ShardBuilder:
             start = end
             advance(len(batch))
         if on_gpu:
-            torch.cuda.synchronize(self.device)  # the copies did not wait for each other
+            torch.cuda.synchronize(self.device)  # wait for the asynchronous copies
         check_finite(buffers, self.config.dtype)
         outputs = {key: torch.cat(parts) for key, parts in extras.items() if parts}
         trim_memory()
@@ -110,7 +110,7 @@ class ShardBuilder:
     def run_batch(
         self, members: Sequence[Window], buffers: Mapping[str, Tensor], codec: Codec, extras: dict[str, list[Tensor]]
     ) -> None:
-        """One forward pass; on a GPU states are put together there and leave it in one asynchronous copy."""
+        """One forward pass; on a GPU states are collected there and copied asynchronously."""
         batch = collate(members, self.pad_id, self.device)
         states = hidden_states(self.model, batch, self.needed)
         on_cpu = self.device.type == "cpu"
@@ -118,17 +118,17 @@ class ShardBuilder:
         staging = buffers if on_cpu else codec.buffers(count, len(self.layers), self.width, device=self.device)
         rows = self._stored_rows(members, batch)
         for index, layer in enumerate(self.layers):
-            codec.put(staging, index, self._flat(states.layers[self.needed.index(layer)], batch, rows, codec))
+            codec.encode(staging, index, self._flat(states.layers[self.needed.index(layer)], batch, rows, codec))
         if not on_cpu:
             for name, buffer in buffers.items():
                 buffer.copy_(staging[name], non_blocking=True)
         if "pooled" in extras and states.pooled is not None:
-            extras["pooled"].append(states.pooled.to("cpu", codec.small))
-        if "logits" in extras and self.own is not None:
-            extras["logits"].append(self._own_logits(self.own, states, batch, rows))
+            extras["pooled"].append(states.pooled.to("cpu", codec.pooled_dtype))
+        if "logits" in extras and self.native is not None:
+            extras["logits"].append(self._native_logits(self.native, states, batch, rows))
 
     def _stored_rows(self, members: Sequence[Window], batch: TokenBatch) -> Tensor | None:
-        """Which of (batch x tokens) are stored; None where that is all of them."""
+        """Indices of the stored tokens among (batch x tokens); None if all are stored."""
         longest = batch.mask.shape[1]
         if self.tokens == "all" and all(len(window) == longest for window in members):
             return None
@@ -143,13 +143,13 @@ class ShardBuilder:
         flat = states.flatten(0, 1)  # (batch x tokens, width)
         if rows is None:
             return flat
-        return (codec.narrow(flat) if self.tokens == "all" else flat).index_select(0, rows)
+        return (codec.round(flat) if self.tokens == "all" else flat).index_select(0, rows)
 
-    def _own_logits(self, own: Head, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
-        """The encoder's own outputs: (stored tokens, 2) or (batch, outputs)."""
-        layers = [states.layers[self.needed.index(layer)] for layer in own.needed_layers]
-        logits: Tensor = own(torch.stack(layers, dim=2), batch.mask, states.pooled)
-        if own.shape.kind != "span":
+    def _native_logits(self, head: Head, states: States, batch: TokenBatch, rows: Tensor | None) -> Tensor:
+        """Outputs of the native head: (stored tokens, 2) or (batch, outputs)."""
+        layers = [states.layers[self.needed.index(layer)] for layer in head.needed_layers]
+        logits: Tensor = head(torch.stack(layers, dim=2), batch.mask, states.pooled)
+        if head.shape.kind != "span":
             return logits.float().cpu()
         flat = logits.flatten(0, 1)  # (batch x tokens, 2)
         return (flat if rows is None else flat.index_select(0, rows)).float().cpu()
@@ -157,7 +157,7 @@ class ShardBuilder:
 
 @dataclass(frozen=True)
 class ShardJob:
-    """One shard to be made."""
+    """A planned shard."""
 
     split: str
     number: int
@@ -173,7 +173,7 @@ class ShardJob:
 
 
 class ExtractionPlan:
-    """All shards of an extraction. Whatever is wrong with the input shows here, before anything is written."""
+    """All shards of an extraction; bad input raises an error here, before anything is written."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class ExtractionPlan:
     ) -> None:
         self.encoder, self.task, self.config = encoder, task, config
         self.fingerprint = fingerprint or store_fingerprint(encoder, task, config)
-        self.windows: Mapping[str, list[Window]] = windows_of(task, encoder, windows)
+        self.windows: Mapping[str, list[Window]] = reuse_windows(task, encoder, windows)
         self.builder = ShardBuilder(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
         self.jobs: list[ShardJob] = []
         for split in SPLITS:
@@ -197,7 +197,7 @@ class ExtractionPlan:
         return sum(kept_lengths(self.windows[split], self.config.tokens))
 
     def prepare(self, writer: StoreWriter) -> None:
-        """Write what the codec needs before the first shard, or take what another process has written."""
+        """Write the codec statistics before the first shard, or read those that another process wrote."""
         path = writer.fetch(STATISTICS)
         if path is not None:
             self.builder.use({name: tensor.clone() for name, tensor in read_shard(path).items()})
@@ -210,9 +210,9 @@ class ExtractionPlan:
 
 
 def make_shards(plan: ExtractionPlan, numbers: Iterable[int], to: str | Path | StoreWriter) -> list[ShardRecord]:
-    """Make these of the planned shards and return their records; those that are there whole are kept.
+    """Make the given planned shards and return their records; complete shards are kept.
 
-    One shard is computed while the one before is written, so that at most two are in memory.
+    A shard is computed while the previous one is written, so at most two are in memory.
     """
     writer = to if isinstance(to, StoreWriter) else StoreWriter(to)
     jobs = [plan.jobs[number] for number in numbers]
@@ -227,6 +227,6 @@ def make_shards(plan: ExtractionPlan, numbers: Iterable[int], to: str | Path | S
                 continue
             shard = plan.builder.shard(plan.windows[job.split], job.batches, advance)
             if written:
-                written[-1].result()  # a disk that is full is noticed before the next is begun
+                written[-1].result()  # raise write errors such as a full disk before starting the next shard
             written.append(pool.submit(writer.write_shard, shard, job.name, job.windows, timer.seconds))
         return [future.result() for future in written]

@@ -1,4 +1,4 @@
-"""Tune the upper layers of an encoder on stored states of the frozen lower ones, for as many epochs as wanted."""
+"""Tune the upper layers of an encoder on stored states of the frozen lower layers."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from bertvision.training.tune import export_encoder, make_tuning_head, resolve_c
 from bertvision.training.tuner import Checkpoint, Tuner
 
 NOT_COMPARED = ("dtype", "layers", "plan")
-"""What a store may differ in: it need not have been made for this."""
+"""Fingerprint keys in which an existing store may differ."""
 
 
 @dataclass(frozen=True)
 class PrefixWindow:
-    """A window with its state k, from which the upper layers go on."""
+    """A window with its state k, the input of the upper layers."""
 
     window: Window
     state: Tensor  # (tokens, width)
@@ -50,19 +50,19 @@ class PrefixWindow:
 
 @dataclass
 class PrefixTuner(Tuner):
-    """Tuning within :func:`upper_layers`: the model is its upper layers, fed with stored states."""
+    """Tunes the upper layers of a model on stored states, inside :func:`upper_layers`."""
 
     below: int = 0
     feed: StateInjector = field(default_factory=StateInjector)
 
     def __post_init__(self) -> None:
         if min(self.head.needed_layers) <= self.below:
-            raise BadInput(f"head {self.head.spec} looks at states that are frozen; tune with one on the last layer")
+            raise BadInput(f"head {self.head.spec} reads states of frozen layers; tune with a head on the last layer")
         super().__post_init__()
 
     @property
     def method(self) -> str:
-        """All of the layers that are left."""
+        """Train all of the remaining layers."""
         return "freeze:k=0"
 
     def states_of(self, batch: Sequence[PrefixWindow]) -> tuple[Sequence[Window], TokenBatch, States]:
@@ -77,34 +77,35 @@ class PrefixTuner(Tuner):
 def prefix_batches(
     split: ShardedSplit, windows: Sequence[Window], index: int, config: TuneConfig, first: int, steps: int
 ) -> Iterator[list[PrefixWindow]]:
-    """The batches of steps ``first`` to ``steps``: shards, batches and members shuffled anew every epoch.
+    """The batches of steps ``first`` to ``steps``; shards, batches and their members are shuffled every epoch.
 
-    ``index`` is that of state k among the stored ones. Shards that only hold steps before ``first``
-    are not read. From a store of one shard these are the very batches of ordinary tuning.
+    ``index`` is the index of state k among the stored states. Shards that only hold earlier steps are not read.
+    A store of one shard gives the same batches as ordinary tuning.
     """
     step, epoch = 0, 0
     while step < steps:
         for number in np.random.default_rng([config.seed, epoch]).permutation(len(split.sizes)).tolist():
             count = -(-split.sizes[number] // config.batch)
             if step + count > first and step < steps:
-                # To numpy a last 0 is nothing: the first shard draws what ordinary tuning draws.
+                # numpy ignores a trailing 0, so the first shard draws the same numbers as ordinary tuning.
                 random = np.random.default_rng([config.seed, epoch, number])
-                chosen = slice(max(0, first - step), steps - step)
-                yield from _shard_batches(split.shard(number), windows, index, config.batch, random, chosen)
+                selection = slice(max(0, first - step), steps - step)
+                yield from _shard_batches(split.shard(number), windows, index, config.batch, random, selection)
             step += count
         epoch += 1
 
 
 def _shard_batches(
-    shard: Shard, windows: Sequence[Window], index: int, batch: int, random: np.random.Generator, batches: slice
+    shard: Shard, windows: Sequence[Window], index: int, batch: int, random: np.random.Generator, selection: slice
 ) -> Iterator[list[PrefixWindow]]:
+    """The selected batches of one shard."""
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     numbers = shard["windows"].numpy()
-    by_number = np.argsort(numbers)  # rows lie in the order of extraction; ordinary tuning batches by number
-    for chosen in read_batches(lengths[by_number], batch, random)[batches]:
+    order = np.argsort(numbers)  # shards are in extraction order; ordinary tuning batches by window number
+    for indices in read_batches(lengths[order], batch, random)[selection]:
         members = []
-        for row in by_number[chosen]:
+        for row in order[indices]:
             state = decode_layer(shard, slice(int(starts[row]), int(starts[row + 1])), index)  # (tokens, width)
             members.append(PrefixWindow(windows[numbers[row]], state))
         yield members
@@ -113,22 +114,22 @@ def _shard_batches(
 def tune_from_store(
     encoder: Encoder,
     task: Task,
-    place: str | Path,
+    location: str | Path,
     config: TuneConfig | None = None,
     saved: Path | None = None,
     **settings: Any,
 ) -> Encoder:
-    """As :func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from the store at ``place``.
+    """:func:`bertvision.tune` with ``method="freeze:k=K"``, reading state K from a store instead of computing it.
 
-    ``place`` is a folder or a URL. A store that is not there yet is made, of state K alone. The outcome is
-    an ordinary encoder.
+    ``location`` is the folder or URL of the store; a missing store is extracted first, with state K only. The
+    result is an ordinary encoder.
     """
     config = resolve_config(config, encoder, task, **settings)
     k = num_frozen_states(config.method) - 1
     if k < 0:
-        raise BadInput(f"--from-store: method {config.method} trains below its states; give freeze:k=K")
+        raise BadInput(f"--from-store: method {config.method} trains the lower layers; use --method freeze:k=K")
     windows = TaskWindows(task, encoder)
-    store = _store_of(windows, k, place)
+    store = _open_store(windows, k, location)
     split = store["train"]
     checkpoint = Checkpoint(saved, f"{tune_hash(encoder, task, config)}:{store.id}")
     steps = round(config.epochs * split.batch_count(config.batch))
@@ -144,20 +145,22 @@ def tune_from_store(
     return export_encoder(tuner, task, "whole run")
 
 
-def _store_of(windows: TaskWindows, k: int, place: str | Path) -> Store:
-    """The store at a place, if it holds what is needed; else a new one of state ``k`` alone."""
+def _open_store(windows: TaskWindows, k: int, location: str | Path) -> Store:
+    """The store at a location, checked to hold state ``k``; a missing store is extracted."""
     encoder, task, config = windows.encoder, windows.task, ExtractConfig(layers=str(k))
-    if not StoreWriter(place).has(MANIFEST):
-        log_line(f"tune: writing state {k} of every token once ({place})")
-        return extract(encoder, task, place, config, windows)
-    store = Store(place)
-    stored, wanted = dict(store.manifest["fingerprint"]), store_fingerprint(encoder, task, config)
+    if not StoreWriter(location).has(MANIFEST):
+        log_line(f"tune: writing state {k} of every token once ({location})")
+        return extract(encoder, task, location, config, windows)
+    store = Store(location)
+    stored, expected = dict(store.manifest["fingerprint"]), store_fingerprint(encoder, task, config)
     for key in NOT_COMPARED:
         stored.pop(key, None)
-        wanted.pop(key, None)
-    found = differences(stored, wanted)
-    if found:
-        raise BadInput(f"store {place} was made from something else: {'; '.join(found)}; choose another --from-store")
+        expected.pop(key, None)
+    changes = differences(stored, expected)
+    if changes:
+        raise BadInput(
+            f"store {location} was made from other inputs: {'; '.join(changes)}; choose another --from-store"
+        )
     if k not in store.layers:
-        raise BadInput(f"store {place} holds the states {list(store.layers)}, expected {k} among them; choose another")
+        raise BadInput(f"store {location} holds states {list(store.layers)}, expected {k} among them; choose another")
     return store

@@ -1,4 +1,4 @@
-"""An encoder and its head while they are tuned: one step at a time, saved and resumed to the last bit."""
+"""Training state of an encoder and its head: optimiser steps, and checkpoints that resume bit-exactly."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from bertvision.heads.base import Head, head_loss, saved_name
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.distributed import ProcessGroup
 
-RISEN = 2.0
-"""A warning is logged when the mean loss is this many times what it was at the start."""
+LOSS_RISE = 2.0
+"""Warn when the mean loss is this many times the mean loss at the start."""
 
 LOSS_WINDOW = 50
-"""Steps whose losses are averaged, at the start and now."""
+"""Steps over which losses are averaged, at the start and at the end."""
 
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")
-"""What AdamW knows of each parameter."""
+ADAM_STATE = ("exp_avg", "exp_avg_sq", "step")
+"""State that AdamW keeps per parameter."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a tuning is saved, if anywhere, and what it is made from."""
+    """Where the state of tuning is saved (None: nowhere), and the hash of its inputs."""
 
     path: Path | None
     made_from: str
@@ -48,18 +48,18 @@ class Checkpoint:
 
 @dataclass
 class Tuner:
-    """What a step changes, and what it needs; the encoder is changed in place."""
+    """Trains an encoder, in place, together with one head."""
 
     encoder: Encoder
     head: Head
     config: TuneConfig
     steps: int
     device: torch.device
-    weights: Tensor | None = None  # of the classes
-    team: ProcessGroup = field(default_factory=ProcessGroup)
+    weights: Tensor | None = None  # class weights
+    processes: ProcessGroup = field(default_factory=ProcessGroup)
     steps_done: int = 0
     losses: list[float] = field(default_factory=list)
-    seconds: float = 0.0  # of the steps alone: what a curve scores, or a run loads, between them is no tuning
+    seconds: float = 0.0  # spent in steps; scoring and loading between them do not count
 
     def __post_init__(self) -> None:
         self.model: Any = self.encoder.model.to(self.device)
@@ -67,7 +67,7 @@ class Tuner:
         prepare(self.model, self.method, self.head.needs_pooled)
         if self.config.checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
-        self.named: dict[str, nn.Parameter] = {}  # what is trained, by its name in saved states
+        self.named: dict[str, nn.Parameter] = {}  # trained parameters by their names in checkpoints
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
                 self.named[f"model.{name}"] = parameter
@@ -83,7 +83,7 @@ class Tuner:
 
     @property
     def method(self) -> str:
-        """What of the model is trained."""
+        """The tuning method, which decides which parameters of the model are trained."""
         return self.config.method
 
     @property
@@ -94,11 +94,11 @@ class Tuner:
 
     @property
     def trained(self) -> int:
-        """How many parameters are trained, the head's included."""
+        """The number of trained parameters, including the head's."""
         return sum(parameter.numel() for parameter in self.named.values())
 
     def step(self, batch: Sequence[Any]) -> None:
-        """One optimiser step on a batch, split over pieces and processes as configured."""
+        """One optimiser step on a batch, split over processes and accumulation chunks."""
         timer = Timer()
         self.model.train()
         self.head.train()
@@ -107,23 +107,23 @@ class Tuner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.optimizer.zero_grad(set_to_none=True)
-        share = self.team.share(batch)
+        share = self.processes.share(batch)
         size = -(-len(share.items) // self.config.accumulate)
         total = torch.zeros((), device=self.device)
         for first in range(0, len(share.items), size):
-            piece = share.items[first : first + size]
+            chunk = share.items[first : first + size]
             with fast_dropout(self.device, self.config.checkpointing):
-                loss = self._loss(piece) * (share.weight * len(piece) / len(share.items))
+                loss = self._loss(chunk) * (share.weight * len(chunk) / len(share.items))
             loss.backward()
             total += loss.detach()
         parameters = list(self.named.values())
-        self.team.all_reduce_gradients(parameters)
+        self.processes.all_reduce_gradients(parameters)
         nn.utils.clip_grad_norm_(parameters, self.config.clip)
         self.optimizer.step()
         self.head.module.after_step(self.optimizer.param_groups[0]["lr"])
         self.steps_done += 1
         self.seconds += timer.seconds
-        self._track_loss(float(self.team.add(total)))
+        self._track_loss(float(self.processes.all_reduce(total)))
 
     def _loss(self, batch: Sequence[Any]) -> Tensor:
         windows, tokens, states = self.states_of(batch)
@@ -133,7 +133,7 @@ class Tuner:
         return head_loss(kind, logits, targets if kind in ROW_KINDS else targets[:, 0], tokens.mask, self.weights)
 
     def states_of(self, batch: Sequence[Any]) -> tuple[Sequence[Window], TokenBatch, States]:
-        """The states that the head needs, of windows run through the whole encoder."""
+        """Windows, their tokens as a batch, and the hidden states that the head needs."""
         tokens = collate(batch, self.encoder.tokenizer.pad_token_id, self.device)
         return batch, tokens, hidden_states(self.model, tokens, self.head.needed_layers, self.config.bf16)
 
@@ -143,16 +143,16 @@ class Tuner:
             raise ArithmeticError(f"tuning diverged: the loss is {loss} at step {self.steps_done}; {advice}")
         self.losses.append(loss)
         if len(self.losses) >= 2 * LOSS_WINDOW and self.steps_done % LOSS_WINDOW == 0:
-            before, now = np.mean(self.losses[:LOSS_WINDOW]), np.mean(self.losses[-LOSS_WINDOW:])
-            if now > RISEN * before:
-                log_line(f"tune: the loss has risen from {before:.3g} to {now:.3g} by step {self.steps_done}; {advice}")
+            first, last = np.mean(self.losses[:LOSS_WINDOW]), np.mean(self.losses[-LOSS_WINDOW:])
+            if last > LOSS_RISE * first:
+                log_line(f"tune: the loss rose from {first:.3g} to {last:.3g} by step {self.steps_done}; {advice}")
 
     def save(self, path: Path, made_from: str) -> None:
-        """Weights, moments and random state, as data; there whole or not at all."""
+        """Write a checkpoint: weights, optimiser state and random state."""
         tensors: dict[str, Tensor] = dict(self.named)
         for name, parameter in self.named.items():
             state = self.optimizer.state.get(parameter, {})
-            tensors.update({f"{key}.{name}": state[key] for key in MOMENTS if key in state})
+            tensors.update({f"{key}.{name}": state[key] for key in ADAM_STATE if key in state})
         for name, buffer in self.head.named_buffers():
             tensors[f"buffer.{saved_name(self.head, name)}"] = buffer
         tensors["random"] = torch.get_rng_state()
@@ -161,19 +161,19 @@ class Tuner:
         write_checkpoint(path, tensors, made_from, step=self.steps_done, losses=self.losses, seconds=self.seconds)
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Continue from a checkpoint, if it is there and was made from the same."""
+        """Continue from a checkpoint if it exists and was made from the same inputs."""
         if checkpoint.path is not None and self.restore(checkpoint.path, checkpoint.made_from):
-            log_line(f"tune: goes on after step {self.steps_done:,} of {self.steps:,} ({checkpoint.path})")
+            log_line(f"tune: resuming after step {self.steps_done:,} of {self.steps:,} ({checkpoint.path})")
 
     def restore(self, path: Path, made_from: str) -> bool:
-        """Load what :meth:`save` wrote, if it was made from the same; False if there is nothing of the kind."""
+        """Load a checkpoint; False if it does not exist or was made from other inputs."""
         saved = read_checkpoint(path, made_from)
         if saved is None:
             return False
-        tensors, note = saved
+        tensors, metadata = saved
         self._load_state(tensors)
-        self.steps_done, self.losses = int(note["step"]), list(note["losses"])
-        self.seconds = float(note["seconds"])
+        self.steps_done, self.losses = int(metadata["step"]), list(metadata["losses"])
+        self.seconds = float(metadata["seconds"])
         return True
 
     @torch.no_grad()
@@ -181,7 +181,7 @@ class Tuner:
         for name, parameter in self.named.items():
             parameter.copy_(tensors[name])
             if f"exp_avg.{name}" in tensors:
-                state = {key: tensors[f"{key}.{name}"].to(self.device) for key in MOMENTS}
+                state = {key: tensors[f"{key}.{name}"].to(self.device) for key in ADAM_STATE}
                 self.optimizer.state[parameter] = state
         for name, buffer in self.head.named_buffers():
             buffer.copy_(tensors[f"buffer.{saved_name(self.head, name)}"])

@@ -197,7 +197,7 @@ def test_what_was_made_is_not_made_again(
     before = {path: path.stat().st_mtime_ns for path in (experiments.out / "run").rglob("*.safetensors")}
     capsys.readouterr()
     assert reproduce(find_items("bv-table-3"), replace(experiments))[0]["rows"] == first["rows"]
-    assert "fit: done before" in capsys.readouterr().err
+    assert "fit: already done, skipping" in capsys.readouterr().err
     assert before == {path: path.stat().st_mtime_ns for path in (experiments.out / "run").rglob("*.safetensors")}
 
 
