@@ -22,10 +22,10 @@ from bertvision.core.runtime import (
     choose_device,
     cpus_contended,
     graceful_interrupt,
-    lr_factor,
     seeded,
     set_omp_wait_policy,
 )
+from bertvision.training.schedule import lr_factor
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 

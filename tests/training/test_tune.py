@@ -9,9 +9,9 @@ import torch
 
 from bertvision.core.config import TuneConfig
 from bertvision.core.errors import BadInput
-from bertvision.core.runtime import lr_factor
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
+from bertvision.training.schedule import lr_factor
 from bertvision.training.tune import choose_lr, default_lr, tune
 
 

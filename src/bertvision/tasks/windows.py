@@ -84,6 +84,7 @@ def _text_windows(
     texts = [example.text for _, example in chunk if example.pair is None]
     pairs = [(example.text, example.pair) for _, example in chunk if example.pair is not None]
     encode = partial(tokenizer, truncation=True, max_length=max_length)
+    cls_id = tokenizer.cls_token_id  # a slow property, so it is read once
     text_encodings, pair_encodings = (iter(encode(batch).encodings if batch else ()) for batch in (texts, pairs))
     for index, example in chunk:
         encoding = next(text_encodings if example.pair is None else pair_encodings)
@@ -94,7 +95,7 @@ def _text_windows(
             target = (float("nan"),) * labels
         else:
             target = tuple(float(label in example.labels) for label in range(labels))
-        yield _window(index, encoding, no_offsets, tokenizer.cls_token_id, target)
+        yield _window(index, encoding, no_offsets, cls_id, target)
 
 
 def _overlapping_windows(
@@ -106,7 +107,7 @@ def _overlapping_windows(
     target: Target,
 ) -> Iterator[Window]:
     """Overlapping windows over each context, each with the whole question in front."""
-    special = tokenizer.num_special_tokens_to_add(pair=True)
+    special, cls_id = tokenizer.num_special_tokens_to_add(pair=True), tokenizer.cls_token_id
     questions = tokenizer([e.text for _, e in chunk], add_special_tokens=False).encodings
     for (index, example), question in zip(chunk, questions, strict=True):
         room = max_length - special - len(question.ids)
@@ -129,8 +130,8 @@ def _overlapping_windows(
         )
         for encoding in encoded.encodings:
             offsets = context_offsets(encoding, example.pair or "")
-            cls = encoding.ids.index(tokenizer.cls_token_id)
-            yield _window(index, encoding, offsets, tokenizer.cls_token_id, target(example, offsets, cls))
+            cls = encoding.ids.index(cls_id)
+            yield _window(index, encoding, offsets, cls_id, target(example, offsets, cls))
 
 
 def _window(index: int, encoding: Any, offsets: NDArray[np.int32], cls_id: int, target: tuple[float, ...]) -> Window:

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 from bertvision.core.config import FitConfig
 from bertvision.core.progress import Timer
 from bertvision.core.records import LayerBatch, Shape
-from bertvision.core.runtime import lr_factor, seeded
+from bertvision.core.runtime import seeded
 from bertvision.evaluation.calibration import temperatures
 from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.fitted_head import FittedHead, pack_ragged, unpack_ragged
+from bertvision.training.schedule import lr_factor
 
 ROWS = 16
 """Output rows of one fused product."""

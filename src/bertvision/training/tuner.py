@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from bertvision.core.config import TuneConfig
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import ROW_KINDS, Window
-from bertvision.core.runtime import lr_factor
 from bertvision.encoders.fast_dropout import fast_dropout
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
@@ -23,6 +22,7 @@ from bertvision.encoders.methods import eval_frozen_layers, prepare
 from bertvision.heads.base import Head, head_loss, saved_name
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.distributed import ProcessGroup
+from bertvision.training.schedule import lr_factor
 
 LOSS_RISE = 2.0
 """Warn when the mean loss is this many times the mean loss at the start."""
