@@ -31,7 +31,6 @@ RETIRED = {
         "settled",
         "told",
         "trying",
-        "verdicts",
         "witness",
         "witnesses",
         "workshop",
@@ -44,7 +43,6 @@ BARE = {"found", "known", "one", "place", "places", "some", "there", "here", "lo
 
 ALLOWED = {
     "beside",  # --beside is an option, and so the name of its setting
-    "claim_verdicts",  # verdicts on the papers' claims
     "places",  # a column of the files of answers
 }
 
@@ -59,14 +57,13 @@ PHRASES = (
     r"\bis lacking\b",
     r"\bwhat is lacking\b",
     r"\bin company\b",
-    r"\bnobody\b",
     r"\bwhoever\b",
     r"\bgoes on from here\b",
     r"\bdone before\b",
     r"\bsays nothing of\b",
     r"\bsays nothing about itself\b",
     r"\bis no (?:number|field|run|text|value)\b",
-    r"\b(?:two|one|three) \w+s? a (?:text|task|seed|row|token)\b",
+    r"\b(?:two|one|three) (?:vectors?|rates?|numbers?|rows?|seeds?|lines?) a (?:text|task|seed|row|token)\b",
 )
 
 

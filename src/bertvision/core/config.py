@@ -295,12 +295,12 @@ class RawText(str):
 
 def from_mapping(cls: type[T], values: Mapping[str, Any], where: str) -> T:
     """Build a config from plain data; ``where`` names the file or flag in error messages."""
-    known = setting_types(cls)  # type: ignore[arg-type]
+    types = setting_types(cls)  # type: ignore[arg-type]
     arguments: dict[str, Any] = {}
     for key, value in values.items():
-        if key not in known:
-            raise BadInput(f"{where}: {unknown_name('setting', key, known)}")
-        arguments[key] = _convert(known[key], value, f"{where}: {key}")
+        if key not in types:
+            raise BadInput(f"{where}: {unknown_name('setting', key, types)}")
+        arguments[key] = _convert(types[key], value, f"{where}: {key}")
     for item in fields(cls):  # type: ignore[arg-type]
         required = item.default is MISSING and item.default_factory is MISSING
         if required and item.name not in arguments:
@@ -428,8 +428,8 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         table = plain
         for section in sections:
             if not isinstance(table.get(section), dict):
-                known = [name for name, content in plain.items() if isinstance(content, dict)]
-                raise BadInput(f"--set {shorten(text)}: {unknown_name('section', section, known)}")
+                sections = [name for name, content in plain.items() if isinstance(content, dict)]
+                raise BadInput(f"--set {shorten(text)}: {unknown_name('section', section, sections)}")
             table = table[section]
         table[key] = RawText(value)
     return from_mapping(Recipe, plain, "--set")

@@ -66,11 +66,11 @@ class Registry(Generic[T]):
             importlib.import_module(f"{self.package}.{module.name}")
 
 
-def unknown_name(what: str, name: str, known: Mapping[str, object] | list[str]) -> str:
+def unknown_name(what: str, name: str, names: Mapping[str, object] | list[str]) -> str:
     """The message for an unknown name, with the closest match and all known names."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"no {what} named {shorten(name)}.{hint} Known: {', '.join(sorted(known))}"
+    return f"no {what} named {shorten(name)}.{hint} Known: {', '.join(sorted(names))}"
 
 
 @dataclass(frozen=True)

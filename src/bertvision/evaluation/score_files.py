@@ -184,13 +184,13 @@ def _by_id(gold: LabelFile, predicted: LabelFile) -> list[int]:
     """The prediction's row for each gold row."""
     what, gold_ids = _gold_ids(gold, predicted)
     rows = _rows_by_id(predicted, predicted.cells(predicted.id_column or ""))
-    known = _rows_by_id(gold, gold_ids)
-    extra = [key for key in rows if key not in known]
-    missing = [key for key in known if key not in rows]
+    gold_rows = _rows_by_id(gold, gold_ids)
+    extra = [key for key in rows if key not in gold_rows]
+    missing = [key for key in gold_rows if key not in rows]
     if missing:
         raise BadInput(
             f"{predicted.path}: {len(missing)} of {len(gold)} gold rows have no prediction, the first is "
-            f"{shorten(missing[0])} ({gold.where(known[missing[0]])}); ids are {what}"
+            f"{shorten(missing[0])} ({gold.where(gold_rows[missing[0]])}); ids are {what}"
         )
     if extra:
         raise BadInput(
@@ -324,20 +324,20 @@ def _label_names(labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(sizes, key=lambda name: ((sizes[name] or 0.0) if by_size else 0.0, name)))
 
 
-def _numbered(labels: Sequence[str], places: Sequence[str], numbers: Mapping[str, int]) -> list[int]:
-    for label, place in zip(labels, places, strict=True):
+def _numbered(labels: Sequence[str], locations: Sequence[str], numbers: Mapping[str, int]) -> list[int]:
+    for label, location in zip(labels, locations, strict=True):
         if label not in numbers:
             listed = shorten(list(numbers), 200)
-            raise BadInput(f"{place}: got label {shorten(label)}, expected one of {listed} (or give all labels)")
+            raise BadInput(f"{location}: got label {shorten(label)}, expected one of {listed} (or give all labels)")
     return [numbers[label] for label in labels]
 
 
-def _values(labels: Sequence[str], places: Sequence[str]) -> list[float]:
+def _values(labels: Sequence[str], locations: Sequence[str]) -> list[float]:
     values = []
-    for label, place in zip(labels, places, strict=True):
+    for label, location in zip(labels, locations, strict=True):
         value = _number(label)
         if value is None:
-            raise BadInput(f"{place}: got {shorten(label)}, expected a finite number")
+            raise BadInput(f"{location}: got {shorten(label)}, expected a finite number")
         values.append(value)
     return values
 

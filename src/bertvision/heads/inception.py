@@ -46,13 +46,13 @@ class Block(nn.Module):
         self.project_pooled, self.norm_pooled = nn.Linear(channels, 2 * u, bias=False), NormReLU(2 * u)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        one, for_three, for_five = self.norm1(self.project(x)).split(self.sizes, dim=-1)
+        narrow, for_three, for_five = self.norm1(self.project(x)).split(self.sizes, dim=-1)
         three = self.norm3(self.conv3(for_three, mask))  # (batch, tokens, 8 u)
         five = self.norm5(self.conv5(for_five, mask))  # (batch, tokens, 2 u)
         padded = F.pad((x * mask[..., None]).transpose(1, 2), (1, 1))  # zero beyond the text, with or without padding
         highest = F.max_pool1d(padded, 3, stride=1).transpose(1, 2)  # (batch, tokens, channels)
         pooled = self.norm_pooled(self.project_pooled(highest))  # (batch, tokens, 2 u)
-        return torch.cat([one, three, five, pooled], dim=-1)  # (batch, tokens, out)
+        return torch.cat([narrow, three, five, pooled], dim=-1)  # (batch, tokens, out)
 
 
 @HEADS.register("inception")

@@ -51,8 +51,8 @@ def _inference_seconds(run: Run, row: Row, head_seconds: Mapping[str, float]) ->
     """The encoder's pass over the split plus all heads; None if any of them was not timed."""
     heads = [head_seconds.get(name) for name in _members(row) if name != ENCODER]
     parts = [_extraction_seconds(run, [run.board.split]), *heads]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+    measured = [part for part in parts if part is not None]
+    return sum(measured) if len(measured) == len(parts) else None
 
 
 def _members(row: Row) -> Sequence[str]:

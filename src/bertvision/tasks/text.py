@@ -219,8 +219,8 @@ def _index_labels(split: str, rows: Sequence[LabelledRow], labels: Sequence[str]
 
     def index_of(label: str) -> int:
         if label not in indices:
-            known = shorten(list(indices), 200)
-            raise BadRow("unknown label", f"got {shorten(label)}, expected a label of the training rows: {known}")
+            listed = shorten(list(indices), 200)
+            raise BadRow("unknown label", f"got {shorten(label)}, expected a label of the training rows: {listed}")
         return indices[label]
 
     examples = []

@@ -52,7 +52,7 @@ def run_analyses(request: AnalysisRequest, names: Sequence[str] | None = None) -
     for name in names:
         if name not in ANALYSES:
             raise BadInput(unknown_name("analysis", name, [*ANALYSES, "all"]))
-    _check_beside(request, names)
+    _check_other_runs(request, names)
     unanswered = [row for row in request.run.board.rows if (row.name, row.seed) not in request.run.answers]
     if unanswered:
         log_line(f"analyse: {missing_answers_text(request.run, unanswered)}")
@@ -77,7 +77,7 @@ def run_analyses(request: AnalysisRequest, names: Sequence[str] | None = None) -
     return findings, missing
 
 
-def _check_beside(request: AnalysisRequest, names: Sequence[str]) -> None:
+def _check_other_runs(request: AnalysisRequest, names: Sequence[str]) -> None:
     """Other runs are those of a learning curve, or the one run with the second row of a pair."""
     curve, count = "learning-curve" in names, len(request.beside)
     if not count or (curve and request.pair is None):

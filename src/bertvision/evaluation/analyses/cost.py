@@ -79,13 +79,13 @@ def cost_against_score(costs: Sequence[PredictorCost], metric: str, floor: Floor
 
 def pareto(points: Sequence[tuple[float | None, float]]) -> set[int]:
     """Indices of the points (cost, score) that no other point dominates; equal points are all on the front."""
-    known = {}
-    for index, (cost, score) in enumerate(points):
+    priced = {}
+    for index, (cost, score) in enumerate(priced):
         if cost is not None and math.isfinite(cost) and math.isfinite(score):
-            known[index] = cost, score
+            priced[index] = cost, score
     front = set()
-    for index, point in known.items():
-        rivals = (other for other in known.values() if other != point)
+    for index, point in priced.items():
+        rivals = (other for other in priced.values() if other != point)
         if not any(cost <= point[0] and score >= point[1] for cost, score in rivals):
             front.add(index)
     return front

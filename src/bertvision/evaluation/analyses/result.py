@@ -69,8 +69,8 @@ def bars(names: Sequence[str], series: Mapping[str, Sequence[float | None]], y: 
     """A bar plot with one group per name and one bar per series; unknown heights are left out."""
     points: dict[str, list[Point]] = {}
     for title, heights in series.items():
-        known = [(group, height) for group, height in enumerate(heights) if height is not None]
-        points[title] = [(float(group), height, f"{names[group]}, {title}") for group, height in known]
+        defined = [(group, height) for group, height in enumerate(heights) if height is not None]
+        points[title] = [(float(group), height, f"{names[group]}, {title}") for group, height in defined]
     return Plot("bars", "", y, points, tuple(names))
 
 

@@ -278,13 +278,13 @@ def official_best_threshold(
 
 def read_na_probs(path: Path) -> dict[str, float]:
     """No-answer probabilities by question id: one object {"id": 0.3, ...}, in the order of the file."""
-    found: dict[str, float] = {}
+    probabilities: dict[str, float] = {}
     for qid, value in read_by_id(path, '{"question id": no-answer probability, ...}').items():
         number = _finite_number(value)
         if number is None:
             raise BadInput(f"{path}: $[{shorten(qid)}]: got {shorten(value)}, expected a finite number")
-        found[qid] = number
-    return found
+        probabilities[qid] = number
+    return probabilities
 
 
 def _finite_number(value: object) -> float | None:

@@ -105,7 +105,7 @@ class RowSpec:
 @_hashed_row
 @dataclass(frozen=True, kw_only=True)
 class BoardRow(RowSpec):
-    """A predictor of a run: encoder, a head, max:HEAD, or nobody (no answer to anything)."""
+    """A predictor of a run: encoder, a head, max:HEAD, or the constant row without any answer."""
 
     run: str
     predictor: str = ENCODER
@@ -430,10 +430,10 @@ def _item(name: str, values: Mapping[str, Any]) -> Item:
     rows = tuple(row for table in values["rows"] for row in _rows(table, where))
     picture = from_mapping(Picture, values["picture"], where) if "picture" in values else None
     head = {key: value for key, value in values.items() if key not in ("rows", "metrics", "picture")}
-    known = {"title", "source", "kind", "note"}
+    settings = {"title", "source", "kind", "note"}
     for key in head:
-        if key not in known:
-            raise BadInput(f"{where}: {unknown_name('setting', key, sorted(known))}")
+        if key not in settings:
+            raise BadInput(f"{where}: {unknown_name('setting', key, sorted(settings))}")
     return Item(name=name, rows=rows, metrics=tuple(values["metrics"]), picture=picture, **head)
 
 

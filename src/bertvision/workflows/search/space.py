@@ -126,9 +126,9 @@ def _read_item(text: str) -> SpaceItem:
 def _setting_domain(item: SpaceItem) -> Domain:
     """The domain of a ``fit`` or ``tune`` setting, with every value converted and checked."""
     config = SECTIONS[item.section]
-    known = [field.name for field in fields(config) if field.name not in NOT_SEARCHED]
-    if item.key not in known:
-        raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('setting', item.key, known)}")
+    names = [field.name for field in fields(config) if field.name not in NOT_SEARCHED]
+    if item.key not in names:
+        raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('setting', item.key, names)}")
     values: list[Value] = []
     for value in item.domain.endpoints:
         try:
