@@ -80,7 +80,7 @@ def cost_against_score(costs: Sequence[PredictorCost], metric: str, floor: Floor
 def pareto(points: Sequence[tuple[float | None, float]]) -> set[int]:
     """Indices of the points (cost, score) that no other point dominates; equal points are all on the front."""
     priced = {}
-    for index, (cost, score) in enumerate(priced):
+    for index, (cost, score) in enumerate(points):
         if cost is not None and math.isfinite(cost) and math.isfinite(score):
             priced[index] = cost, score
     front = set()
