@@ -43,7 +43,7 @@ Call = Callable[..., Any]
         (("run", "text", "--out", "x", "--set", "tune.batch=0"), "tune.batch is 0; expected at least 1"),
         (("run", "none.toml", "--out", "x"), "cannot read recipe none.toml: No such file"),
         (("fit", "nowhere"), "no finished store at nowhere"),
-        (("evaluate", "nowhere"), "nowhere is no run"),
+        (("evaluate", "nowhere"), "nowhere is not a run"),
         (("store", "info", "nowhere"), "no finished store at nowhere"),
         (("predict", "nowhere", "--text", "t"), "no model at nowhere"),
         (("predict", "x"), "predict needs one of --question Q --context C, --text T [--pair T]"),

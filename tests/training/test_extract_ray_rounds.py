@@ -118,7 +118,7 @@ def words(*more: str) -> list[str]:
 def test_options_that_need_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     for more in (["--address", "auto"], ["--actors", "2"]):
         assert main(words(*more)) == 2
-        assert "add --engine ray" in capsys.readouterr().err
+        assert "need --engine ray; add it" in capsys.readouterr().err
     assert main(words("--engine", "ray", "--shard", "1/2")) == 2
     assert main(words("--engine", "ray", "--actors", "0")) == 2
 
