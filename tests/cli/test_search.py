@@ -279,8 +279,8 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
     assert (len(heads["tunings"]), heads["dev_looks"]) == (1, 3)
     rates = ("fit.lr=1e30|1e31", "--set", "fit.clip=1e30")
     assert "none of 2 trials has a score" in call(*words, *space, *rates, "--tunings", 1).refused()
-    assert "add their number with --tunings N" in call(*words, *space).refused()
-    assert "needs tune. keys in --space, got none" in call(*words, "--tunings", 2).refused()
+    assert "set how many with --tunings N" in call(*words, *space).refused()
+    assert "needs a tune setting in --space, got none" in call(*words, "--tunings", 2).refused()
 
 
 def test_the_report_shows_tunings_and_the_search_of_the_run(

@@ -107,10 +107,13 @@ def test_intervals_have_a_column_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("comparisons", "told"),
     [
-        ((AHEAD, EQUAL), "the encoder alone 60.00 (ahead beyond chance, p 0.001), the control 70.00 (not disting"),
-        ((AHEAD, EQUAL), "p 0.8). Nothing shows that more layers than the last help here. Best row on inner: pool."),
-        ((versus("pool", CONTROL, 5.0, 0.0001),), "(ahead beyond chance, p < 0.001). The layers below the last help"),
-        ((versus("pool", "encoder", -3.0, 0.02),), "the encoder alone 60.00 (behind beyond chance, p 0.02)"),
+        ((AHEAD, EQUAL), "the encoder alone 60.00 (significantly better, p = 0.001), the control 70.00 (no signi"),
+        (
+            (AHEAD, EQUAL),
+            "p = 0.8). There is no sign that the layers below the last help here. Best row on inner: pool.",
+        ),
+        ((versus("pool", CONTROL, 5.0, 0.0001),), "(significantly better, p < 0.001). The layers below the last help"),
+        ((versus("pool", "encoder", -3.0, 0.02),), "the encoder alone 60.00 (significantly worse, p = 0.02)"),
         ((), "the control 70.00 (not tested). Best row"),
     ],
 )

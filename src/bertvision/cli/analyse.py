@@ -76,10 +76,12 @@ def add_commands(commands: Any) -> None:
         action="extend",
         nargs="+",
         metavar="NAME",
-        help="analyses to run, or all (default: all that train nothing)",
+        help="analyses to run, or all (default: those that need no training)",
     )
     analyse.add_argument("--list", action="store_true", help="list all analyses and exit")
-    analyse.add_argument("--pair", nargs=2, metavar=("A", "B"), help="agreement: rows to compare, NAME or NAME@SEED")
+    analyse.add_argument(
+        "--pair", nargs=2, metavar=("A", "B"), help="agreement: two leaderboard rows to compare, NAME or NAME@SEED"
+    )
     analyse.add_argument(
         "--head", metavar="SPEC", help="depth and learning-curve: head to train (default: best head on inner)"
     )
@@ -115,7 +117,7 @@ def add_commands(commands: Any) -> None:
     report = add_command(
         commands,
         "report",
-        "write one or several runs as an HTML report",
+        "write an HTML report on one or more runs",
         "runs/reviews",
         "runs/reviews runs/longer --to both.html",
     )

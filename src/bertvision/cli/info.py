@@ -25,7 +25,7 @@ def add_commands(commands: Any) -> None:
     heads = add_command(
         commands,
         "heads",
-        "list all heads with their number of parameters",
+        "list all heads with their parameter counts",
         "--layers 13 --width 768",
         "--heads compress:size=64 ladder --shapes",
     )

@@ -34,7 +34,7 @@ def add_commands(commands: Any) -> None:
     search = add_command(
         commands,
         "search",
-        "search over heads and hyperparameters with Optuna, selecting on inner",
+        "search over heads and hyperparameters with Optuna, selecting on inner (held-out training data)",
         "runs/reviews --trials 100",
         "runs/reviews --heads compress --space compress.size=16|64|256 fit.lr=1e-4..1e-2",
         "text --train reviews.csv --out runs/search --space tune.lr=2e-5..2e-4 --tunings 5",
@@ -92,11 +92,13 @@ def search_command(options: argparse.Namespace) -> Result:
     plan = SearchBudget(options.trials, options.together, tuple(options.final_seeds), options.search_seed)
     tuned = [text for text in options.space if text.startswith("tune.")]
     if tuned and options.tunings is None:  # no default, because each tuning takes as long as a run
-        raise BadInput(f"--space {tuned[0]} searches over tunings; add their number with --tunings N, or leave it out")
+        raise BadInput(
+            f"--space {tuned[0]} searches over tunings; set how many with --tunings N, or leave {tuned[0]} out"
+        )
     if options.tunings is not None and not tuned:
         raise BadInput(
-            f"--tunings {options.tunings} needs tune. keys in --space, got {' '.join(options.space) or 'none'}; "
-            "e.g. --space tune.lr=5e-5..3e-4, or leave --tunings out"
+            f"--tunings {options.tunings} needs a tune setting in --space, got {' '.join(options.space) or 'none'}; "
+            "add one, e.g. --space tune.lr=5e-5..3e-4, or leave --tunings out"
         )
     # If a folder has the name of a task, --out selects the task.
     if Path(options.task).is_dir() and (options.out is None or options.task not in TASKS):

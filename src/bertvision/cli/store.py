@@ -27,7 +27,7 @@ def add_commands(commands: Any) -> None:
     plan = add_command(
         commands,
         "plan",
-        "estimate size, time and memory for every kind of store, without running anything",
+        "estimate size, time and memory for each data type and choice of tokens, without running anything",
         "squad2 --train train-v2.0.json --to /data/runs",
     )
     plan.add_argument(

@@ -34,7 +34,7 @@ RUN_HELP = "run folder, made by run or fit"
 
 
 def add_commands(commands: Any) -> None:
-    demo = add_command(commands, "demo", "run every step on generated questions, in a few minutes", "")
+    demo = add_command(commands, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
     demo.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder (default: runs/demo)")
 
     run = add_command(
@@ -116,7 +116,7 @@ def add_commands(commands: Any) -> None:
     fit = add_command(
         commands,
         "fit",
-        "train heads on stored hidden states, all in one pass, and update leaderboard and report",
+        "train heads on stored hidden states, all in one pass, and update the leaderboard and the report",
         "runs/reviews/store --heads compress:size=64 ngrams --seeds 0,1,2",
     )
     fit.add_argument("store", metavar="STORE", help="store made by extract, e.g. RUN/store")
@@ -158,7 +158,7 @@ def add_commands(commands: Any) -> None:
     ensemble = add_command(
         commands,
         "ensemble",
-        "score several rows of a run as an ensemble",
+        "score several leaderboard rows (models) of a run as an ensemble",
         "runs/reviews --members encoder probe compress:size=64@0 --save runs/ensemble",
     )
     ensemble.add_argument("folder", metavar="RUN", help=RUN_HELP)

@@ -74,17 +74,17 @@ class DataConfig:
         (), "evaluation files (default: hold out a tenth of the training data)", "--dev", "F"
     )
     extra: tuple[str, ...] = setting((), "SQuAD: additional training files, never used for validation", "--extra", "F")
-    data: str | None = setting(None, "GLUE: folder of the official files, or its parent folder", "--data", "FOLDER")
+    data: str | None = setting(None, "GLUE: folder with the official files, or its parent folder", "--data", "FOLDER")
     hub: str | None = setting(None, "dataset on the Hugging Face Hub, instead of files", "--hub", "NAME[:CONFIG]")
-    text_column: str | None = setting(None, "column of the text (default: detected)", "--text-column", "NAME")
+    text_column: str | None = setting(None, "column with the text (default: detected)", "--text-column", "NAME")
     pair_column: str | None = setting(
         None, "column of the second text of a pair (default: detected)", "--pair-column", "NAME"
     )
     label_column: tuple[str, ...] = setting(
-        (), "column to predict; several columns: one 0/1 column per label (default: detected)", "--label-column", "NAME"
+        (), "column to predict, or several 0/1 columns, one per label (default: detected)", "--label-column", "NAME"
     )
     label_separator: str | None = setting(
-        None, "separator of several labels in one cell (default: detected among | ; ,)", "--label-separator", "S"
+        None, "separator between labels in one cell (default: detected among | ; ,)", "--label-separator", "S"
     )
     encoding: str | None = setting(
         None, "text encoding of CSV, TSV and JSON Lines files, e.g. cp1252 (default: detected)", "--encoding", "NAME"
@@ -102,7 +102,10 @@ class DataConfig:
         choices=("none", "balanced"),
     )
     merge: str | None = setting(
-        None, "answerability: how windows are combined, any-answerable (default) or any-unanswerable", "--merge", "RULE"
+        None,
+        "answerability: how several windows are combined, any-answerable (default) or any-unanswerable",
+        "--merge",
+        "RULE",
     )
     threshold: float | None = setting(
         None, "SQuAD 2.0: no-answer threshold (default: fitted on inner; 0: no offset)", "--threshold", "X"
@@ -120,7 +123,7 @@ class DataConfig:
         None, "sample N training examples and at most N dev examples (default: use all)", "--limit", "N"
     )
     skip_bad: bool = setting(
-        False, "skip malformed rows and report their number (default: stop with an error)", "--skip-bad"
+        False, "skip malformed rows and report how many (default: stop with an error)", "--skip-bad"
     )
     max_length: int | None = setting(None, "maximum tokens per window (default: set by the task)", "--max-length", "N")
     overlap: int | None = setting(
@@ -157,10 +160,16 @@ class TuneConfig:
         "SPEC",
     )
     epochs: float = setting(
-        1.0, "tuning epochs, may be fractional; 0: no tuning (default: set by task and method, else 1)", "--epochs", "X"
+        1.0,
+        "number of tuning epochs; fractions are allowed; 0: no tuning (default: set by task and method, else 1)",
+        "--epochs",
+        "X",
     )
     head: str | None = setting(
-        None, "head to tune with (default: a linear layer on the last hidden state)", "--tune-head", "SPEC"
+        None,
+        "head trained together with the encoder (default: a linear layer on the last hidden state)",
+        "--tune-head",
+        "SPEC",
     )
     lr: float | None = setting(
         None, "peak learning rate of tuning (default: set by method, task and encoder width)", "--lr", "X"
@@ -196,7 +205,7 @@ class ExtractConfig:
 
     dtype: str = setting(
         "f16",
-        "number format of stored states (default: f16); int8 halves the size",
+        "number format of stored states (default: f16); int8 takes half the space of f16",
         "--dtype",
         choices=("f32", "f16", "int8"),
     )
@@ -205,7 +214,7 @@ class ExtractConfig:
     )
     tokens: str = setting(
         "all",
-        "tokens to store: all (default), context (with CLS; for spans), or one vector per text: cls or mean",
+        "tokens to store: all (default), context (with CLS; for span tasks), or one vector per text: cls or mean",
         "--tokens",
         choices=("all", "context", "cls", "mean"),
     )

@@ -62,7 +62,7 @@ class MethodOption:
             at_least = "" if self.minimum is None else f" of at least {self.minimum:g}"
             at_most = f" and at most {self.maximum:g}" if self.maximum < math.inf else ""
             expected.insert(0, f"{TYPE_NAMES[self.kind]}{at_least}{at_most}")
-        raise BadInput(f"tune method {name}={shorten(value)}, expected {' or '.join(expected)}")
+        raise BadInput(f"tuning method {name}: got {shorten(value)}, expected {' or '.join(expected)}")
 
     def _allows(self, value: Value) -> bool:
         if isinstance(value, str):

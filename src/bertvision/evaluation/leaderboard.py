@@ -240,7 +240,7 @@ def advise(board: Board) -> str:
     lower_layers = ""
     test = paired_test_with(board, best, CONTROL)
     if test is not None and best != CONTROL:
-        lower_layers = " Nothing shows that more layers than the last help here."
+        lower_layers = " There is no sign that the layers below the last help here."
         if test.p_holm < ALPHA and test.difference > 0:
             lower_layers = " The layers below the last help here."
     return (
@@ -254,7 +254,7 @@ def _significance(board: Board, best: str, reference: str) -> str:
     test = paired_test_with(board, best, reference)
     if test is None:
         return "not tested"
-    p_text = f"p {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
+    p_text = f"p = {test.p_holm:.2g}" if test.p_holm >= 0.001 else "p < 0.001"
     if test.p_holm >= ALPHA:
-        return f"not distinguishable, {p_text}"
-    return f"{'ahead' if test.difference > 0 else 'behind'} beyond chance, {p_text}"
+        return f"no significant difference, {p_text}"
+    return f"significantly {'better' if test.difference > 0 else 'worse'}, {p_text}"

@@ -138,7 +138,7 @@ def gather(folder: Path, task: Task) -> Run:
     document = read_document(path)
     if document is None:
         raise BadInput(f"{path} is missing; make it with: bertvision {_leaderboard_command(folder)}")
-    board = _board(path, document)
+    board = read_board(path, document)
     manifest = read_document(store_folder(folder) / "manifest.json", "delete the store and extract again") or {}
     heads = [
         read_document(head, "delete its folder and fit that head again")
@@ -242,7 +242,7 @@ def _finding(path: Path, document: Mapping[str, Any]) -> Finding:
         raise BadInput(f"{path} is not a finding: {shorten(error)}; {advice}") from error
 
 
-def _board(path: Path, document: Mapping[str, Any]) -> Board:
+def read_board(path: Path, document: Mapping[str, Any]) -> Board:
     """The leaderboard; fields that older files do not have stay empty."""
     try:
         return Board(

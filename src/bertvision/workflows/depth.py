@@ -130,7 +130,10 @@ def _save_truncated(folder: Path, states: States, task: Task, depth: Depth) -> d
         raise BadInput(f"--within: no encoder in {path}, so no model can be saved; leave --within out")
     encoder = load_encoder(str(path))
     if encoder_hash(encoder) != states.manifest["fingerprint"]["encoder"]:
-        raise BadInput(f"--within: the states were not extracted from the encoder in {path}; extract again")
+        raise BadInput(
+            f"--within: the hidden states were not extracted with the encoder in {path}; "
+            "extract and fit again, or leave --within out"
+        )
     short = truncate_encoder(encoder, max(1, depth.depth))
     best = max(zip(depth.fitted, depth.scored, strict=True), key=lambda pair: pair[1].selection_score(task.metric))[0]
     target = folder / "depth" / "model"
