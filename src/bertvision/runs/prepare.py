@@ -81,7 +81,12 @@ def load_recipe_task(recipe: Recipe) -> Task:
         raise BadInput(
             f"task {recipe.task} needs --train FILE (and --dev FILE for the report); a GLUE task takes --data FOLDER"
         )
-    options = {key: value for key, value in asdict(recipe.data).items() if value is not None and value != ()}
+    # Settings that are not given are not passed on: a loader takes only the options of its task.
+    options = {
+        key: value
+        for key, value in asdict(recipe.data).items()
+        if value is not None and value is not False and value != ()
+    }
     task = load_task(recipe.task, **options)
     text = f"task {task.name}: " + ", ".join(f"{split} {len(task[split]):,}" for split in task.splits)
     if task.labels:
