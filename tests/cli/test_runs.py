@@ -89,7 +89,7 @@ def test_another_recipe_in_the_same_folder_is_refused(
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in squad_run.rglob("*")}
     line = call(*samples.squad_words(squad_run.parent, tiny_encoder_folder), *more, "--out", squad_run).refused()
-    assert f"{squad_run} holds another run: {reason}; choose another --out" in line
+    assert f"{squad_run} holds another run: {reason}; choose another folder with --out" in line
     assert {path: path.stat().st_mtime_ns for path in squad_run.rglob("*")} == before
 
 

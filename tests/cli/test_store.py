@@ -99,7 +99,7 @@ def test_prune_by_age_and_size(call: Call, stores: dict[str, Path], tmp_path: Pa
     assert chosen("--max-gb", 0) == {"store", "lone", "shared", "begun"}
     with writing(stores["begun"]):
         assert chosen("--max-gb", room) == set()
-    assert "no folder at" in call("store", "prune", tmp_path / "nowhere").refused()
+    assert "does not exist" in call("store", "prune", tmp_path / "nowhere").refused()
 
 
 def test_plan(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:

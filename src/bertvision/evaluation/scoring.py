@@ -72,7 +72,7 @@ def score_split(
         return _score_spans_at(examples, decoded, span_scores(examples, decoded), threshold)
     values = example_outputs(logits, table, len(examples), task.merge_label)  # (examples, outputs)
     if task.kind == "multilabel":
-        return _score_label_sets_at(task, examples, values, threshold or 0.0)
+        return _score_label_sets(task, examples, values, threshold or 0.0)
     gold = np.array([example.label for example in examples])
     if task.kind == "classify":
         labels = values.argmax(1)
@@ -98,7 +98,7 @@ def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
     if task.kind == "multilabel":
         values = example_outputs(logits, table, len(examples))  # (examples, labels)
         threshold = best_micro_threshold(label_indicators(examples, task.outputs), values)
-        return _score_label_sets_at(task, examples, values, threshold)
+        return _score_label_sets(task, examples, values, threshold)
     return score_split(task, "inner", logits, table)
 
 
@@ -131,16 +131,20 @@ def _score_spans_at(
     )
 
 
-def _score_label_sets_at(
+def _score_label_sets(
     task: Task, examples: Sequence[Example], values: NDArray[np.float64], threshold: float
 ) -> SplitScores:
-    """Predict every label whose output reaches the threshold."""
+    """Score the sets of labels whose output reaches the threshold."""
     gold, predicted = label_indicators(examples, task.outputs), values >= threshold  # (examples, labels)
-    names: dict[str, object] = {}
+    predicted_names: dict[str, object] = {}
     for example, indicators in zip(examples, predicted, strict=True):
-        names[example.id] = [task.labels[label] for label in np.flatnonzero(indicators)]
-    scores = multilabel_scores(gold, predicted)
-    return SplitScores(scores, threshold, names, score_label_sets(gold, predicted, values))
+        predicted_names[example.id] = [task.labels[index] for index in np.flatnonzero(indicators)]
+    return SplitScores(
+        scores=multilabel_scores(gold, predicted),
+        threshold=threshold,
+        answers=predicted_names,
+        example_scores=score_label_sets(gold, predicted, values),
+    )
 
 
 def example_outputs(

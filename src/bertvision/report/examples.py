@@ -187,17 +187,16 @@ def _value_content(run: Run, cases: Sequence[Case]) -> Content:
 
 
 def _span_card(case: Case) -> Card:
-    context, answer = case.example.pair or "", str(case.answer)
-    golds = sorted({(gold.start, gold.start + len(gold.text)) for gold in case.example.answers})
-    texts = list(dict.fromkeys(gold.text for gold in case.example.answers))
-    predicted = _format_answer(case.answer)
-    overlap = best_over_golds(f1, texts, answer)
+    question, context = case.example.text, case.example.pair or ""
+    gold_spans = sorted({(gold.start, gold.start + len(gold.text)) for gold in case.example.answers})
+    gold_texts = list(dict.fromkeys(gold.text for gold in case.example.answers))
+    predicted_text, predicted = str(case.answer), _format_answer(case.answer)
+    overlap = best_over_golds(f1, gold_texts, predicted_text)
     if 0 < overlap < 1:
         predicted += f" (F1 {100 * overlap:.0f})"
-    span = answer_span(answer, context, [start for start, _ in golds], case.span)
-    question = truncate(case.example.text, MAX_TEXT)
-    excerpt = highlight_answers(context, golds, span)
-    return _card(case, question, [excerpt], _format_answer(" / ".join(texts)), predicted)
+    predicted_span = answer_span(predicted_text, context, [start for start, _ in gold_spans], case.span)
+    excerpt = highlight_answers(context, gold_spans, predicted_span)
+    return _card(case, truncate(question, MAX_TEXT), [excerpt], _format_answer(" / ".join(gold_texts)), predicted)
 
 
 def _text_card(run: Run, case: Case) -> Card:

@@ -108,10 +108,10 @@ def _claim(recipe: Recipe, folder: Path) -> None:
         old = read_recipe(path)
         change = difference(old, recipe)
         if change:
-            raise BadInput(f"{folder} holds another run: {change}; choose another --out")
+            raise BadInput(f"{folder} holds another run: {change}; choose another folder with --out")
         recipe = replace(recipe, data=old.data)  # keep the paths as they were first written
     elif folder.exists() and (not folder.is_dir() or any(child.name != "data" for child in folder.iterdir())):
-        raise BadInput(f"{folder} is not empty and not a run; choose another --out")
+        raise BadInput(f"{folder} is not empty and not a run; choose another folder with --out")
     write_recipe(recipe, path)
 
 

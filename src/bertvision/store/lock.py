@@ -25,7 +25,7 @@ class LockPurpose:
     elsewhere: str
 
 
-STORE = LockPurpose("store", "choose another --to")
+STORE = LockPurpose("store", "choose another folder with --to")
 
 
 @contextmanager

@@ -46,24 +46,24 @@ class FoundStore:
         return not (self.finished and self.used)
 
 
-def find_stores(folders: Sequence[Path], source: str) -> list[FoundStore]:
-    """All stores below the folders, newest first; ``source`` names the files in which runs point to their stores."""
+def find_stores(folders: Sequence[Path], link_name: str) -> list[FoundStore]:
+    """All stores below the folders, newest first; a run may name its store in a file called ``link_name``."""
     for folder in folders:
         if not folder.is_dir():
-            raise BadInput(f"no folder at {folder}")
-    links = [_read(path) for folder in folders for path in folder.rglob(source)]
+            raise BadInput(f"folder {folder} does not exist; check the path")
+    links = [_read(path) for folder in folders for path in folder.rglob(link_name)]
     used = {Path(link["store"]).resolve() for link in links if isinstance(link, dict) and "store" in link}
-    finished: dict[Path, bool] = {}
+    finished_by_folder: dict[Path, bool] = {}  # the manifest is written last, so it decides
     for name in ("started.json", "manifest.json"):
         for folder in folders:
             for path in folder.rglob(name):
                 if _is_store_file(path, name):
-                    finished[path.parent.resolve()] = name == "manifest.json"
+                    finished_by_folder[path.parent.resolve()] = name == "manifest.json"
     stores = []
-    for folder, is_finished in finished.items():
-        written = (folder / ("manifest.json" if is_finished else "started.json")).stat().st_mtime
+    for folder, is_finished in finished_by_folder.items():
+        written_at = (folder / ("manifest.json" if is_finished else "started.json")).stat().st_mtime
         in_run = folder.name == "store" and (folder.parent / "heads").is_dir()
-        days = (time.time() - written) / DAY
+        days = (time.time() - written_at) / DAY
         stores.append(FoundStore(folder, folder_bytes(folder), days, is_finished, in_run or folder in used))
     return sorted(stores, key=lambda store: (store.days, str(store.folder)))
 

@@ -98,7 +98,10 @@ def extract_share(
     config: ExtractConfig | None = None,
     **settings: Any,
 ) -> int:
-    """Make every n-th shard from the i-th on (``share`` is i, n); return their number. Call :func:`finalize` last."""
+    """Write every n-th shard from the i-th on (``share`` is i, n), and return how many; 0 if the store is complete.
+
+    Call :func:`finalize` when all shares are done.
+    """
     part, parts = share
     if not 1 <= part <= parts:
         raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8")
@@ -194,7 +197,7 @@ def _start(writer: StoreWriter, plan: ExtractionPlan) -> None:
         save_task(plan.task, writer.folder / "task")
     except OSError as error:
         reason = error.strerror or error
-        raise BadInput(f"cannot write a store at {writer.name}: {reason}; choose another --to") from error
+        raise BadInput(f"cannot write a store at {writer.name}: {reason}; choose another folder with --to") from error
     for name in ("task.json", *(f"{split}.jsonl" for split in SPLITS)):
         writer.upload(f"task/{name}")
 

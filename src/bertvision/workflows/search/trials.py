@@ -30,7 +30,7 @@ SEARCH_FOLDER, STUDY_FILE = "search", "study.db"
 """Folder of the studies in a run folder, and their file."""
 STARTUP = 8
 """Number of random trials before sampler and pruner use the results."""
-LOCK_PURPOSE = LockPurpose("search", "search in a writable run folder, or choose another --out")
+LOCK_PURPOSE = LockPurpose("search", "search in a writable run folder, or choose another folder with --out")
 STATE_NAMES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 """Names of Optuna's states of finished trials."""
 

@@ -91,7 +91,7 @@ class TuningStudy:
         manifest = read_json_or_empty(store_folder(folder) / MANIFEST)
         # The report of a run can only show tunings on the same data.
         if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
-            raise BadInput(f"{folder} is a run on other data; choose another --out")
+            raise BadInput(f"{folder} is a run on other data; choose another folder with --out")
         settings = [space_to_dict(space), domains_to_dict(self.domains), self._fixed(), hashed_fields(self.recipe.fit)]
         self.name = f"tuning-{hash_json([*settings, self.made_of, plan.trials, plan.seed])[:12]}"
 
