@@ -181,7 +181,7 @@ def test_bad_methods_are_named(tiny_encoder: Encoder, label_task: Task) -> None:
     for method, reason in (
         ("freeze:k=3", "this encoder has 2 layers; expected 0 to 2"),
         ("freeze:depth=1", "no option named 'depth'"),
-        ("freeze:k=true", "k=True, expected a whole number"),
+        ("freeze:k=true", "k: got True, expected a whole number"),
         ("frieze", "Did you mean 'freeze'"),
     ):
         with pytest.raises(BadInput, match=reason):
