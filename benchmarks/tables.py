@@ -94,7 +94,7 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def results_table() -> str:
     """A line a run: baseline, encoder, control, best head on inner, best ensemble on inner."""
-    head = ["task", "metric", "baseline", "encoder alone", "control", "best head", "", "best ensemble"]
+    head = ["task", "metric", "baseline", "encoder alone", "control", "selected head", "its name", "selected ensemble"]
     lines = []
     for name, (title, metric) in RUNS.items():
         rows = read(name)
