@@ -12,10 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-KNOWN_BROKEN = {
-    ("docs/architecture.md", "decoding.md#when-to-say-nothing"),
-}
-"""Links to pages that have moved since, in pages that are written elsewhere; may be mended at any time."""
 
 
 def without_code(text: str) -> str:
@@ -51,8 +47,7 @@ def is_broken(page: Path, target: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    name = page.relative_to(ROOT).as_posix()
-    assert [target for target in links(page) if is_broken(page, target) and (name, target) not in KNOWN_BROKEN] == []
+    assert [target for target in links(page) if is_broken(page, target)] == []
 
 
 def test_every_page_is_in_the_index() -> None:
