@@ -13,7 +13,7 @@ from bertvision.store.states import States
 from bertvision.store.store import Store
 from bertvision.training.fitted_head import FittedHead, load_fitted
 from bertvision.training.inputs import encoder_hash
-from bertvision.training.live_states import is_live, reopen_live
+from bertvision.training.live_states import LiveStates, is_live, reopen_live
 
 STORE_SOURCE = "source.json"
 """Holds the path of a run's store if that is not in the run folder."""
@@ -91,6 +91,8 @@ def run_encoder(folder: Path, store: States) -> Encoder | None:
     if not (path / ENCODER_FILE).exists():
         log_line(f"no model saved: no encoder in {path}")
         return None
+    if isinstance(store, LiveStates):  # its encoder is in memory already
+        return store.encoder
     encoder = load_encoder(str(path))
     if encoder_hash(encoder) == store.manifest["fingerprint"]["encoder"]:
         return encoder

@@ -42,7 +42,7 @@ class LiveStates(States):
         **settings: Any,
     ) -> None:
         self.config = with_settings(config or ExtractConfig(), **settings)
-        self.task = task
+        self.encoder, self.task = encoder, task
         fingerprint = store_fingerprint(encoder, task, self.config)
         # A plain dict: TaskWindows would keep a reference to the encoder before tuning.
         by_split = dict(reuse_windows(task, encoder, windows))

@@ -155,5 +155,6 @@ def save_row_model(row: Row, encoder: Encoder, fitted: Sequence[FittedHead], tas
     members = [by_title[title] for title in row.members or (single,)]
     combine = cast(How, row.spec) if row.kind == "ensemble" else None
     temperatures = {part: calibration["temperature"] for part, calibration in row.calibration.items()}
-    model = Model(encoder, members, task, combine, row.weights or None, row.threshold, temperatures)
+    device = str(encoder.model.device)  # live states go on using the encoder where it is
+    model = Model(encoder, members, task, combine, row.weights or None, row.threshold, temperatures, device)
     model.save_pretrained(path)
