@@ -20,7 +20,7 @@ from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, bu
 from bertvision.core.records import CONTROL, Kind, Shape
 from bertvision.heads.base import HEADS
 from bertvision.heads.summary import compatible_heads
-from bertvision.runs.prepare import fit_into, prepare
+from bertvision.runs.prepare import fit_into, prepare_run
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.conclude import conclude
 from collect import keep_board
@@ -53,7 +53,8 @@ def main() -> None:
     for plan in _plans(options):
         folder = options.out / plan.name
         light, heavy = _split(plan)
-        states, specs = prepare(replace(plan.recipe, heads=light), folder, [CONTROL, *light])
+        prepared = prepare_run(replace(plan.recipe, heads=light), folder, [CONTROL, *light])
+        states, specs = prepared.states, prepared.heads
         fit_into(folder, states, specs, plan.recipe.seeds, plan.recipe.fit)
         for spec in heavy:  # one by one: what is fitted is kept
             fit_into(folder, states, [spec], (0,), replace(plan.recipe.fit, epochs=1))

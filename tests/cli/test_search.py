@@ -319,7 +319,7 @@ def test_a_method_brings_its_own_settings(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    monkeypatch.setattr(tunings, "prepare", lambda recipe, *_: made.append(recipe.tune) or stop())
+    monkeypatch.setattr(tunings, "prepare_run", lambda recipe, *_: made.append(recipe.tune) or stop())
 
     def stop() -> None:
         raise BadInput("far enough")

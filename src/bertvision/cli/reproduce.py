@@ -50,10 +50,10 @@ def reproduce_command(options: argparse.Namespace) -> Result:
     if options.plan:
         if options.encoder or options.set:
             raise BadInput("--plan estimates the recipes unchanged; leave --encoder and --set out")
-        from bertvision.workflows.reproduce.estimate import add_head_jobs, head_plan_text, plan, plan_text
+        from bertvision.workflows.reproduce.estimate import plan, plan_text
 
-        document = add_head_jobs(plan(items, shared), items, shared)
-        return document, f"{plan_text(document)}\n{head_plan_text(document)}"
+        document = plan(items, shared)
+        return document, plan_text(document)
     from bertvision.workflows.reproduce.documents import claim_verdicts, current_documents, reproduce
     from bertvision.workflows.reproduce.experiments import Experiments
     from bertvision.workflows.reproduce.text import item_text

@@ -133,7 +133,7 @@ def _search_run(options: argparse.Namespace, plan: Any) -> Result:
 def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     """Search from a task: tune and extract first, or search over tunings too."""
     from bertvision.encoders.loading import load_encoder
-    from bertvision.runs.prepare import load_recipe_task, prepare
+    from bertvision.runs.prepare import load_recipe_task, prepare_run
     from bertvision.workflows.search.heads import recipe_features, search
     from bertvision.workflows.search.space import build_space, expand_head_names
     from bertvision.workflows.search.tunings import search_tuning
@@ -149,7 +149,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     # Not the canonical specs of the recipe: they name options, which would fix them.
     heads = expand_head_names(words, features)
     space = build_space(heads, features, options.space)
-    states, _ = prepare(recipe, folder, heads, (task, encoder))
+    states = prepare_run(recipe, folder, heads, (task, encoder)).states
     return search_result(search(folder, states, space, recipe.fit, plan), folder)
 
 

@@ -45,14 +45,6 @@ class Prepared:
     heads: list[str]
 
 
-def prepare(
-    recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
-) -> tuple[States, list[str]]:
-    """The states and the heads of :func:`prepare_run`."""
-    prepared = prepare_run(recipe, folder, heads, opened)
-    return prepared.states, prepared.heads
-
-
 def prepare_run(
     recipe: Recipe, folder: Path, heads: Sequence[str], opened: tuple[Task, Encoder] | None = None
 ) -> Prepared:

@@ -123,9 +123,9 @@ def pair_agreement(run: Run, names: Sequence[str], beside: Path | None = None, o
 
     The second row is of the run ``other`` at ``beside``, if given, which has the same examples in dev in any order.
     """
-    a = _named_answers(run, names[0], "row")
+    a = named_answers(run, names[0], "row")
     if beside is None or other is None:
-        b = _named_answers(run, names[1], "row")
+        b = named_answers(run, names[1], "row")
         if a.name == b.name:
             raise BadInput(f"--pair names {a.name} twice; expected two different rows of the leaderboard")
         return with_pair_name(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name)
@@ -133,13 +133,13 @@ def pair_agreement(run: Run, names: Sequence[str], beside: Path | None = None, o
     by_id = {example.id: example for example in other.task[other.board.split]}
     ordered = tuple(by_id[example.id] for example in run.task[run.board.split])
     task = replace(other.task, splits={**other.task.splits, other.board.split: ordered})
-    b = _named_answers(replace(other, task=task), names[1], f"row of {beside}")
+    b = named_answers(replace(other, task=task), names[1], f"row of {beside}")
     b = replace(b, name=f"{b.name} of {beside.resolve().name}")
     finding = with_pair_name(agreement(run.task, run.board.split, [(a, b)]), a.name, b.name, str(beside))
     return replace(finding, about=f"{finding.about} The second row is of {beside}, as that run was when this was made.")
 
 
-def _named_answers(run: Run, name: str, what: str) -> Answers:
+def named_answers(run: Run, name: str, what: str) -> Answers:
     """Answers of a named row; ``what`` describes it in errors."""
     rows = {title: row for row in reversed(run.board.rows) for title in (row.name, row_title(row))}
     if name not in rows:

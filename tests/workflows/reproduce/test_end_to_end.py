@@ -311,7 +311,7 @@ def test_answers_are_weighed_in_pairs(span_task: Task) -> None:
     assert verdict(measure(silence, entries), "about", 0.1) == HOLDS
     silent_too = Check("x", "b", "about", b="b", margin=1.0)
     assert measure(silent_too, entries).why == NOTHING_LEARNED
-    assert verdict(measure(replace(silent_too, silence=True), entries), "about", 1.0) == HOLDS
+    assert verdict(measure(replace(silent_too, nothing_learned=True), entries), "about", 1.0) == HOLDS
     worth = Check("x", "a", "more", b="b", of="efficiency")
     assert measure(worth, entries).difference == pytest.approx(200 / 3 / 3)
     dearer = {"a": replace(all_right, values={"trained": 1_000_000.0}), "b": all_right}

@@ -30,8 +30,8 @@ def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_pa
     assert picture is not None
     values = {
         row.name: {
-            **dict.fromkeys(picture.up, 50.0 + place),
-            picture.across: 1.0 + place,
+            **dict.fromkeys(picture.y, 50.0 + place),
+            picture.x: 1.0 + place,
             "state 0": 1.0,
             "state 1": 2.0,
             "decrease 1-1": 3.0,
@@ -41,7 +41,7 @@ def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_pa
         for place, row in enumerate(item.rows)
     }
     rows = [{"row": row, "ours": told, "published": {}} for row, told in values.items()]
-    names = [f"{item.name}-{up}.svg" for up in picture.up] if picture.apart else [f"{item.name}.svg"]
+    names = [f"{item.name}-{metric}.svg" for metric in picture.y] if picture.one_per_metric else [f"{item.name}.svg"]
     assert write_pictures(item, rows, tmp_path) == names
     for name in names:
         drawn = (tmp_path / name).read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def test_lines_go_from_left_to_right(item: Item) -> None:
     """Recipes have their rows in the order of the papers' tables, which is another."""
     picture = item.picture
     assert picture is not None
-    values = {row.name: dict.fromkeys(picture.up, 50.0) for row in reversed(item.rows)}
+    values = {row.name: dict.fromkeys(picture.y, 50.0) for row in reversed(item.rows)}
     plot = plot_of(item, values) if picture.kind == "lines" else None
     for points in plot.series.values() if plot else []:
         assert [x for x, *_ in points] == sorted(x for x, *_ in points)

@@ -80,7 +80,7 @@ def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
 def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
     for scale, (layers, width) in {"paper": (25, 1024), "laptop": (7, 384)}.items():
-        rows = [row for row in map(shared_at(scale).substituted, item.rows) if isinstance(row, BoardRow)]
+        rows = [row for row in map(shared_at(scale).substitute_heads, item.rows) if isinstance(row, BoardRow)]
         for spec, kind, outputs in {(head_of(row.predictor), row.shape, row.outputs) for row in rows}:
             assert spec is None or fits(spec, Shape(layers, width, 384, outputs, kinds[kind])), spec
 
@@ -100,12 +100,12 @@ def test_a_row_is_narrowed_in_all_that_it_names() -> None:
     row = AnalysisRow(
         name="x", run="squad-1", study="agreement", predictor="max:compress:size=386", versus="compress:size=64"
     )
-    narrowed = shared_at("laptop").substituted(row)
+    narrowed = shared_at("laptop").substitute_heads(row)
     assert isinstance(narrowed, AnalysisRow)
     assert (narrowed.predictor, narrowed.versus) == ("max:compress:size=145", "compress:size=24")
     plain = replace(row, predictor="encoder", versus=None)
-    assert shared_at("laptop").substituted(plain) == plain
-    assert shared_at("paper").substituted(row) == row
+    assert shared_at("laptop").substitute_heads(plain) == plain
+    assert shared_at("paper").substitute_heads(row) == row
 
 
 @pytest.mark.parametrize("kind", ROW_KINDS.values(), ids=lambda kind: kind.__name__)

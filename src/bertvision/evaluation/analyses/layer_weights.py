@@ -52,7 +52,7 @@ def layer_weights(heads: Sequence[LayerWeights]) -> Finding:
 
 def _rows(head: LayerWeights) -> list[dict[str, Cell]]:
     columns = list(zip(*head.seeds, strict=True))  # per state: one weight per seed
-    centre = _centre(_indexed(head))
+    centre = weighted_centre(indexed) if (indexed := _indexed(head)) else None
     return [
         {
             "head": head.head,
@@ -76,10 +76,8 @@ def _indexed(head: LayerWeights) -> list[tuple[float, float]]:
     return [(float(state), mean) for state, mean in zip(head.states, _means(head), strict=True) if state != POOLED]
 
 
-def _centre(weights: Sequence[tuple[float, float]]) -> float | None:
-    """sum_i w_i (i - first) / ((last - first) sum_i w_i); None if no state has an index."""
-    if not weights:
-        return None
+def weighted_centre(weights: Sequence[tuple[float, float]]) -> float:
+    """sum_i w_i (i - first) / ((last - first) sum_i w_i) of pairs (i, w_i)."""
     indices, total = [index for index, _ in weights], sum(weight for _, weight in weights) or 1.0
     first, last = min(indices), max(indices)
     return sum(weight * (index - first) for index, weight in weights) / (max(last - first, 1.0) * total)

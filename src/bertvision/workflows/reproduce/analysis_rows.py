@@ -17,14 +17,16 @@ from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, 
 from bertvision.core.records import Predictions
 from bertvision.encoders.loading import ENCODER_FILE, load_encoder
 from bertvision.evaluation.analyses.adapter_ablation import percent_lost
-from bertvision.evaluation.analyses.answers import Answers, context_word_counts
+from bertvision.evaluation.analyses.answers import context_word_counts
 from bertvision.evaluation.analyses.breakdowns import answer_types, context_length
+from bertvision.evaluation.analyses.layer_weights import weighted_centre
 from bertvision.evaluation.analyses.second_best import second_answers_correct, second_best_row
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.scoring import score_predictions
 from bertvision.heads.base import canonical_spec
-from bertvision.runs.prepare import fit_into
-from bertvision.runs.reader import FINDINGS, Run, row_answers, row_title
+from bertvision.runs.folder import head_folder
+from bertvision.runs.prepare import fit_into, load_recipe_task
+from bertvision.runs.reader import FINDINGS, Run
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
@@ -32,6 +34,7 @@ from bertvision.training.fitted_head import load_fitted
 from bertvision.training.predict import predict, predict_own
 from bertvision.training.tune import TUNING_CHECKPOINT, tune
 from bertvision.workflows.analyse import ranked_answers
+from bertvision.workflows.file_analyses import named_answers
 from bertvision.workflows.refit_analyses import NONE, draw_subset, fit_on_subset, scores_without_adapters, subset_size
 from bertvision.workflows.reproduce.experiments import Experiments
 from bertvision.workflows.reproduce.resampling import interval_of_rows, score_on_all, seed_group_of
@@ -49,32 +52,33 @@ Intervals = dict[str, tuple[float, float]]
 def analysis_row(experiments: Experiments, row: AnalysisRow) -> RowResult:
     """A row of an analysis, with the answers that it analyses."""
     board = board_row(experiments, row)
-    folder, states, run = experiments.run(row.run, row.data, row.heads)
+    states, run = experiments.run(row.run, row.data, row.heads)
     name = board_name(row.predictor)
     values: Values
     intervals: Intervals = {}
     if row.study == "layer-weights":
         values, intervals = _layer_weights(run, name)
     elif row.study == "layers":
-        values, intervals = _layers(experiments, folder, states, run.task)
+        values, intervals = _layers(experiments, run, states)
     elif row.study == "second-best":
-        values, intervals = _second_best(run.task, name, _best_predictions(run, name, folder, states))
+        values, intervals = _second_best(run, name, states)
     else:
         versus = None if row.versus is None else board_name(row.versus)
-        values = _finding_row(experiments, row.study, run, folder, name, versus)
+        values = _finding_row(experiments, row.study, run, name, versus)
     return replace(board, values=values, intervals=intervals)
 
 
-def _finding_row(experiments: Experiments, study: str, run: Run, folder: Path, name: str, versus: str | None) -> Values:
+def _finding_row(experiments: Experiments, study: str, run: Run, name: str, versus: str | None) -> Values:
     """Numbers of a finding's row; analyses of answers are made of these predictors only."""
     examples = run.task[run.board.split]
     if study == "context-length":
         names = [name] if versus is None else [name, versus]
-        finding = context_length(context_word_counts(examples), [_best_answers(run, predictor) for predictor in names])
+        answers = [named_answers(run, predictor, "row") for predictor in names]
+        finding = context_length(context_word_counts(examples), answers)
     elif study == "answer-types":
-        finding = answer_types(examples, [_best_answers(run, name)])
+        finding = answer_types(examples, [named_answers(run, name, "row")])
     else:
-        finding = experiments.finding(study, folder)
+        finding = experiments.finding(study, run.folder)
     for row in finding.rows:
         if _without_seed(row["name"]) == name and _without_seed(row.get("against")) == versus:
             return _numbers(row)
@@ -89,24 +93,14 @@ def _without_seed(title: Any) -> str | None:
     return None if title is None else str(title).rpartition("@")[0] or str(title)
 
 
-def _best_answers(run: Run, name: str) -> Answers:
-    """Answers of the best seed on inner, which is the first of its name on the leaderboard."""
-    row = next(row for row in run.board.rows if row.name == name)
-    answers = row_answers(run, row, row_title(row))
-    assert answers is not None
-    return answers
-
-
-def _best_predictions(run: Run, name: str, folder: Path, states: States) -> Predictions:
-    """Predictions on dev of the best seed on inner."""
-    seed = next(row.seed for row in run.board.rows if row.name == name)
-    if seed is None:
-        return predict_own(states["dev"])
-    return predict(load_fitted(folder / "heads" / name / f"seed{seed}")[0], states["dev"])[0]
-
-
-def _second_best(task: Task, name: str, predictions: Predictions) -> tuple[Values, Intervals]:
+def _second_best(run: Run, name: str, states: States) -> tuple[Values, Intervals]:
     """The share of wrong answers whose second best is right, with an interval over whole contexts."""
+    task = run.task
+    seed = next(row.seed for row in run.board.rows if row.name == name)  # the first is the best on inner
+    if seed is None:
+        predictions = predict_own(states["dev"])
+    else:
+        predictions = predict(load_fitted(head_folder(run.folder, name, seed))[0], states["dev"])[0]
     ranked = ranked_answers(task, predictions, score_predictions(task, predictions).result.threshold)
     second = second_answers_correct(task, task["dev"], ranked)
     wrong = np.array([right is not None for right in second])
@@ -123,10 +117,7 @@ def _layer_weights(run: Run, name: str) -> tuple[Values, Intervals]:
     """Mean weight of every state, and the centre of the weights: 0 is the first state, 1 the last."""
     heads = [head for head in run.heads if head.spec == name and head.weights]
     means = [fmean(column) for column in zip(*(head.weights for head in heads), strict=True)]
-    centres = []
-    for head in heads:
-        moment = sum(index * weight for index, weight in enumerate(head.weights))
-        centres.append(moment / ((len(head.weights) - 1) * sum(head.weights)))
+    centres = [weighted_centre(list(enumerate(head.weights))) for head in heads]
     values = {f"state {state}": weight for state, weight in zip(heads[0].states, means, strict=True)}
     values["centre"] = fmean(centres)
     rise = rise_start(means)
@@ -148,11 +139,11 @@ def _range_over_seeds(key: str, values: Sequence[float]) -> Intervals:
     return {key: (min(values), max(values))} if len(values) > 1 else {}
 
 
-def _layers(experiments: Experiments, folder: Path, states: States, task: Task) -> tuple[Values, Intervals]:
+def _layers(experiments: Experiments, run: Run, states: States) -> tuple[Values, Intervals]:
     """Score of a linear head on each state (mean over tokens), and how early it rises, with a bootstrap interval."""
     specs = [canonical_spec(f"probe:layers={state},read=mean") for state in range(len(states.layers))]
-    config = read_recipe(folder / "recipe.toml").fit
-    fitted = fit_into(folder / FINDINGS / "by-layer", states, specs, experiments.shared.seeds, config)
+    task, config = run.task, read_recipe(run.folder / "recipe.toml").fit
+    fitted = fit_into(run.folder / FINDINGS / "by-layer", states, specs, experiments.shared.seeds, config)
     answers: dict[str, list[Mapping[str, Any]]] = {spec: [] for spec in specs}
     for head, predictions in zip(fitted, predict(fitted, states["dev"]), strict=True):
         answers[head.spec].append(score_predictions(task, predictions).result.answers)
@@ -183,13 +174,13 @@ def early_rise(scores: Sequence[float]) -> float | None:
 
 def epoch_row(experiments: Experiments, row: EpochRow) -> RowResult:
     """Score on inner after an epoch of a fit (dev is scored only once, at the end)."""
-    folder, _, run = experiments.run(row.run, row.data, row.heads)
+    _, run = experiments.run(row.run, row.data, row.heads)
     inner = []
     for head in run.heads:
         if head.spec == head_of(row.predictor):
             inner += [float(epoch["inner"]) for epoch in head.history if epoch["epoch"] == row.epoch]
     values = {"inner": fmean(inner)} if inner else {}
-    return RowResult(row.name, values, _range_over_seeds("inner", inner), folder=str(folder))
+    return RowResult(row.name, values, _range_over_seeds("inner", inner), folder=str(run.folder))
 
 
 def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
@@ -198,12 +189,12 @@ def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
         return subset_tuned_row(experiments, row)
     if row.share == 1.0:
         return board_row(experiments, row)
-    folder, states, run = experiments.run(row.run, row.data, row.heads)
-    spec, config = board_name(row.predictor), read_recipe(folder / "recipe.toml").fit
+    states, run = experiments.run(row.run, row.data, row.heads)
+    spec, config = board_name(row.predictor), read_recipe(run.folder / "recipe.toml").fit
     fitted = []
     for seed in experiments.shared.seeds_of(spec):
-        fitted += fit_on_subset(folder, states, run.task, spec, row.share, seed, config)
-    return _predictions_row(row, predict(fitted, states["dev"]), run.task, folder)
+        fitted += fit_on_subset(run.folder, states, run.task, spec, row.share, seed, config)
+    return _predictions_row(row, predict(fitted, states["dev"]), run.task, run.folder)
 
 
 def _predictions_row(row: SubsetRow, predictions: Sequence[Predictions], task: Task, folder: Path) -> RowResult:
@@ -219,7 +210,7 @@ def subset_tuned_row(experiments: Experiments, row: SubsetRow) -> RowResult:
     # The same number of warm-up steps as the whole curve, because the same fraction of so few steps would be none.
     warmup = min(1.0, curve.tune.get("warmup", 0.0) * max(curve.at) / (epochs * row.share))
     recipe = experiments.recipe(curve, epochs=epochs, decay="constant", warmup=warmup)
-    task = experiments.task(row.run, row.data)
+    task = load_recipe_task(experiments.recipe(source, row.data))
     indices = draw_subset(task, subset_size(task, row.share), shared.seeds[0])
     subset = replace(task, splits={**task.splits, "train": tuple(task["train"][i] for i in sorted(indices))})
     made_from = hash_json([recipe.encoder, hashed_fields(recipe.data), hashed_fields(recipe.tune)])

@@ -159,7 +159,7 @@ def _measure_pair(test: Check, a: RowResult | None, b: RowResult | None) -> Meas
     if b is None or not a.answers or not b.answers or a.task is None:
         return Measured(why="there are no answers to compare")
     task = replace(a.task, metric=metric_of(test, a.task))
-    if not test.silence and not any(has_learned(row.answers, task) for row in (a, b)):
+    if not test.nothing_learned and not any(has_learned(row.answers, task) for row in (a, b)):
         return Measured(why=NOTHING_LEARNED)
     if test.of == "length":
         return _length_difference(a, b, a.task)

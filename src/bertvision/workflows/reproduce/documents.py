@@ -73,7 +73,7 @@ MAKERS: Mapping[type[RowSpec], Callable[[Experiments, Any], RowResult]] = {
 
 def reproduce(items: Sequence[Item], experiments: Experiments) -> list[dict[str, Any]]:
     """Run every item; shared runs are made once, with the heads of all items."""
-    rows = [experiments.shared.substituted(row) for item in items for row in item.rows]
+    rows = [experiments.shared.substitute_heads(row) for item in items for row in item.rows]
     experiments.heads_to_fit = heads_by_run(rows)
     documents, errors = [], []
     for item in items:
@@ -134,7 +134,7 @@ def make_row(experiments: Experiments, row: RowSpec) -> RowResult:
     try:
         if row.only not in (None, experiments.shared.scale):
             raise NotAtScale(f"this row is for {row.only} scale")
-        made = MAKERS[type(row)](experiments, experiments.shared.substituted(row))
+        made = MAKERS[type(row)](experiments, experiments.shared.substitute_heads(row))
     except Missing as missing:
         made = RowResult(row.name, missing=missing)
     if not isinstance(row, BoardRow) or row.predictor.startswith(MAX_PREFIX) or row.predictor == NO_ANSWER_ROW:

@@ -54,7 +54,7 @@ class HeadJob:
 
 
 def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
-    """All jobs of some items, each once; shared hours are those of jobs that several items need."""
+    """All jobs and head fits of some items, each once; shared hours are those of jobs that several items need."""
     jobs: dict[str, Job] = {}
     users: Counter[str] = Counter()
     for item in items:
@@ -69,6 +69,7 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
             "url": shared.data[name].url,
             "files": list(dict.fromkeys(files)),
         }
+    heads = head_jobs(items, shared)
     return {
         "scale": shared.scale,
         "items": [item.name for item in items],
@@ -76,12 +77,15 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
             "tokens_tuned_per_second": dict(shared.rates),
             "pass": PASS,
             "bytes_per_value": state_bytes("f16", 1),
+            "bytes_read_per_second": READ,
         },
         "data": data,
         "jobs": [asdict(job) for job in jobs.values()],
         "hours": sum(job.hours for job in jobs.values()),
         "shared_hours": sum(job.hours for job in jobs.values() if users[job.name] > 1),
         "bytes": sum(job.bytes for job in jobs.values()),
+        "heads": [asdict(job) for job in heads],
+        "reading_hours": sum(job.hours for job in heads),
     }
 
 
@@ -102,11 +106,9 @@ def jobs_of(row: RowSpec, shared: Shared) -> Iterator[Job]:
     # The encoder tuned on a subset, and its states.
     data, base = shared.data[row.data or str(source.data)], shared.base_encoder(source)
     learned, others = row.share * data.learned, data.windows - data.learned
-    epochs = float(source.encoder.partition("@")[2])
-    hours = (learned * epochs + PASS * (learned + others)) * data.tokens / shared.rates[base] / 3600
-    windows = round(learned) + others
-    layers, width = shared.shapes[base]
-    size = windows * data.tokens * (layers + 1) * state_bytes("f16", width)
+    epochs, windows = float(source.encoder.partition("@")[2]), round(learned) + others
+    hours = _hours(learned * epochs, learned + others, data.tokens, shared.rates[base])
+    size = _store_bytes(windows, data.tokens, source, shared.shapes[base])
     yield Job(f"limited {source.name} {row.share:g}", data.name, windows, data.tokens, hours, size)
 
 
@@ -125,11 +127,16 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
         epochs = float(source.tune.get("epochs", defaults.get("epochs", 1.0)))
     dev = chosen.windows - chosen.learned
     read = chosen.windows if source.kind == "run" else dev * max(1, len(source.at))
-    hours = (chosen.learned * epochs + PASS * read) * chosen.tokens / shared.rates[base] / 3600
+    hours = _hours(chosen.learned * epochs, read, chosen.tokens, shared.rates[base])
     size = _store_bytes(chosen.windows, chosen.tokens, source, (layers, width)) if source.kind == "run" else 0
     encoders = len(source.at) if source.at else int(source.kind == "tune" and method == "full")
     size += encoders * FLOAT * (12 * layers * width**2 + VOCABULARY * width)
     yield Job(" ".join(part for part in name if part), chosen.name, chosen.windows, chosen.tokens, hours, size)
+
+
+def _hours(tuned: float, read: float, tokens: int, rate: float) -> float:
+    """Hours to tune on some windows (times epochs) and to read some; ``rate`` is in tokens tuned per second."""
+    return (tuned + PASS * read) * tokens / rate / 3600
 
 
 def _store_bytes(windows: int, tokens: int, source: Source, shape: tuple[int, int]) -> int:
@@ -154,25 +161,10 @@ def plan_text(document: Mapping[str, Any]) -> str:
         lines.append(f"data {name}: {data['about']}: {files} {data['url']}".rstrip())
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
     lines.append(f"assumed: tokens tuned per second: {rates}; a forward pass takes 1/3.2 of that time; states in f16")
-    return "\n".join(lines)
-
-
-def add_head_jobs(document: Mapping[str, Any], items: Sequence[Item], shared: Shared) -> dict[str, Any]:
-    """A plan with the jobs of its heads."""
-    jobs = head_jobs(items, shared)
-    return {
-        **document,
-        "assumed": {**document["assumed"], "bytes_read_per_second": READ},
-        "heads": [asdict(job) for job in jobs],
-        "reading_hours": sum(job.hours for job in jobs),
-    }
-
-
-def head_plan_text(document: Mapping[str, Any]) -> str:
-    """The heads of a plan in one line."""
     fits, hours = sum(job["fits"] for job in document["heads"]), document["reading_hours"]
     reading = f"reading their states once per epoch for all heads of a run takes another {hours:.1f} hours"
-    return f"heads: {fits:,} fits; {reading} at {READ / 1e6:.0f} MB/s; their computation is not included"
+    lines.append(f"heads: {fits:,} fits; {reading} at {READ / 1e6:.0f} MB/s; their computation is not included")
+    return "\n".join(lines)
 
 
 def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:

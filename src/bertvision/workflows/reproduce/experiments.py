@@ -14,13 +14,12 @@ from bertvision.core.records import CONTROL
 from bertvision.core.registry import Spec, parse_spec, unknown_name
 from bertvision.encoders.loading import load_encoder
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.runs.prepare import difference, fit_into, load_recipe_task, prepare
+from bertvision.runs.prepare import difference, fit_into, load_recipe_task, prepare_run
 from bertvision.runs.reader import Run, gather
 from bertvision.store.states import States
 from bertvision.tasks.glue import find_file
 from bertvision.tasks.glue_table import GLUE
 from bertvision.tasks.recipe_defaults import recipe_defaults
-from bertvision.tasks.task import Task
 from bertvision.training.live_states import task_of_states
 from bertvision.workflows.analyse import run_analyses
 from bertvision.workflows.conclude import conclude
@@ -73,10 +72,9 @@ class Experiments:
     out: Path
     encoder: str | None = None  # replaces every encoder of the scale
     settings: Sequence[str] = ()
-    heads_to_fit: Mapping[str, Iterable[str]] = field(
-        default_factory=dict
-    )  # by run: fitted when the run is first needed
-    _runs: dict[str, tuple[tuple[str, ...], tuple[States, Run]]] = field(default_factory=dict, init=False)
+    # By run; fitted when the run is first needed.
+    heads_to_fit: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    _runs: dict[str, tuple[States, Run, set[str]]] = field(default_factory=dict, init=False)  # and heads fitted so far
     _curves: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _findings: dict[tuple[str, Path], Finding] = field(default_factory=dict, init=False)
 
@@ -167,7 +165,7 @@ class Experiments:
         live = replace(recipe, extract=replace(recipe.extract, live=True))
         if (folder / "own.json").exists() and not difference(read_recipe(folder / "recipe.toml"), live):
             return folder
-        states, _ = prepare(live, folder, [CONTROL])
+        states = prepare_run(live, folder, [CONTROL]).states
         encoder = load_encoder(str(folder / "encoder"))
         result, cost = score_encoder(encoder, task_of_states(states)).result, encoder.record["cost"]
         document = {
@@ -183,27 +181,32 @@ class Experiments:
     def run_folder(self, name: str, data: str | None = None) -> Path:
         return self.out / "run" / (f"{name}-{data}" if data else name)
 
-    def run(self, name: str, data: str | None, heads: Iterable[str]) -> tuple[Path, States, Run]:
+    def run(self, name: str, data: str | None, heads: Iterable[str]) -> tuple[States, Run]:
         """A run with these heads, and those that it already has, on its leaderboard."""
-        folder, label = self.run_folder(name, data), f"{name}/{data or ''}"
+        label = f"{name}/{data or ''}"
         specs = list(dict.fromkeys([*self.heads_to_fit.get(label, ()), *heads]))
-        fitted, result = self._runs.get(label, ((), None))
-        if result is None or not set(specs) <= set(fitted):
-            result = self._make_run(folder, self.recipe(self.source("run", name), data), specs)
-            self._runs[label] = (*fitted, *specs), result
-        return folder, *result
+        made = self._runs.get(label)
+        if made is None or not made[2].issuperset(specs):
+            states, run = self._make_run(
+                self.run_folder(name, data), self.recipe(self.source("run", name), data), specs
+            )
+            made = self._runs[label] = states, run, {*specs, *(made[2] if made else ())}
+        return made[:2]
 
     def _make_run(self, folder: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
-        states, specs = prepare(recipe, folder, [CONTROL, *heads])
-        seeds_of = self.shared.seeds_of
-        for seeds in dict.fromkeys(map(seeds_of, specs)):
-            fit_into(folder, states, [spec for spec in specs if seeds_of(spec) == seeds], seeds, recipe.fit)
+        prepared = prepare_run(recipe, folder, [CONTROL, *heads])
+        states = prepared.states
+        by_seeds: dict[tuple[int, ...], list[str]] = {}
+        for spec in prepared.heads:
+            by_seeds.setdefault(self.shared.seeds_of(spec), []).append(spec)
+        for seeds, specs in by_seeds.items():
+            fit_into(folder, states, specs, seeds, recipe.fit)
         made_from, path = hash_json([states.id, hashed_fields(recipe.fit)]), folder / CONCLUDED
         saved = read_json_or_empty(path)
         concluded = saved["heads"] if saved.get("made_from") == made_from else []
-        if not set(specs) <= set(concluded):
-            conclude(folder)
-            write_json(path, {"made_from": made_from, "heads": sorted({*concluded, *specs})})
+        if not set(prepared.heads) <= set(concluded):
+            conclude(folder, states=states)
+            write_json(path, {"made_from": made_from, "heads": sorted({*concluded, *prepared.heads})})
         return states, gather(folder, task_of_states(states))
 
     def finding(self, name: str, folder: Path) -> Finding:
@@ -211,10 +214,6 @@ class Experiments:
         if (name, folder) not in self._findings:
             self._findings[name, folder] = run_analyses(AnalysisRequest(folder), [name])[0][0]
         return self._findings[name, folder]
-
-    def task(self, name: str, data: str | None = None) -> Task:
-        """The task of a run."""
-        return load_recipe_task(self.recipe(self.source("run", name), data))
 
 
 def scaled_method(method: str, layers: int, width: int) -> str:

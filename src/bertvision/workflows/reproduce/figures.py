@@ -31,11 +31,11 @@ STATE, LOST = "state ", "decrease "
 def write_pictures(item: Item, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
     """Write ``NAME.svg`` and, if enough was published, ``NAME-published.svg``; returns their names."""
     figures = [item]
-    if item.picture is not None and item.picture.apart:  # one for each metric, named after it
-        figures = []
-        for metric in item.picture.up:
-            picture = replace(item.picture, up=(metric,))
-            figures.append(replace(item, name=f"{item.name}-{metric}", picture=picture))
+    if item.picture is not None and item.picture.one_per_metric:
+        figures = [
+            replace(item, name=f"{item.name}-{metric}", picture=replace(item.picture, y=(metric,)))
+            for metric in item.picture.y
+        ]
     names = []
     for figure in figures:
         for source, suffix in (("ours", ""), ("published", "-published")):
@@ -66,58 +66,58 @@ def x_value(row: RowSpec) -> float | None:
     return None
 
 
-def _lines(item: Item, picture: Picture, values: Values) -> Plot:
+def _lines_over_x(item: Item, picture: Picture, values: Values) -> Plot:
     """A line per series and metric; rows without an x value are horizontal lines, for the last metric."""
     series: dict[str, list[Point]] = {}
     rules: dict[str, float] = {}
     for row in item.rows:
         row_values, x = values.get(row.name, {}), x_value(row)
         if x is None:
-            if picture.up[-1] in row_values:
-                rules[row.name] = row_values[picture.up[-1]]
+            if picture.y[-1] in row_values:
+                rules[row.name] = row_values[picture.y[-1]]
             continue
-        for metric in picture.up:
+        for metric in picture.y:
             if metric in row_values:
-                name = " ".join(part for part in (row.series, metric if len(picture.up) > 1 else "") if part)
+                name = " ".join(part for part in (row.series, metric if len(picture.y) > 1 else "") if part)
                 series.setdefault(name or metric, []).append((x, row_values[metric], row.name))
     ordered = {name: sorted(points) for name, points in series.items()}  # rows are in the order of the paper
-    return Plot("lines", picture.across, ", ".join(picture.up), ordered, rules=rules)
+    return Plot("lines", picture.x, ", ".join(picture.y), ordered, rules=rules)
 
 
-def _states(item: Item, picture: Picture, values: Values) -> Plot:
+def _lines_over_states(item: Item, picture: Picture, values: Values) -> Plot:
     """A line per row, over the encoder's states."""
     series: dict[str, list[Point]] = {}
     for row, row_values in values.items():
         points = [(float(key[len(STATE) :]), value, row) for key, value in row_values.items() if key.startswith(STATE)]
         if points:
             series[row] = points
-    return Plot("lines", "state", picture.up[0], series)
+    return Plot("lines", "state", picture.y[0], series)
 
 
-def _points(item: Item, picture: Picture, values: Values) -> Plot:
+def _points_and_front(item: Item, picture: Picture, values: Values) -> Plot:
     """A point per row, those on the Pareto front marked."""
     points: list[Point] = []
     for row, row_values in values.items():
-        if picture.across in row_values and picture.up[0] in row_values:
-            points.append((row_values[picture.across], row_values[picture.up[0]], row))
+        if picture.x in row_values and picture.y[0] in row_values:
+            points.append((row_values[picture.x], row_values[picture.y[0]], row))
     front = pareto([(x, y) for x, y, _ in points])
     series: dict[str, list[Point]] = {FRONT: [], BEHIND: []}
     for index, point in enumerate(points):
         series[FRONT if index in front else BEHIND].append(point)
     series[FRONT].sort()
-    return Plot("points", metric_title(picture.across), picture.up[0], series, log=picture.log)
+    return Plot("points", metric_title(picture.x), picture.y[0], series, log=picture.log)
 
 
-def _bars(item: Item, picture: Picture, values: Values) -> Plot:
+def _bars_per_row(item: Item, picture: Picture, values: Values) -> Plot:
     """A group of bars per row, a bar per metric."""
-    rows = [row for row in values if any(metric in values[row] for metric in picture.up)]
-    heights = {metric_title(metric): [values[row].get(metric) for row in rows] for metric in picture.up}
+    rows = [row for row in values if any(metric in values[row] for metric in picture.y)]
+    heights = {metric_title(metric): [values[row].get(metric) for row in rows] for metric in picture.y}
     return bars(rows, heights, "%")
 
 
-def _heat(item: Item, picture: Picture, values: Values) -> Plot | None:
+def _score_lost_by_span(item: Item, picture: Picture, values: Values) -> Plot | None:
     """Percentage of the score lost without the adapters of every span of layers."""
-    metric, adapted = picture.up[0], item.rows[0]
+    metric, adapted = picture.y[0], item.rows[0]
     whole = values.get(adapted.name, {}).get(metric)
     lost: dict[str, float] = {}
     for row_values in values.values():
@@ -134,9 +134,9 @@ def _heat(item: Item, picture: Picture, values: Values) -> Plot | None:
 
 
 PLOTS: Mapping[str, Callable[[Item, Picture, Values], Plot | None]] = {
-    "lines": _lines,
-    "states": _states,
-    "points": _points,
-    "bars": _bars,
-    "heat": _heat,
+    "lines": _lines_over_x,
+    "states": _lines_over_states,
+    "points": _points_and_front,
+    "bars": _bars_per_row,
+    "heat": _score_lost_by_span,
 }

@@ -55,7 +55,7 @@ class Check:
     margin: float = 0.0
     of: str = "score"  # paired; value: of the table; efficiency; length: of contexts that only one has right
     among: str = "all"  # answerable or unanswerable questions
-    silence: bool = False  # the claim is that nothing is learned
+    nothing_learned: bool = False  # the claim is that nothing is learned, so it is decided then too
     not_at: str = ""  # a scale at which it is not tested,
     because: str = ""  # and why
 

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from bertvision.evaluation.comparison import Comparison, PredictorScores, SeedGroup
 from bertvision.evaluation.example_scores import score_answers
-from bertvision.evaluation.metrics.bootstrap import draw_clustered_rows, percentile_interval
+from bertvision.evaluation.metrics.bootstrap import DRAWS, draw_clustered_rows, percentile_interval
 from bertvision.tasks.task import Task
-
-DRAWS = 2000
 
 
 def seed_group_of(comparison: Comparison, answers: Sequence[Mapping[str, Any]]) -> SeedGroup | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from bertvision.core.files import read_json_or_empty, reuse
 from bertvision.core.records import Kind, Shape
@@ -18,6 +18,7 @@ from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.scoring import SplitScores, score_predictions
 from bertvision.heads.summary import head_info
+from bertvision.runs.folder import head_folder
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import load_fitted
@@ -62,7 +63,8 @@ def mean_result(name: str, seeds: Sequence[Mapping[str, Any]], task: Task, folde
 
 def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
     """A row of a leaderboard: the mean over seeds, and the interval of the task's metric."""
-    folder, states, run = experiments.run(row.run, row.data, row.heads)
+    states, run = experiments.run(row.run, row.data, row.heads)
+    folder = run.folder
     if row.predictor == NO_ANSWER_ROW:
         # A predictor that never answers is right on every question without an answer.
         dev = run.task[run.board.split]
@@ -89,7 +91,7 @@ def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
 
 def _max_with_encoder(folder: Path, spec: str, seed: int, states: States, task: Task) -> dict[str, Any]:
     """The ensemble of encoder and head by the larger probability; cached in the run until the head changes."""
-    fitted, fingerprint = load_fitted(folder / "heads" / spec / f"seed{seed}")
+    fitted, fingerprint = load_fitted(head_folder(folder, spec, seed))
 
     def combine() -> dict[str, Any]:
         both = ensemble([predict_own(states["dev"]), *predict(fitted, states["dev"])], "max")
@@ -139,6 +141,5 @@ def count_row(experiments: Experiments, row: CountRow) -> RowResult:
 
 def count_on_shape(row: RowSpec, spec: str) -> dict[str, float]:
     """Parameters of a head on the paper's encoder, and their percentage of it."""
-    kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
-    count = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kinds[row.shape]))
+    count = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, cast(Kind, row.shape)))
     return {key: float(str(count[key])) for key in ("parameters", "percent")}

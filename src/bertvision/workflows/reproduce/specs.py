@@ -241,10 +241,10 @@ class Picture:
     """A figure of a table's values: metrics on the y axis; on the x axis a metric, or the x value of the rows."""
 
     kind: str
-    up: tuple[str, ...]
-    across: str = ""
+    y: tuple[str, ...]
+    x: str = ""
     log: bool = False  # logarithmic x axis
-    apart: bool = False  # one picture per metric, if there are too many lines for one
+    one_per_metric: bool = False  # several pictures, if there are too many lines for one
 
     def __post_init__(self) -> None:
         if self.kind not in PICTURES:
@@ -327,9 +327,9 @@ class Shared:
 
     def rows_of(self, item: Item) -> list[RowSpec]:
         """An item's rows at this scale, with the heads of the scale."""
-        return [self.substituted(row) for row in item.rows if row.only in (None, self.scale)]
+        return [self.substitute_heads(row) for row in item.rows if row.only in (None, self.scale)]
 
-    def substituted(self, row: RowSpec) -> RowSpec:
+    def substitute_heads(self, row: RowSpec) -> RowSpec:
         """The row with the heads of this scale."""
         if isinstance(row, BoardRow):
             row = replace(row, predictor=self._substitute(row.predictor))

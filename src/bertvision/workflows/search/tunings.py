@@ -17,7 +17,7 @@ from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import SearchTrial, search_history, search_importance
 from bertvision.runs.folder import TUNED, store_folder
-from bertvision.runs.prepare import load_recipe_task, prepare, recipe_identity
+from bertvision.runs.prepare import load_recipe_task, prepare_run, recipe_identity
 from bertvision.runs.reader import TUNING_FINDINGS, data_origin
 from bertvision.store.states import States
 from bertvision.store.store import MANIFEST
@@ -183,7 +183,7 @@ class TuningStudy:
 
     def states_and_space(self, recipe: Recipe, run: Path) -> tuple[States, Space]:
         """The states of a tuning, extracted if necessary, and their search space."""
-        states, _ = prepare(recipe, run, self.heads)
+        states = prepare_run(recipe, run, self.heads).states
         return states, space_for_states(states, self.heads, self.space_words)
 
     def drop_stores(self) -> None:
