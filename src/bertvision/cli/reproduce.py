@@ -43,7 +43,7 @@ def reproduce_command(options: argparse.Namespace) -> Result:
 
     shared = shared_at(options.scale)
     if options.name == "list":
-        return _listed(shared)
+        return _list_items(shared)
     items = find_items(options.name)
     if options.data is not None and not Path(options.data).is_dir():
         raise BadInput(f"--data {options.data} does not exist; expected a folder with squad/, glue/ and crowdflower/")
@@ -73,7 +73,7 @@ def reproduce_command(options: argparse.Namespace) -> Result:
     }, text
 
 
-def _listed(shared: Any) -> Result:
+def _list_items(shared: Any) -> Result:
     from bertvision.workflows.reproduce.estimate import data_of
     from bertvision.workflows.reproduce.published import claims_of
     from bertvision.workflows.reproduce.specs import all_items

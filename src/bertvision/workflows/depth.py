@@ -59,7 +59,7 @@ def depth_frontier(
     frontier = _fit_depths(out, states, task, spec, seeds, config)
     inner = [depth.mean(task.metric, True) for depth in frontier]
     chosen = None if within is None else choose_depth(inner, within)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for depth, inner_score in zip(frontier, inner, strict=True):
         row = {
             "depth": depth.depth,
@@ -81,21 +81,14 @@ def depth_frontier(
     if chosen is not None:
         document["cut"] = _save_truncated(folder, states, task, frontier[chosen])
     write_json(out / "depth.json", document)
-    write_svg(depth_picture(document), out / "depth.svg")
+    curves = {split: [(row["depth"], row[split]) for row in rows] for split in ("dev", "inner")}
+    write_svg(line_chart(curves, "encoder layers used", task.metric), out / "depth.svg")
     return document
 
 
 def choose_depth(inner: Sequence[float], within: float) -> int:
     """The least depth whose score on inner is at most ``within`` below the best."""
     return next(depth for depth, score in enumerate(inner) if score >= max(inner) - within)
-
-
-def depth_picture(document: dict[str, Any]) -> Any:
-    series = {
-        "dev": [(row["depth"], row["dev"]) for row in document["rows"]],
-        "inner": [(row["depth"], row["inner"]) for row in document["rows"]],
-    }
-    return line_chart(series, "encoder layers used", document["metric"])
 
 
 def _fit_depths(

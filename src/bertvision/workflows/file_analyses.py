@@ -86,10 +86,6 @@ def _answer_types(view: RunView) -> Finding | None:
     return answer_types(view.examples, view.predictors) if view.has_spans and view.run.task.no_answer else None
 
 
-def _context_length(view: RunView) -> Finding | None:
-    return context_length(context_word_counts(view.examples), view.main) if view.main else None
-
-
 def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) -> Finding | None:
     """The cost analysis; ``seconds`` are measured inference times on the split, by head (spec@seed)."""
     prices = predictor_costs(run, lines, seconds)
@@ -101,7 +97,7 @@ def cost_finding(run: Run, lines: Sequence[Line], seconds: Mapping[str, float]) 
 
 FROM_FILES: Mapping[str, AnalysisFn] = {
     "answer-types": _answer_types,
-    "context-length": _context_length,
+    "context-length": lambda view: context_length(context_word_counts(view.examples), view.main) if view.main else None,
     "answer-length": lambda view: answer_length(view.examples, view.main) if view.has_spans else None,
     "question-word": lambda view: question_word(view.examples, view.main) if view.has_spans else None,
     "agreement": _agreement,

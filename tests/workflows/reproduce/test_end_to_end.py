@@ -157,7 +157,7 @@ def test_a_run_goes_on_from_what_was_tuned_on_its_data(
 ) -> None:
     laptop = replace(experiments, shared=shared_at("laptop"), data=paper_data, out=tmp_path)
     recipe = laptop.recipe(laptop.source("run", "glue"), "cola")
-    place = laptop.tuned_folder("glue", "cola", "full", None)
+    place = laptop.tuned_folder("glue", "cola")
     assert (place / "own.json").exists()
     assert recipe.encoder == str(place / "encoder")
     assert recipe.tune.epochs == 0
@@ -233,12 +233,12 @@ def test_one_that_fails_does_not_stop_the_others(experiments: Experiments, tmp_p
 
 def test_another_setting_is_another_tuning(experiments: Experiments, tmp_path: Path) -> None:
     here = replace(experiments, out=tmp_path)
-    place = here.tuned("glue", "cola", "full", None)
+    place = here.tuned("glue", "cola")
     made = (place / "own.json").stat().st_mtime_ns
-    assert here.tuned("glue", "cola", "full", None) == place
+    assert here.tuned("glue", "cola") == place
     assert (place / "own.json").stat().st_mtime_ns == made
     with pytest.raises(BadInput, match=r"holds another run: tune\.lr"):
-        replace(here, settings=[*here.settings, "tune.lr=1e-3"]).tuned("glue", "cola", "full", None)
+        replace(here, settings=[*here.settings, "tune.lr=1e-3"]).tuned("glue", "cola")
 
 
 def test_files_missing_from_a_folder_are_no_data(experiments: Experiments, tmp_path: Path) -> None:

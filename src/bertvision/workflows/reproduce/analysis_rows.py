@@ -186,7 +186,7 @@ def epoch_row(experiments: Experiments, row: EpochRow) -> RowResult:
 def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
     """A head on a subset of the training data, drawn for each seed; the leaderboard's row for all data."""
     if row.limited:
-        return subset_tuned_row(experiments, row)
+        return _subset_tuned_row(experiments, row)
     if row.share == 1.0:
         return board_row(experiments, row)
     states, run = experiments.run(row.run, row.data, row.heads)
@@ -202,7 +202,7 @@ def _predictions_row(row: SubsetRow, predictions: Sequence[Predictions], task: T
     return mean_result(row.name, seeds, task, folder)
 
 
-def subset_tuned_row(experiments: Experiments, row: SubsetRow) -> RowResult:
+def _subset_tuned_row(experiments: Experiments, row: SubsetRow) -> RowResult:
     """Encoder and head on the same subset: the encoder is tuned on the first seed's, for the epochs of the curve."""
     source, shared = experiments.source("run", row.run), experiments.shared
     name, _, at = source.encoder.partition("@")

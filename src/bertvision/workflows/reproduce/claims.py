@@ -48,8 +48,11 @@ class Measured:
     note: str = ""  # what a mean consists of
 
     @property
-    def decided(self) -> bool:
-        return all(end is not None and math.isfinite(end) for end in (self.low, self.high))
+    def interval(self) -> tuple[float, float, float] | None:
+        """Lower end, difference and upper end; None without finite ends."""
+        if self.low is None or self.difference is None or self.high is None:
+            return None
+        return (self.low, self.difference, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else None
 
 
 def verdict(measured: Measured, says: str, margin: float = 0.0, comparisons: int = 1) -> str:
@@ -58,26 +61,26 @@ def verdict(measured: Measured, says: str, margin: float = 0.0, comparisons: int
     A claim fails if any of its comparisons does, which happens by chance more easily with many of them. Failing
     therefore needs the interval that is widened for their number.
     """
-    if not measured.decided or measured.low is None or measured.high is None:
+    if measured.interval is None:
         return OPEN
-    lowest, highest = allowed(says, margin)
+    low, difference, high = measured.interval
+    lowest, highest = allowed_range(says, margin)
     strict = says == "more"  # more is strictly more
-    if lowest <= measured.low and measured.high <= highest and not (strict and measured.low <= margin):
+    if lowest <= low and high <= highest and not (strict and low <= margin):
         return HOLDS
-    low, high = bonferroni_interval(measured, comparisons)
+    low, high = bonferroni_interval(low, difference, high, comparisons)
     if high < lowest or low > highest or (strict and high <= lowest):
         return FAILS
     return OPEN
 
 
-def bonferroni_interval(measured: Measured, comparisons: int) -> tuple[float, float]:
+def bonferroni_interval(low: float, difference: float, high: float, comparisons: int) -> tuple[float, float]:
     """The interval of level 1 - 0.05 / comparisons: each side is scaled as for a normal distribution."""
-    middle, low, high = measured.difference or 0.0, measured.low or 0.0, measured.high or 0.0
     scale = NormalDist().inv_cdf(1 - ALPHA_HALF / comparisons) / NormalDist().inv_cdf(1 - ALPHA_HALF) - 1
-    return low - scale * (middle - low), high + scale * (high - middle)
+    return low - scale * (difference - low), high + scale * (high - difference)
 
 
-def allowed(says: str, margin: float) -> tuple[float, float]:
+def allowed_range(says: str, margin: float) -> tuple[float, float]:
     """The range of a minus b that agrees with a rule."""
     return {
         "more": (margin, math.inf),
@@ -89,7 +92,7 @@ def allowed(says: str, margin: float) -> tuple[float, float]:
 
 def is_too_wide(low: float, high: float, says: str, margin: float) -> bool:
     """Whether an interval is wider than the allowed range, so that no result on so few examples could hold."""
-    lowest, highest = allowed(says, margin)
+    lowest, highest = allowed_range(says, margin)
     return high - low > highest - lowest
 
 
@@ -102,14 +105,14 @@ def combine_verdicts(verdicts: Sequence[str]) -> str:
 
 def mean_difference(parts: Sequence[Measured]) -> Measured:
     """Mean of independent differences; each half-width is sqrt(sum of squares) / n."""
-    if not parts or any(not part.decided for part in parts):
-        return Measured(why=next((part.why for part in parts if not part.decided), "no rows"))
+    intervals = [part.interval for part in parts if part.interval is not None]
+    if not parts or len(intervals) < len(parts):
+        return Measured(why=next((part.why for part in parts if part.interval is None), "no rows"))
     count = len(parts)
-    middle = sum(part.difference or 0.0 for part in parts) / count
-    below = [(part.difference or 0.0) - (part.low or 0.0) for part in parts]
-    above = [(part.high or 0.0) - (part.difference or 0.0) for part in parts]
-    low, high = (math.sqrt(sum(width**2 for width in widths)) / count for widths in (below, above))
-    return Measured(middle, middle - low, middle + high)
+    mean = sum(difference for _, difference, _ in intervals) / count
+    below = math.sqrt(sum((difference - low) ** 2 for low, difference, _ in intervals)) / count
+    above = math.sqrt(sum((high - difference) ** 2 for _, difference, high in intervals)) / count
+    return Measured(mean, mean - below, mean + above)
 
 
 def measure(test: Check, rows: Mapping[str, RowResult]) -> Measured:

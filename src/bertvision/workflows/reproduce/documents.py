@@ -51,11 +51,11 @@ NOT_HASHED = ("about", "url", "windows", "learned", "tokens")
 MIN_ROWS = 5
 """Fewest rows for a rank correlation of our scores with the published ones."""
 DONE, SOME_DATA, NO_DATA, FAILED = "done", "some data missing", NoData.word, "some rows failed"
-PUBLISHED = "published only: of a model or a data set that is not part of this"
-TIMED = {"inference", "inference_ratio"}
+PUBLISHED_ONLY = "published only: of a model or a data set that is not part of this"
+TIME_METRICS = {"inference", "inference_ratio"}
 """Metrics that are measured for all rows together, in turns."""
-EXAMPLES, ROUNDS = 16, 9
-OUTER = 1
+TIMED_EXAMPLES, TIMING_ROUNDS = 16, 9
+TRIMMED_ROUNDS = 1
 """Rounds left out at either end: the second and eighth of nine enclose the median with 96 % probability."""
 
 MAKERS: Mapping[type[RowSpec], Callable[[Experiments, Any], RowResult]] = {
@@ -167,7 +167,7 @@ def _add_times(experiments: Experiments, item: Item, results: list[RowResult]) -
     for row, result in zip(item.rows, results, strict=True):
         if isinstance(row, TunedRow) and result.answers:
             tuned.setdefault(result.folder, result)
-    if not TIMED & set(item.metrics) or not tuned:
+    if not TIME_METRICS & set(item.metrics) or not tuned:
         return results
     first = next(result.folder for result in results if result.folder in tuned)
     seconds = _time_encoders(experiments, [first, *sorted(set(tuned) - {first})], tuned[first])
@@ -175,7 +175,7 @@ def _add_times(experiments: Experiments, item: Item, results: list[RowResult]) -
     for result in results:
         if result.folder in seconds:
             ratios = [own / base for own, base in zip(seconds[result.folder], seconds[first], strict=True)]
-            low, *_, high = sorted(ratios)[OUTER:-OUTER]
+            low, *_, high = sorted(ratios)[TRIMMED_ROUNDS:-TRIMMED_ROUNDS]
             values = {"inference": median(seconds[result.folder]), "inference_ratio": median(ratios)}
             intervals = {**result.intervals, "inference_ratio": (low, high)}
             result = replace(result, values={**result.values, **values}, intervals=intervals)
@@ -191,8 +191,8 @@ def _time_encoders(experiments: Experiments, folders: Sequence[str], first: RowR
     if not cached:
         assert first.task is not None
         models = [native_model(load_encoder(str(Path(folder) / "encoder")), first.task) for folder in folders]
-        examples = first.task["dev"][:EXAMPLES]
-        rounds = interleaved_seconds([partial(model.outputs, examples) for model in models], ROUNDS)
+        examples = first.task["dev"][:TIMED_EXAMPLES]
+        rounds = interleaved_seconds([partial(model.outputs, examples) for model in models], TIMING_ROUNDS)
         for folder, seconds in zip(folders, rounds, strict=True):
             cached[folder] = [1000 * second / len(examples) for second in seconds]
         write_json(path, cached)
@@ -241,7 +241,7 @@ def _plain_rows(item: Item, results: Sequence[RowResult]) -> list[dict[str, Any]
         }
         rows.append(row)
     for name, values in printed.items():
-        rows.append({"row": name, "ours": {}, "intervals": {}, "published": values, "missing": PUBLISHED})
+        rows.append({"row": name, "ours": {}, "intervals": {}, "published": values, "missing": PUBLISHED_ONLY})
     return rows
 
 
@@ -288,15 +288,14 @@ def read_documents(folder: Path) -> dict[str, dict[str, Any]]:
     return {document["item"]: document for document in documents}
 
 
-def is_current(document: Mapping[str, Any]) -> bool:
-    """Whether the recipe still is the one that the document was made from, at its scale and without other settings."""
-    return _is_made_by(document, shared_at(document["scale"]))
-
-
-def _is_made_by(
-    document: Mapping[str, Any], shared: Shared, encoder: str | None = None, settings: Sequence[str] = ()
+def is_current(
+    document: Mapping[str, Any], shared: Shared | None = None, encoder: str | None = None, settings: Sequence[str] = ()
 ) -> bool:
-    item = all_items().get(document["item"])
+    """Whether the recipe, with these settings, still is the one that the document was made from.
+
+    Without settings: the recipe as it is, at the scale of the document.
+    """
+    item, shared = all_items().get(document["item"]), shared or shared_at(document["scale"])
     return item is not None and document.get("made_from") == origin(item, shared, encoder, settings)
 
 
@@ -309,7 +308,7 @@ def current_documents(experiments: Experiments) -> list[dict[str, Any]]:
     """Documents in the folder of the experiments that the same settings would make again."""
     settings = experiments.shared, experiments.encoder, experiments.settings
     documents = read_documents(experiments.out / "items").values()
-    return [document for document in documents if _is_made_by(document, *settings)]
+    return [document for document in documents if is_current(document, *settings)]
 
 
 def claim_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -20,13 +20,13 @@ from bertvision.store.codec import state_bytes
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.reproduce.specs import Item, RowSpec, Shared, Source, SubsetRow, TunedRow, heads_by_run
 
-PASS = 1 / 3.2
+FORWARD_PASS = 1 / 3.2
 """Time of a forward pass, relative to a training step."""
-FLOAT = 4
+WEIGHT_BYTES = 4
 """Bytes of a saved weight."""
-VECTORS = ("cls", "mean")
+SINGLE_VECTOR = ("cls", "mean")
 """Values of ``extract.tokens`` that store one vector per text."""
-READ = 500e6
+DISK_BYTES_PER_SECOND = 500e6
 """Bytes per second of an ordinary solid-state disk."""
 
 
@@ -75,9 +75,9 @@ def plan(items: Sequence[Item], shared: Shared) -> dict[str, Any]:
         "items": [item.name for item in items],
         "assumed": {
             "tokens_tuned_per_second": dict(shared.rates),
-            "pass": PASS,
+            "pass": FORWARD_PASS,
             "bytes_per_value": state_bytes("f16", 1),
-            "bytes_read_per_second": READ,
+            "bytes_read_per_second": DISK_BYTES_PER_SECOND,
         },
         "data": data,
         "jobs": [asdict(job) for job in jobs.values()],
@@ -130,19 +130,19 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     hours = _hours(chosen.learned * epochs, read, chosen.tokens, shared.rates[base])
     size = _store_bytes(chosen.windows, chosen.tokens, source, (layers, width)) if source.kind == "run" else 0
     encoders = len(source.at) if source.at else int(source.kind == "tune" and method == "full")
-    size += encoders * FLOAT * (12 * layers * width**2 + VOCABULARY * width)
+    size += encoders * WEIGHT_BYTES * (12 * layers * width**2 + VOCABULARY * width)
     yield Job(" ".join(part for part in name if part), chosen.name, chosen.windows, chosen.tokens, hours, size)
 
 
 def _hours(tuned: float, read: float, tokens: int, rate: float) -> float:
     """Hours to tune on some windows (times epochs) and to read some; ``rate`` is in tokens tuned per second."""
-    return (tuned + PASS * read) * tokens / rate / 3600
+    return (tuned + FORWARD_PASS * read) * tokens / rate / 3600
 
 
 def _store_bytes(windows: int, tokens: int, source: Source, shape: tuple[int, int]) -> int:
     """Size of the states of these windows in a store."""
     layers, width = shape
-    kept = 1 if source.extract.get("tokens") in VECTORS else tokens
+    kept = 1 if source.extract.get("tokens") in SINGLE_VECTOR else tokens
     return windows * kept * (layers + 1) * state_bytes("f16", width)
 
 
@@ -162,8 +162,9 @@ def plan_text(document: Mapping[str, Any]) -> str:
     rates = ", ".join(f"{name} {rate:,.0f}" for name, rate in document["assumed"]["tokens_tuned_per_second"].items())
     lines.append(f"assumed: tokens tuned per second: {rates}; a forward pass takes 1/3.2 of that time; states in f16")
     fits, hours = sum(job["fits"] for job in document["heads"]), document["reading_hours"]
-    reading = f"reading their states once per epoch for all heads of a run takes another {hours:.1f} hours"
-    lines.append(f"heads: {fits:,} fits; {reading} at {READ / 1e6:.0f} MB/s; their computation is not included")
+    speed = f"{DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
+    reading = f"reading their states once per epoch for all heads of a run takes another {hours:.1f} hours at {speed}"
+    lines.append(f"heads: {fits:,} fits; {reading}; their computation is not included")
     return "\n".join(lines)
 
 
@@ -180,5 +181,5 @@ def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
         epochs = int(str(source.fit.get("epochs", defaults.get("epochs", FitConfig().epochs))))
         size = _store_bytes(data.learned, data.tokens, source, shared.shapes[shared.base_encoder(source)])
         fits = sum(len(shared.seeds_of(spec)) for spec in dict.fromkeys([canonical_spec(CONTROL), *specs]))
-        jobs.append(HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / READ / 3600))
+        jobs.append(HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / DISK_BYTES_PER_SECOND / 3600))
     return jobs

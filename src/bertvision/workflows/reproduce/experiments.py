@@ -28,7 +28,7 @@ from bertvision.workflows.reproduce.specs import DataSet, Shared, Source
 from bertvision.workflows.tuning_costs import score_encoder
 from bertvision.workflows.tuning_curve import checkpoint_path, tune_curve
 
-OF_LAYERS, OF_WIDTH = 12, 768
+BERT_LAYERS, BERT_WIDTH = 12, 768
 """Shape of the encoder that methods in recipes are defined for: BERT-base."""
 ADAPTER_SIZE = 64
 """Default size of adapters in BERT-base."""
@@ -144,7 +144,7 @@ class Experiments:
             self.curve(curve)
             return str(checkpoint_path(self.out / "curve" / curve, float(epochs)))
         below = self.source("tune", name)
-        return str(self.tuned(name, None if below.data else data, "full", None) / "encoder")
+        return str(self.tuned(name, None if below.data else data) / "encoder")
 
     def curve(self, name: str) -> dict[str, Any]:
         """All checkpoints of a curve; see :func:`bertvision.workflows.tuning_curve.tune_curve`."""
@@ -155,10 +155,10 @@ class Experiments:
             self._curves[name] = tune_curve(encoder, task, recipe.tune, source.at, self.out / "curve" / name)
         return self._curves[name]
 
-    def tuned_folder(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+    def tuned_folder(self, name: str, data: str | None, method: str = "full", head: str | None = None) -> Path:
         return self.out / "tune" / "-".join(part for part in (name, data, method, head) if part)
 
-    def tuned(self, name: str, data: str | None, method: str, head: str | None) -> Path:
+    def tuned(self, name: str, data: str | None, method: str = "full", head: str | None = None) -> Path:
         """The folder of an encoder tuned by a method, with its scores and answers to dev in ``own.json``."""
         folder = self.tuned_folder(name, data, method, head)
         recipe = self.recipe(self.source("tune", name), data, method=method, **({"head": head} if head else {}))
@@ -224,10 +224,10 @@ def scaled_method(method: str, layers: int, width: int) -> str:
     """
     spec = parse_spec(method)
     if spec.name == "freeze":
-        of_bert = OF_LAYERS - int(spec.options.get("k", 0))
-        trained = max(1, int(of_bert * layers / OF_LAYERS + 0.5)) if of_bert else 0
+        of_bert = BERT_LAYERS - int(spec.options.get("k", 0))
+        trained = max(1, int(of_bert * layers / BERT_LAYERS + 0.5)) if of_bert else 0
         return str(Spec(spec.name, {**spec.options, "k": layers - trained}))
     if spec.name == "adapters":
         size = int(spec.options.get("size", ADAPTER_SIZE))
-        return str(Spec(spec.name, {**spec.options, "size": max(1, round(size * width / OF_WIDTH))}))
+        return str(Spec(spec.name, {**spec.options, "size": max(1, round(size * width / BERT_WIDTH))}))
     return method

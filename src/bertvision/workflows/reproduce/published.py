@@ -116,14 +116,14 @@ def published_notes(item: str) -> list[str]:
                 corrected.setdefault(number.note, []).append(text)
             else:
                 noted.setdefault(number.note, []).append(number.row)
-    lines = [f"Published, corrected: {_few(texts, 'numbers')} ({note})." for note, texts in corrected.items()]
+    lines = [f"Published, corrected: {_list_or_count(texts, 'numbers')} ({note})." for note, texts in corrected.items()]
     for note, rows in noted.items():
         if note not in corrected:
-            lines.append(f"Published, {_few(list(dict.fromkeys(rows)), 'rows')}: {note}.")
+            lines.append(f"Published, {_list_or_count(list(dict.fromkeys(rows)), 'rows')}: {note}.")
     return lines
 
 
-def _few(names: Sequence[str], what: str) -> str:
+def _list_or_count(names: Sequence[str], what: str) -> str:
     return "; ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} {what}"
 
 

@@ -397,22 +397,22 @@ def shared_at(scale: str) -> Shared:
     sources = {}
     for kind in ("run", "curve", "tune"):
         for name, table in values[kind].items():
-            sources[f"{kind}:{name}"] = _scaled(Source, name, {"kind": kind, **table}, scale)
+            sources[f"{kind}:{name}"] = _at_scale(Source, name, {"kind": kind, **table}, scale)
     return Shared(
-        scale,
-        own["encoders"],
-        {name: (int(layers), int(width)) for name, (layers, width) in own["shapes"].items()},
-        {name: float(rate) for name, rate in own["rates"].items()},
-        tuple(own["seeds"]),
-        tuple(own.get("single_seed", ())),
-        tuple(own.get("extra_seeds", ())),
-        own.get("substitutes", {}),
-        {name: _scaled(DataSet, name, table, scale) for name, table in values["data"].items()},
-        sources,
+        scale=scale,
+        encoders=own["encoders"],
+        shapes={name: (int(layers), int(width)) for name, (layers, width) in own["shapes"].items()},
+        rates={name: float(rate) for name, rate in own["rates"].items()},
+        seeds=tuple(own["seeds"]),
+        single_seed=tuple(own.get("single_seed", ())),
+        extra_seeds=tuple(own.get("extra_seeds", ())),
+        substitutes=own.get("substitutes", {}),
+        data={name: _at_scale(DataSet, name, table, scale) for name, table in values["data"].items()},
+        sources=sources,
     )
 
 
-def _scaled(cls: type[T], name: str, table: Mapping[str, Any], scale: str) -> T:
+def _at_scale(cls: type[T], name: str, table: Mapping[str, Any], scale: str) -> T:
     common = {key: value for key, value in table.items() if key not in SCALES}
     plain, tables = {}, {}
     for key, value in {**merge_settings(common, table.get(scale, {})), "name": name}.items():

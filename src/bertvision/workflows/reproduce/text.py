@@ -16,13 +16,13 @@ from bertvision.workflows.reproduce.specs import RECIPES, Item, all_items, metri
 COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
 """Metrics without decimals."""
 TOO_WIDE = " (too few examples for this margin: it could not hold)"
-RULES = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
+RULE_SIGNS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
 TALLY = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
-SHORT = {HOLDS: "agree", FAILS: "contradict", OPEN: "open"}
+SHORT_VERDICTS = {HOLDS: "agree", FAILS: "contradict", OPEN: "open"}
 SEPARATORS = (" / ", ": ", ", ")
 """Between the two parts of a row's name, where a table is a grid of both."""
 TIMED = ("shared", "item")
-SLOWEST = 3
+NUM_SLOWEST = 3
 """Number of slowest items that the page names."""
 PICTURES = "../../results/reproduce"
 """Path of the pictures, relative to the page."""
@@ -33,7 +33,10 @@ def item_text(document: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]
     """Our numbers and the published ones, then the verdict on every claim with a test on this table."""
     status = f"{document['scale']}, {document['encoder']}; {document['status']}"
     lines = [f"{document['item']}: {document['title']} [{status}]"]
-    lines += [*align_columns(item_cells(document)), *missing_lines(document)]
+    lines += align_columns(item_cells(document))
+    missing = Counter(row["missing"] for row in document["rows"] if row["missing"])
+    for reason, count in missing.items():
+        lines.append(reason.replace(": ", f" ({count} row{'s' if count > 1 else ''}): ", 1))
     for order in document["rank_correlations"]:
         rows = f"{order['rows']} rows of {order['run']}"
         lines.append(f"rank correlation with the published {order['metric']} over {rows}: {order['spearmanr']:.2f}")
@@ -86,12 +89,6 @@ def signed(value: float | None) -> str:
     return "-" if value is None else f"{'+' if value >= 0 else '-'}{number(abs(value))}"
 
 
-def missing_lines(document: Mapping[str, Any]) -> list[str]:
-    """Reasons of missing rows, each once, with the number of rows."""
-    counts = Counter(row["missing"] for row in document["rows"] if row["missing"])
-    return [reason.replace(": ", f" ({count} row{'s' if count > 1 else ''}): ", 1) for reason, count in counts.items()]
-
-
 def _test_text(test: Mapping[str, Any]) -> str:
     """One test as a line of text."""
     other = number(test["number"]) if test["b"] is None else test["b"]
@@ -105,7 +102,7 @@ def _test_text(test: Mapping[str, Any]) -> str:
         result = f"{signed(test['difference'])}, {level}{signed(test['low'])} to {signed(test['high'])}"
         result += f" ({test['note']})" if test["note"] else ""
         result += TOO_WIDE if is_too_wide(test["low"], test["high"], test["says"], test["margin"]) else ""
-    compared = f"{test['a']} {RULES[test['says']]} {other}{margin} in {quantity}{among}"
+    compared = f"{test['a']} {RULE_SIGNS[test['says']]} {other}{margin} in {quantity}{among}"
     return f"{test['item']}: {compared}: {result}: {test['verdict']}"
 
 
@@ -149,7 +146,7 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
     if not all(seconds.values()):
         return ""
     shared, items = seconds.values()
-    slowest = sorted(items, key=lambda name: -items[name])[:SLOWEST]
+    slowest = sorted(items, key=lambda name: -items[name])[:NUM_SLOWEST]
     return (
         f"Measured with two threads: {sum(shared.values()) / 60:,.0f} minutes for the shared work, and then at most "
         f"{items[slowest[0]]:,.0f} seconds\nfor one of {len(items)} tables and figures (slowest: "
@@ -173,7 +170,9 @@ def _claims(verdicts: Sequence[Mapping[str, Any]]) -> str:
     for claim in verdicts:
         tests = claim["tests"]
         counts = Counter(test["verdict"] for test in tests)
-        compared = [", ".join(f"{word}: {counts[verdict]}" for verdict, word in SHORT.items() if counts[verdict])]
+        compared = [
+            ", ".join(f"{word}: {counts[verdict]}" for verdict, word in SHORT_VERDICTS.items() if counts[verdict])
+        ]
         if tests:
             compared[0] += f" ({', '.join(dict.fromkeys(test['item'] for test in tests))})"
         compared += [_test_text(test) for test in tests if test["verdict"] == FAILS]

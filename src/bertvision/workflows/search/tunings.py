@@ -92,7 +92,12 @@ class TuningStudy:
         # The report of a run can only show tunings on the same data.
         if manifest and manifest["fingerprint"]["data"] != self.made_of[0]:
             raise BadInput(f"{folder} is a run on other data; choose another folder with --out")
-        settings = [space_to_dict(space), domains_to_dict(self.domains), self._fixed(), hashed_fields(self.recipe.fit)]
+        settings = [
+            space_to_dict(space),
+            domains_to_dict(self.domains),
+            self._fixed_settings(),
+            hashed_fields(self.recipe.fit),
+        ]
         self.name = f"tuning-{hash_json([*settings, self.made_of, plan.trials, plan.seed])[:12]}"
 
     @cached_property
@@ -114,7 +119,7 @@ class TuningStudy:
                 except (BadInput, RuntimeError) as error:  # torch raises RuntimeError for a size below 0
                     raise item.value_error(params[name], error) from error
 
-    def _fixed(self) -> list[Any]:
+    def _fixed_settings(self) -> list[Any]:
         """The recipe without the searched settings, for every method in the space."""
         methods = self.domains["method"].endpoints if "method" in self.domains else (None,)
         recipes = []
