@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_file import write_report
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.result import Finding, Plot
@@ -26,7 +27,6 @@ from bertvision.report.markup import (
     tag,
     truncate,
 )
-from bertvision.report.page import write_report
 from bertvision.report.svg import Scale, scale_of, tick_text
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import save_findings

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_file import write_report
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.explorer import MAX_LENGTH
-from bertvision.report.page import write_report, write_reports
+from bertvision.report.page import write_page
 from bertvision.report.render import SCRIPT, STYLE, asset
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import file_findings, save_findings
@@ -229,7 +230,8 @@ def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str)
 def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> None:
     folder, task = make_run("span", plain=lambda text: text + nasty)
     shutil.copytree(folder, tmp_path / "two")
-    page = Page(write_reports([(folder, task), (tmp_path / "two", task)], tmp_path / "both.html"))
+    runs = [gather(folder, task), gather(tmp_path / "two", task)]
+    page = Page(write_page(runs, tmp_path / "both.html"))
     first = ["run1", *(f"run1-{name}" for name in SECTIONS)]
     assert page.sections == [*first, *(name.replace("run1", "run2") for name in first)]
     names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, UndefinedError
+from report_file import write_report
 
 import bertvision.report
 from bertvision.report.markup import Html, tag
-from bertvision.report.page import write_report
 from bertvision.report.render import SCRIPT, STYLE, _environment, asset, render
 
 TEMPLATES = Path(bertvision.report.__file__).parent / "assets" / "templates"

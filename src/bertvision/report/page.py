@@ -20,22 +20,11 @@ from bertvision.report.markup import NOTHING, Html, printable
 from bertvision.report.render import SCRIPT, STYLE, Section, asset, render
 from bertvision.report.reproducibility import reproducibility_section
 from bertvision.report.training_curves import layer_weights_section, training_curves_section
-from bertvision.runs.reader import Run, best_head, gather, group_rows
+from bertvision.runs.reader import Run, best_head, group_rows
 from bertvision.tasks.class_weights import format_class_counts
-from bertvision.tasks.task import Task
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy: inline styles only. Scripts are allowed by hash, nothing is fetched."""
-
-
-def write_report(folder: Path, task: Task) -> Path:
-    """Write ``report.html`` into a run folder that has a leaderboard."""
-    return write_reports([(folder, task)], folder / "report.html")
-
-
-def write_reports(runs: Sequence[tuple[Path, Task]], path: Path) -> Path:
-    """Write one page for several runs, each given as a folder with its task."""
-    return write_page([gather(folder, task) for folder, task in runs], path)
 
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
