@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.markup import NOTHING, format_bytes, format_duration, format_number
-from bertvision.report.render import Section, section
+from bertvision.report.markup import MISSING, format_bytes, format_duration, format_number
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Line, Run
 
 Step = tuple[str, str, float | None, int]
@@ -20,11 +20,11 @@ def cost_section(run: Run, lines: Sequence[Line]) -> Section:
     total = sum(seconds.values())
     rows = []
     for name, description, taken, stored in steps:
-        time = NOTHING if taken is None else format_duration(taken)
-        share = f"{100 * taken / total:.0f} %" if taken is not None and total > 0 else NOTHING
-        rows.append([name, description, time, share, format_bytes(stored) if stored else NOTHING])
+        time = MISSING if taken is None else format_duration(taken)
+        share = f"{100 * taken / total:.0f} %" if taken is not None and total > 0 else MISSING
+        rows.append([name, description, time, share, format_bytes(stored) if stored else MISSING])
     fits = [line.seconds for line in lines if line.kind in ("head", "control")]
-    return section(
+    return render_section(
         "cost",
         "Cost",
         steps=rows,
@@ -69,7 +69,7 @@ def _store_facts(run: Run) -> list[tuple[str, str]]:
     return [
         ("windows", f"{_total(run, 'windows'):,}"),
         ("tokens", f"{tokens:,}"),
-        ("bytes per token", format_number(stored / tokens, 0) if tokens else NOTHING),
+        ("bytes per token", format_number(stored / tokens, 0) if tokens else MISSING),
         ("states per token", f"{shape['layers']} x {shape['width']}, {run.manifest['dtype']}"),
         ("encoder parameters", f"{run.manifest['encoder']['parameters']:,}"),
     ]

@@ -8,7 +8,7 @@ from itertools import dropwhile
 from typing import Any
 
 from bertvision.core.run_log import COMMAND, versions
-from bertvision.report.render import Section, section
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import STORE_FINDINGS, TRIAL_FINDINGS, Run
 
 RECIPE_COMMANDS = ("run", "demo")
@@ -24,7 +24,7 @@ def reproducibility_section(run: Run) -> Section:
     commands = _commands(run.log)
     slow = [finding.name for finding in run.findings if finding.name in STORE_FINDINGS]
     searched = any(finding.name.startswith(TRIAL_FINDINGS) for finding in run.findings)
-    return section(
+    return render_section(
         "reproducibility",
         "Reproducing this run",
         commands=_command_lines(commands),
