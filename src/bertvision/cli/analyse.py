@@ -96,7 +96,8 @@ def add_commands(commands: Any) -> None:
         nargs="+",
         default=[],
         metavar="RUN",
-        help="learning-curve: runs whose encoders were tuned with --limit; with --pair: the run that row B comes from",
+        help="other runs to compare with this one; with --pair A B: one run, from which row B is taken; with --what "
+        "learning-curve: runs made with --limit, whose encoders were tuned on less data",
     )
     instead = analyse.add_mutually_exclusive_group()
     instead.add_argument("--depth", metavar="SPEC", help="only train this head on layers 0 to k, for every k")

@@ -116,10 +116,10 @@ def float_list(text: str) -> list[float]:
 
 
 def fraction_of_shards(text: str) -> tuple[int, int]:
-    """Parse ``2/8`` as (2, 8)."""
+    """Parse ``2/8``, part 2 of 8, as (2, 8)."""
     index, _, count = text.partition("/")
     if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8 for part 2 of 8")
     return int(index), int(count)
 
 

@@ -15,7 +15,7 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     ),
     "agreement": (
         FILES,
-        "pairs of predictors, with examples; --pair A B for any two, --beside RUN if B is in another run",
+        "pairs of predictors, with examples; --pair A B for any two, --beside RUN to take B from another run",
     ),
     "question-word": (FILES, "spans: accuracy by question word"),
     "answer-length": (FILES, "spans: accuracy by the length of the gold answer"),
@@ -28,7 +28,7 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     "ablation": (ENCODER, "score without the adapters of every span of layers"),
     "learning-curve": (
         FITS,
-        "--head SPEC on --shares of the training data; --beside RUN... adds encoders tuned on less data",
+        "--head SPEC on --shares of the training data; --beside RUN... adds runs whose encoders were tuned on less data",
     ),
 }
 """Name -> (what the analysis needs, what it shows)."""
