@@ -12,8 +12,9 @@ import pytest
 
 from bertvision.core.config import read_recipe
 from bertvision.encoders.loading import load_encoder
+from bertvision.evaluation.analyses.result import Plot
 from bertvision.model import load_model
-from bertvision.report.charts import heat_colour, heat_map
+from bertvision.report.charts import draw, heat_colour
 from bertvision.workflows.refit_analyses import spans
 
 Call = Callable[..., Any]
@@ -88,5 +89,6 @@ def test_darker_is_more_and_a_gain_has_another_colour() -> None:
     assert shades == sorted(shades, reverse=True)
     assert len(set(shades)) == 4
     assert heat_colour(-80.0, 80.0) != heat_colour(80.0, 80.0)
-    picture = str(heat_map({(0, 0): 0.0, (0, 1): 0.0, (1, 1): -0.0}, ["1", "2"], "x", "y", "lost"))
+    zeros = {"1": [(0, 0.0, ""), (1, 0.0, "")], "2": [(1, -0.0, "")]}
+    picture = str(draw(Plot("heat", "x", "y", zeros, ("1", "2"), legend="lost")))
     assert picture.count("<title>") == 3

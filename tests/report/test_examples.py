@@ -14,7 +14,7 @@ from report_file import write_report
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.result import Finding, Plot
-from bertvision.report.charts import _text_anchor, heat_map, line_chart, number_labels
+from bertvision.report.charts import _text_anchor, draw, line_chart, number_labels
 from bertvision.report.examples import OTHERS, Case, confusion_table, label_table, sample_cases
 from bertvision.report.highlight import MARGIN, MAX_EXCERPT, highlight_answers, nearest_occurrence
 from bertvision.report.markup import (
@@ -194,7 +194,8 @@ def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
 
 
 def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
-    picture = str(heat_map({(0, 0): 1.0}, ["1", "2"], "last layer without", "first layer without adapters", "lost"))
+    axes = {"x": "last layer without", "y": "first layer without adapters"}
+    picture = str(draw(Plot("heat", **axes, series={"1": [(0, 1.0, "")]}, names=("1", "2"), legend="lost")))
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture)[0])
     assert min(width - 56 - 14, height - 14 - 78) >= 28 * 7
 

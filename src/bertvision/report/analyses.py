@@ -60,7 +60,7 @@ def analyses_section(findings: Sequence[Finding], run: Run | None = None) -> Sec
     if not shown and not missing:
         return None
     ordered = []
-    for name in sorted(shown, key=_order):
+    for name in sorted(shown, key=_sort_key):
         finding = shown[name]
         ordered.append(
             {
@@ -77,7 +77,7 @@ def analyses_section(findings: Sequence[Finding], run: Run | None = None) -> Sec
     return render_section("analyses", "Analyses", findings=ordered, missing=missing, costs=COSTS)
 
 
-def _order(name: str) -> tuple[int, str]:
+def _sort_key(name: str) -> tuple[int, str]:
     """The agreement of a requested pair follows the default one; unknown names come last."""
     base = "agreement" if name.startswith("agreement-") else name
     return ORDER.index(base) if base in ORDER else len(ORDER), name

@@ -51,6 +51,7 @@ MIN_RADIUS, MAX_RADIUS = 3.0, 11.0
 """Radius of the dots of a reliability diagram for few and for all examples."""
 
 MAP_LEFT, MAP_TOP, MAP_BOTTOM, MAP_RIGHT = 56, 14, 78, 14
+MIN_CELL_SIDE = 46
 LOSS_RGB, GAIN_RGB = (8, 69, 148), (192, 86, 33)
 """RGB of the darkest blue and the darkest orange."""
 LEGEND_WIDTH, CHAR_WIDTH = 120, 7
@@ -61,8 +62,6 @@ WHITE_TEXT_FROM = 0.55
 """Share of the darkest colour from which text is white."""
 
 Points = Sequence[tuple[float, float]]
-Cells = Mapping[tuple[int, int], float]
-"""(row, column) -> value."""
 
 
 class Dot(NamedTuple):
@@ -423,15 +422,14 @@ def number_labels(positions: Sequence[tuple[float, float]]) -> dict[int, str]:
 
 
 def _draw_heat_map(plot: Plot) -> Html:
-    rows = [(plot.names.index(name), points) for name, points in plot.series.items()]
-    cells = {(row, int(x)): value for row, points in rows for x, value, _ in points}
-    return heat_map(cells, plot.names, plot.x, plot.y, plot.legend)
-
-
-def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legend: str, side: int = 46) -> Html:
-    """A cell for every (row, column) with a value; both axes are labelled with ``names``."""
+    """A cell for every row and column with a value; both axes are labelled with the names of the plot."""
+    names = plot.names
+    cells: dict[tuple[int, int], float] = {}  # by row and column
+    for name, points in plot.series.items():
+        for x, value, _ in points:
+            cells[names.index(name), int(x)] = value
     # Few cells are enlarged until the axis names fit.
-    side = max(side, -(-CHAR_WIDTH * max(len(x_name), len(y_name)) // len(names)))
+    side = max(MIN_CELL_SIDE, math.ceil(CHAR_WIDTH * max(len(plot.x), len(plot.y)) / len(names)))
     edge = side * len(names)
     middle, floor = MAP_LEFT + edge / 2, MAP_TOP + edge
     largest = max(1.0, *(abs(value) for value in cells.values()))  # so that negligible differences stay pale
@@ -440,18 +438,17 @@ def heat_map(cells: Cells, names: Sequence[str], x_name: str, y_name: str, legen
         centre = side * index + side / 2
         below = tag("text", name, x=MAP_LEFT + centre, y=floor + 17, text_anchor="middle")
         parts.append(tag("g", below, tag("text", name, x=MAP_LEFT - 9, y=MAP_TOP + centre + 4, text_anchor="end")))
-    parts.append(tag("text", x_name, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
+    parts.append(tag("text", plot.x, x=middle, y=floor + 36, text_anchor="middle", class_="name"))
     rotation = f"translate(14 {MAP_TOP + edge / 2:.0f}) rotate(-90)"
-    parts.append(tag("text", y_name, transform=rotation, text_anchor="middle", class_="name"))
-    legend_text = f"0 to {largest:.1f}: {legend}"
+    parts.append(tag("text", plot.y, transform=rotation, text_anchor="middle", class_="name"))
+    legend_text = f"0 to {largest:.1f}: {plot.legend}"
     parts.append(_colour_legend(largest, legend_text, floor + 52))
     values = "; ".join(f"{names[row]} to {names[column]}: {value:.1f}" for (row, column), value in cells.items())
     width = max(MAP_LEFT + edge, MAP_LEFT + LEGEND_WIDTH + 8 + CHAR_WIDTH * len(legend_text)) + MAP_RIGHT
     box = f"0 0 {width} {floor + MAP_BOTTOM}"
     attributes = {"style": f"min-width:{MIN_MAP_SCALE * width:.0f}px;max-width:{1.25 * width:.0f}px", "class_": "heat"}
-    return tag(
-        "svg", *parts, viewBox=box, **attributes, role="img", aria_label=f"{legend}, {y_name} to {x_name}. {values}."
-    )
+    alternative = f"{plot.legend}, {plot.y} to {plot.x}. {values}."
+    return tag("svg", *parts, viewBox=box, **attributes, role="img", aria_label=alternative)
 
 
 def _heat_map_cell(row: int, column: int, value: float, largest: float, side: int, names: Sequence[str]) -> Html:

@@ -28,7 +28,7 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     "ablation": (ENCODER, "score without the adapters of every span of layers"),
     "learning-curve": (
         FITS,
-        "--head SPEC on --shares of the training data; --beside RUN... adds runs whose encoders were tuned on less data",
+        "--head SPEC on --shares of the training data; --beside RUN... adds encoders tuned on less data",
     ),
 }
 """Name -> (what the analysis needs, what it shows)."""
