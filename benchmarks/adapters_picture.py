@@ -9,7 +9,7 @@ from statistics import mean
 from bertvision.core.records import CONTROL
 from bertvision.report.charts import COLOURS, write_svg
 from bertvision.report.markup import Html, join, tag
-from bertvision.report.svg import Scale, scale_of, tick_text
+from bertvision.report.svg import Scale, scale_for, tick_text
 
 Row = dict[str, str]
 LEFT, RIGHT, STRIP, TOP, WIDTH = 360, 24, 30, 24, 860
@@ -65,7 +65,7 @@ def _chosen(rows: Sequence[Row], kind: str) -> float:
 
 def picture(rows: Sequence[Row]) -> Html:
     groups, metric = by_method(rows), rows[0]["metric"]
-    scale = scale_of([score for group in groups.values() for kind in ("encoder", "head") for score in group[kind]])
+    scale = scale_for([score for group in groups.values() for kind in ("encoder", "head") for score in group[kind]])
     floor = TOP + STRIP * len(groups) + 6
     trained = {key_of(row): int(row["trained"]) for row in rows}
     parts = [_axis(scale, floor, f"{rows[0]['task']}: {metric} on dev")]
@@ -80,7 +80,7 @@ def picture(rows: Sequence[Row]) -> Html:
 
 
 def _x(scale: Scale, value: float) -> float:
-    return LEFT + scale.share(value) * (WIDTH - LEFT - RIGHT)
+    return LEFT + scale.fraction(value) * (WIDTH - LEFT - RIGHT)
 
 
 def _axis(scale: Scale, floor: float, name: str) -> Html:

@@ -110,7 +110,7 @@ def test_a_module_imports_only_what_lies_below_it(name: str) -> None:
         ("evaluation.metrics.squad", "from sklearn import metrics"),
         ("evaluation.scoring", "import torch"),
         ("evaluation.scoring", "from bertvision.training.inputs import data_hash"),
-        ("evaluation.analyses.cost", "from bertvision.report.page import write_report"),
+        ("evaluation.analyses.cost", "from bertvision.report.page import write_page"),
         ("encoders.loading", "from bertvision.store.store import Store"),
         ("encoders.loading", "import datasets"),
         ("store.batching", "from bertvision.training.fit import fit"),

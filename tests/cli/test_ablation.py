@@ -12,8 +12,9 @@ import pytest
 
 from bertvision.core.config import read_recipe
 from bertvision.encoders.loading import load_encoder
+from bertvision.evaluation.analyses.result import Plot
 from bertvision.model import load_model
-from bertvision.report.charts import heat_map, shade
+from bertvision.report.charts import draw, heat_colour
 from bertvision.workflows.refit_analyses import spans
 
 Call = Callable[..., Any]
@@ -84,9 +85,10 @@ def test_darker_is_more_and_a_gain_has_another_colour() -> None:
     def light(colour: str) -> int:
         return sum(int(colour[i : i + 2], 16) for i in (1, 3, 5))
 
-    shades = [light(shade(value, 80.0)) for value in (0.0, 20.0, 40.0, 80.0)]
+    shades = [light(heat_colour(value, 80.0)) for value in (0.0, 20.0, 40.0, 80.0)]
     assert shades == sorted(shades, reverse=True)
     assert len(set(shades)) == 4
-    assert shade(-80.0, 80.0) != shade(80.0, 80.0)
-    picture = str(heat_map({(0, 0): 0.0, (0, 1): 0.0, (1, 1): -0.0}, ["1", "2"], "x", "y", "lost"))
+    assert heat_colour(-80.0, 80.0) != heat_colour(80.0, 80.0)
+    zeros = {"1": [(0, 0.0, ""), (1, 0.0, "")], "2": [(1, -0.0, "")]}
+    picture = str(draw(Plot("heat", "x", "y", zeros, ("1", "2"), legend="lost")))
     assert picture.count("<title>") == 3

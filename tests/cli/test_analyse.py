@@ -84,12 +84,12 @@ def test_fits_by_layer_depth_and_share(request: pytest.FixtureRequest, call: Cal
 
 
 def test_heads_are_fitted_as_the_run_fits_them(text_run: Path) -> None:
-    from bertvision.cli.analyse import _study
+    from bertvision.cli.analyse import _analysis_request
     from bertvision.cli.main import build_parser
     from bertvision.core.config import read_recipe
 
     told = read_recipe(text_run / "recipe.toml").fit
-    assert _study(build_parser().parse_args(["analyse", str(text_run)])).config == told
+    assert _analysis_request(build_parser().parse_args(["analyse", str(text_run)])).config == told
 
 
 def with_dev(run: Path, place: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Path:

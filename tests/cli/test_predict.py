@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from bertvision.cli.predict import round_numbers
+
 Call = Callable[..., Any]
 TONES = ("bad", "plain", "good")
 
@@ -18,7 +20,7 @@ def test_asking_one_question(call: Call, squad_run: Path) -> None:
     answer = call(*asked, "--json").document()
     assert set(answer) == {"answer", "score", "start", "end", "no_answer_probability"}
     assert answer["answer"] == "Anna lives in Rome."[answer["start"] : answer["end"]]
-    assert json.loads(call(*asked).out) == answer
+    assert json.loads(call(*asked).out) == round_numbers(answer)
     several = call(*asked, "--top-k", 3, "--json").document()
     assert several[0] == answer
     assert len(several) == 3
@@ -29,6 +31,12 @@ def test_asking_for_one_label(call: Call, text_run: Path) -> None:
     assert answer["label"] in TONES
     assert set(answer["scores"]) == set(TONES)
     assert sum(answer["scores"].values()) == pytest.approx(1)
+
+
+def test_printed_numbers_have_six_digits() -> None:
+    answers = [{"score": 0.95877220095, "start": 1234567, "none": None}, {"value": -1234.56789, "tiny": 1.23456789e-9}]
+    rounded = [{"score": 0.958772, "start": 1234567, "none": None}, {"value": -1234.57, "tiny": 1.23457e-09}]
+    assert round_numbers(answers) == rounded
 
 
 def test_asking_a_file(call: Call, squad_run: Path, tmp_path: Path) -> None:
@@ -43,7 +51,7 @@ def test_asking_a_file(call: Call, squad_run: Path, tmp_path: Path) -> None:
     for answer, context in zip(answers, contexts, strict=True):
         assert answer["answer"] == context[answer["start"] : answer["end"]]
     printed = call("predict", squad_run / "model", "--file", path).out.split("\n")
-    assert [json.loads(line) for line in printed[:-1]] == answers
+    assert [json.loads(line) for line in printed[:-1]] == round_numbers(answers)
     alone = call(
         "predict", squad_run / "model", "--question", rows[2]["question"], "--context", contexts[2], "--json"
     ).document()

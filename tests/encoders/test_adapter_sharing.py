@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
-from bertvision.encoders.adapters import ADAPTER_POSITIONS, adapters_of, format_sharing, sharing_groups, truncate_share
+from bertvision.encoders.adapters import ADAPTER_POSITIONS, adapters_of, sharing_groups, truncate_share
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import inject
 from bertvision.training.inputs import encoder_hash
@@ -47,7 +47,8 @@ def test_words_share_as_they_say(share: Any, layers: int) -> None:
 def test_any_map_can_be_written_and_read_and_cut(pairs: list[tuple[int, int]], depth: int) -> None:
     text = "+".join(f"{a}-{b}" for a, b in pairs)
     found = sharing_groups(text, len(pairs))
-    assert sharing_groups(format_sharing(found), len(pairs)) == found
+    written = "+".join("-".join(str(found[layer, site]) for site in ADAPTER_POSITIONS) for layer in range(len(pairs)))
+    assert sharing_groups(written, len(pairs)) == found
     flat = [group for pair in pairs for group in pair]
     told = [found[layer, site] for layer in range(len(pairs)) for site in ADAPTER_POSITIONS]
     assert [a == b for a in flat for b in flat] == [a == b for a in told for b in told]

@@ -10,21 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import Browser, find_chromium
+from report_file import write_report
 
 from bertvision.cli.main import main
 from bertvision.evaluation.analyses.catalogue import ANALYSES
-from bertvision.report.page import write_report, write_reports
+from bertvision.report.page import write_page
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import file_findings, save_findings
 
-_place = Path(__file__).with_name("browser.py")
-_spec = importlib.util.spec_from_file_location("browser", _place)
-assert _spec is not None
-assert _spec.loader is not None
-browsers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(browsers)
-
-PROGRAM = browsers.find_chromium()
+PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium here; set CHROMIUM to its path to run this")
 
 NASTY = "</script><script>window.ran=1</script>\"'><img src=x onerror=window.ran=1>${window.ran=1}\u2028\U0001f600"
@@ -33,7 +28,7 @@ CARDS = "document.querySelectorAll('.explorer .card').length"
 
 @pytest.fixture(scope="module", params=[1280, 390])
 def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with browsers.Browser(PROGRAM, request.param) as opened:
+    with Browser(PROGRAM, request.param) as opened:
         yield opened
 
 
@@ -192,9 +187,9 @@ def test_other_kinds_open_without_complaint(make_run: Any, browser: Any, kind: s
 
 
 def test_every_run_of_a_page_has_its_own_filter(make_run: Any, browser: Any, tmp_path: Path) -> None:
-    run = make_run("span")
+    run = gather(*make_run("span"))
     browser.events.clear()
-    browser.open(write_reports([run, run], tmp_path / "both.html"))
+    browser.open(write_page([run, run], tmp_path / "both.html"))
     assert choose(browser, "result", "wrong") == 2
     assert browser.ask(CARDS) == 2 + 4
     is_quiet(browser)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_file import write_report
 
 from bertvision.core.records import Example
 from bertvision.evaluation.analyses.result import Finding, Plot
-from bertvision.report.charts import _anchor, heat_map, line_chart, shared_numbers
-from bertvision.report.examples import OTHERS, Case, choose, confusion_table, label_table
+from bertvision.report.charts import _text_anchor, draw, line_chart, number_labels
+from bertvision.report.examples import OTHERS, Case, confusion_table, label_table, sample_cases
 from bertvision.report.highlight import MARGIN, MAX_EXCERPT, highlight_answers, nearest_occurrence
 from bertvision.report.markup import (
     Html,
@@ -26,8 +27,7 @@ from bertvision.report.markup import (
     tag,
     truncate,
 )
-from bertvision.report.page import write_report
-from bertvision.report.svg import Scale, scale_of, tick_text
+from bertvision.report.svg import Scale, scale_for, tick_text
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import save_findings
 
@@ -103,10 +103,10 @@ def test_long_contexts_are_cut_around_the_spans() -> None:
 
 def test_examples_mix_all_sorts_and_do_not_depend_on_their_order() -> None:
     cases = [Case(Example(f"e{i}", ""), "", None, True, "rare" if i < 2 else "common") for i in range(40)]
-    chosen = choose(cases)
-    assert [case.sort for case in chosen] == ["common", "rare"] * 2 + ["common"] * 4
-    assert chosen == choose(cases[::-1])
-    assert choose([]) == []
+    chosen = sample_cases(cases)
+    assert [case.outcome for case in chosen] == ["common", "rare"] * 2 + ["common"] * 4
+    assert chosen == sample_cases(cases[::-1])
+    assert sample_cases([]) == []
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_rare_labels_are_merged() -> None:
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=5))
 def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float]) -> None:
-    scale = scale_of(values)
-    assert all(0 <= scale.share(value) <= 1 for value in values if abs(value) < 1e300)
+    scale = scale_for(values)
+    assert all(0 <= scale.fraction(value) <= 1 for value in values if abs(value) < 1e300)
     ticks = scale.ticks()
     assert 2 <= len(ticks) <= 12
     assert all(before < after for before, after in pairwise(ticks))
@@ -194,7 +194,8 @@ def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
 
 
 def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
-    picture = str(heat_map({(0, 0): 1.0}, ["1", "2"], "last layer without", "first layer without adapters", "lost"))
+    axes = {"x": "last layer without", "y": "first layer without adapters"}
+    picture = str(draw(Plot("heat", **axes, series={"1": [(0, 1.0, "")]}, names=("1", "2"), legend="lost")))
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture)[0])
     assert min(width - 56 - 14, height - 14 - 78) >= 28 * 7
 
@@ -206,7 +207,7 @@ def test_what_is_counted_has_no_ticks_in_between(across: tuple[float, ...], told
 
 
 def test_marks_that_hide_each_other_share_their_numbers() -> None:
-    assert shared_numbers([(0, 0), (50, 0), (3, 5), (50, 20), (50, 1)]) == {0: "1, 3", 1: "2, 5", 3: "4"}
+    assert number_labels([(0, 0), (50, 0), (3, 5), (50, 20), (50, 1)]) == {0: "1, 3", 1: "2, 5", 3: "4"}
 
 
 def test_numbers_read_well() -> None:
@@ -219,7 +220,7 @@ def test_numbers_read_well() -> None:
 @given(st.floats(0, 1))
 def test_names_of_rules_stay_within_a_narrow_picture(share: float) -> None:
     """228 pixels are the longest name and its number, 358 what a phone has."""
-    grows = {"start": 0.0, "middle": 0.5, "end": 1.0}[_anchor(share)]
+    grows = {"start": 0.0, "middle": 0.5, "end": 1.0}[_text_anchor(share)]
     left = 358 * (0.01 + 0.98 * share) - 228 * grows
     assert left > 0
     assert left + 228 < 358

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_file import write_report
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.explorer import MAX_LENGTH
-from bertvision.report.page import write_report, write_reports
-from bertvision.report.render import SCRIPT, STYLE, asset
+from bertvision.report.page import write_page
+from bertvision.report.render import SCRIPT, STYLE, read_asset
 from bertvision.runs.reader import gather
 from bertvision.workflows.file_analyses import file_findings, save_findings
 
@@ -156,7 +157,7 @@ def test_nothing_is_loaded_and_only_the_pages_own_script_runs(make_run: Any, kin
     if scripts:
         digest = base64.b64encode(hashlib.sha256(page.scripts[-1].encode()).digest()).decode()
         assert policy.endswith(f"script-src 'sha256-{digest}'")
-        assert page.scripts[-1] == asset(SCRIPT)
+        assert page.scripts[-1] == read_asset(SCRIPT)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "regress"])
@@ -229,7 +230,8 @@ def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str)
 def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> None:
     folder, task = make_run("span", plain=lambda text: text + nasty)
     shutil.copytree(folder, tmp_path / "two")
-    page = Page(write_reports([(folder, task), (tmp_path / "two", task)], tmp_path / "both.html"))
+    runs = [gather(folder, task), gather(tmp_path / "two", task)]
+    page = Page(write_page(runs, tmp_path / "both.html"))
     first = ["run1", *(f"run1-{name}" for name in SECTIONS)]
     assert page.sections == [*first, *(name.replace("run1", "run2") for name in first)]
     names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
@@ -374,10 +376,10 @@ def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tm
 
 
 def test_print_hides_the_explorer_with_its_heading_and_unfolds_the_rest() -> None:
-    paper = asset(STYLE).partition("@media print")[2]
+    paper = read_asset(STYLE).partition("@media print")[2]
     assert 'section[id$="explorer"] { display: none; }' in paper
     assert "details::details-content { content-visibility: visible;" in paper
-    assert 'addEventListener("beforeprint"' in asset(SCRIPT)
+    assert 'addEventListener("beforeprint"' in read_asset(SCRIPT)
 
 
 def log_line(folder: Path, **line: Any) -> None:

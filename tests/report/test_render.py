@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import Environment, UndefinedError
+from report_file import write_report
 
 import bertvision.report
 from bertvision.report.markup import Html, tag
-from bertvision.report.page import write_report
-from bertvision.report.render import SCRIPT, STYLE, _environment, asset, render
+from bertvision.report.render import SCRIPT, STYLE, _environment, read_asset, render
 
 TEMPLATES = Path(bertvision.report.__file__).parent / "assets" / "templates"
 SYNTAX = "{{ 7 * 7 }}{% raw %}{# gone #}"
@@ -70,5 +70,5 @@ def test_every_template_can_be_read_and_none_switches_escaping_off(environment: 
 
 
 def test_neither_style_nor_script_can_end_its_element() -> None:
-    assert "</" not in asset(STYLE)
-    assert "</" not in asset(SCRIPT)
+    assert "</" not in read_asset(STYLE)
+    assert "</" not in read_asset(SCRIPT)

@@ -96,7 +96,8 @@ def add_commands(commands: Any) -> None:
         nargs="+",
         default=[],
         metavar="RUN",
-        help="learning-curve: runs whose encoders were tuned with --limit; with --pair: the run that row B comes from",
+        help="other runs to compare with this one; with --pair A B: one run, from which row B is taken; with --what "
+        "learning-curve: runs made with --limit, whose encoders were tuned on less data",
     )
     instead = analyse.add_mutually_exclusive_group()
     instead.add_argument("--depth", metavar="SPEC", help="only train this head on layers 0 to k, for every k")
@@ -138,27 +139,27 @@ def analyse_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.analyse import run_analyses
     from bertvision.workflows.conclude import update_report
 
-    work = _study(options)
-    made, missing = run_analyses(work, options.what)
+    request = _analysis_request(options)
+    made, missing = run_analyses(request, options.what)
     if missing and not made:
         raise BadInput("; ".join(f"{name} {why}" for name, why in missing.items()))
-    report = update_report(work.folder)
+    report = update_report(request.folder)
     document = {
-        "run": str(work.folder),
+        "run": str(request.folder),
         "findings": {finding.name: finding.document() for finding in made},
         "missing": missing,
         "report": str(report),
     }
     parts = []
     for finding in made:
-        rows = [[_cell(row.get(key)) for key in finding.columns] for row in finding.rows]
+        rows = [[_format_cell(row.get(key)) for key in finding.columns] for row in finding.rows]
         table = "\n".join(align_columns([list(finding.columns.values()), *rows]))
-        parts.append("\n".join([finding.title, table, *_examples(finding.examples)]))
+        parts.append("\n".join([finding.title, table, *_format_examples(finding.examples)]))
     parts += [f"{name}: {why}" for name, why in missing.items()]
-    return document, "\n\n".join([*parts, f"{work.folder / 'analysis'}, {report}"])
+    return document, "\n\n".join([*parts, f"{request.folder / 'analysis'}, {report}"])
 
 
-def _study(options: argparse.Namespace) -> Any:
+def _analysis_request(options: argparse.Namespace) -> Any:
     from bertvision.core.config import override, read_run_recipe
     from bertvision.workflows.refit_analyses import SHARES, AnalysisRequest
 
@@ -183,7 +184,7 @@ def _list_analyses() -> Result:
     return {"analyses": rows}, text
 
 
-def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+def _format_examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """The first examples of each category, for the first pair of rows; the report shows more, with contexts."""
     from bertvision.report.analyses import DISAGREEMENTS
 
@@ -191,11 +192,11 @@ def _examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     lines: list[str] = []
     for sort, title in DISAGREEMENTS.items():
         for case in [case for case in first if case["sort"] == sort][:MAX_EXAMPLES]:
-            lines += _example(title, case)
+            lines += _format_example(title, case)
     return lines
 
 
-def _example(title: str, case: Mapping[str, Any]) -> list[str]:
+def _format_example(title: str, case: Mapping[str, Any]) -> list[str]:
     from bertvision.evaluation.analyses.answers import format_answer
     from bertvision.report.analyses import format_gold
     from bertvision.report.markup import printable, truncate
@@ -208,7 +209,7 @@ def _example(title: str, case: Mapping[str, Any]) -> list[str]:
     return [f"{name}: {truncate(' '.join(printable(str(text)).split()), MAX_CHARACTERS)}" for name, text in lines]
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
@@ -220,19 +221,19 @@ def _single_analysis(options: argparse.Namespace) -> Result:
     from bertvision.workflows.file_analyses import save_findings
     from bertvision.workflows.refit_analyses import NO_ADAPTERS, document_and_finding
 
-    name, to_lines = ("ablation", _ablation_lines) if options.ablation else ("depth", _depth_lines)
-    work = _study(options)
-    document, finding = document_and_finding(work, name)
+    name, format_lines = ("ablation", _format_ablation) if options.ablation else ("depth", _format_depth)
+    request = _analysis_request(options)
+    document, finding = document_and_finding(request, name)
     if document is None:
-        raise BadInput(NO_ADAPTERS.format(work.folder / "encoder"))
-    files = [str(work.folder / name / f"{name}.svg")]
+        raise BadInput(NO_ADAPTERS.format(request.folder / "encoder"))
+    files = [str(request.folder / name / f"{name}.svg")]
     if finding is not None:
-        save_findings(work.folder, work.run, [finding])
-        files.append(str(update_report(work.folder)))
-    return document, "\n".join([*to_lines(document), ", ".join(files)])
+        save_findings(request.folder, request.run, [finding])
+        files.append(str(update_report(request.folder)))
+    return document, "\n".join([*format_lines(document), ", ".join(files)])
 
 
-def _ablation_lines(document: Mapping[str, Any]) -> list[str]:
+def _format_ablation(document: Mapping[str, Any]) -> list[str]:
     """A matrix of the score lost; rows are the first layer whose adapters are removed, columns the last."""
     layers = range(1, document["layers"] + 1)
     lost = {(row["first"], row["last"]): row["decrease"] for row in document["rows"]}
@@ -244,7 +245,7 @@ def _ablation_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _depth_lines(document: Mapping[str, Any]) -> list[str]:
+def _format_depth(document: Mapping[str, Any]) -> list[str]:
     from bertvision.core.records import align_columns
 
     metric = document["metric"]

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 Result = tuple[Any, str]
 """What a command returns: the document that ``--json`` prints, and the text that is printed otherwise."""
 
-SECTIONS = {"data": DataConfig, "tune": TuneConfig, "extract": ExtractConfig, "fit": FitConfig}
+RECIPE_SECTIONS = {"data": DataConfig, "tune": TuneConfig, "extract": ExtractConfig, "fit": FitConfig}
 
 
-def add_command(commands: Any, name: str, about: str, *examples: str) -> argparse.ArgumentParser:
+def add_command(commands: Any, name: str, summary: str, *examples: str) -> argparse.ArgumentParser:
     """A command whose help shows what it does and, at the end, examples."""
     lines = [f"  bertvision {name} {example}".rstrip() for example in examples]
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=about,
-        description=f"{about[0].upper()}{about[1:]}.",
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
         epilog="\n".join(["examples:" if len(lines) > 1 else "example:", *lines]) if lines else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,14 +51,14 @@ def add_settings(parser: Any, config: Any, only: Collection[str] = ()) -> None:
     Flags default to None, which leaves the value of the recipe unchanged.
     """
     types = setting_types(config)
-    for item in fields(config):
-        flag, annotation = item.metadata.get("flag"), types[item.name]
-        if flag is None or (only and item.name not in only):
+    for field in fields(config):
+        flag, annotation = field.metadata.get("flag"), types[field.name]
+        if flag is None or (only and field.name not in only):
             continue
         if annotation is bool:
-            parser.add_argument(flag, action="store_true", default=None, help=item.metadata["help"])
+            parser.add_argument(flag, action="store_true", default=None, help=field.metadata["help"])
             continue
-        arguments = {key: item.metadata[key] for key in ("help", "metavar", "choices")}
+        arguments = {key: field.metadata[key] for key in ("help", "metavar", "choices")}
         if typing.get_origin(annotation) is tuple:
             arguments |= {"action": "extend", "nargs": "+"}
         value_type = (typing.get_args(annotation) or (annotation,))[0]  # of X | None, tuple[X, ...] or X
@@ -81,9 +81,9 @@ def add_tune(parser: argparse.ArgumentParser) -> None:
     add_settings(parser.add_argument_group("tuning the encoder"), TuneConfig)
 
 
-def add_heads(parser: argparse.ArgumentParser, text: str) -> None:
+def add_heads(parser: argparse.ArgumentParser, help_text: str) -> None:
     """``--head A --head B`` and ``--heads A B`` are the same."""
-    parser.add_argument("--heads", "--head", action="extend", nargs="+", metavar="SPEC", help=text)
+    parser.add_argument("--heads", "--head", action="extend", nargs="+", metavar="SPEC", help=help_text)
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
@@ -116,10 +116,10 @@ def float_list(text: str) -> list[float]:
 
 
 def fraction_of_shards(text: str) -> tuple[int, int]:
-    """Parse ``2/8`` as (2, 8)."""
+    """Parse ``2/8``, part 2 of 8, as (2, 8)."""
     index, _, count = text.partition("/")
     if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8")
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected I/N with I from 1 to N, e.g. 2/8 for part 2 of 8")
     return int(index), int(count)
 
 
@@ -138,7 +138,7 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     for name in ("heads", "seeds"):
         if getattr(options, name, None) is not None:
             flags[name] = getattr(options, name)
-    for name, config in SECTIONS.items():
+    for name, config in RECIPE_SECTIONS.items():
         if values := _flag_values(options, config):
             flags[name] = values
     for text in options.set:
@@ -155,27 +155,27 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
 def _flag_values(options: argparse.Namespace, config: Any) -> dict[str, Any]:
     """Values of the flags of a config that were given, by field."""
     values: dict[str, Any] = {}
-    for item in fields(config):
-        flag = item.metadata.get("flag")
+    for field in fields(config):
+        flag = field.metadata.get("flag")
         value = None if flag is None else getattr(options, flag.removeprefix("--").replace("-", "_"), None)
         if value is not None:
-            values[item.name] = value
+            values[field.name] = value
     return values
 
 
 def expand_heads(
-    words: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
+    names: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
 ) -> list[str]:
     """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
     from bertvision.heads.base import canonical_spec
     from bertvision.heads.summary import compatible_heads
 
     specs: list[str] = []
-    for word in words:
-        if word == "quick":
+    for name in names:
+        if name == "quick":
             specs.extend(QUICK_HEADS)
-        elif word == "all":
+        elif name == "all":
             specs.extend(["all"] if shape is None else compatible_heads(shape, pooled, tokens))
         else:
-            specs.append(canonical_spec(word))
+            specs.append(canonical_spec(name))
     return list(dict.fromkeys(specs))

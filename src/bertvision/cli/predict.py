@@ -85,8 +85,17 @@ def predict_command(options: argparse.Namespace) -> Result:
     from_file = options.file is not None
     rows = _read_lines(Path(options.file), keys, spans) if from_file else [_single(options, keys, spans)]
     results = list(model.answers(rows, options.top_k) if isinstance(model, QuestionAnswerer) else model.labels(rows))
-    text = "\n".join(json.dumps(result, ensure_ascii=False) for result in results)
+    text = "\n".join(json.dumps(round_numbers(result), ensure_ascii=False) for result in results)
     return results if from_file else results[0], text
+
+
+def round_numbers(value: Any) -> Any:
+    """A JSON value whose fractions have six significant digits, for people to read; ``--json`` has all digits."""
+    if isinstance(value, dict):
+        return {key: round_numbers(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [round_numbers(entry) for entry in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _submit(options: argparse.Namespace) -> Result:

@@ -141,7 +141,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     words, folder = tuple(options.heads or HEADS), Path(options.out)
     options.heads = list(words)
     if options.tunings is not None:
-        recipes = partial(_recipe, options)
+        recipes = partial(_recipe_with_method, options)
         return search_result(search_tuning(recipes, folder, words, options.space, plan, options.tunings), folder)
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
@@ -153,7 +153,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     return search_result(search(folder, states, space, recipe.fit, plan), folder)
 
 
-def _recipe(options: argparse.Namespace, method: str | None) -> Any:
+def _recipe_with_method(options: argparse.Namespace, method: str | None) -> Any:
     """The recipe of the command line, optionally with another tuning method and its presets."""
     override = [] if method is None else [f"tune.method={method}"]
     return recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))

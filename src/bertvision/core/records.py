@@ -251,7 +251,7 @@ class SeedSummary:
     kind: Literal["encoder", "head", "ensemble"]
     seeds: tuple[int, ...]
     mean: float
-    std: float | None
+    std: float | None  # None for a single seed
     min: float
     max: float
     interval: tuple[float, float] | None

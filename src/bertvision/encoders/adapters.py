@@ -76,12 +76,6 @@ def truncate_share(share: Value, depth: int) -> Value:
     return "+".join([first, *rest])
 
 
-def format_sharing(groups: Mapping[AdapterPosition, int]) -> str:
-    """Format a sharing as text that :func:`sharing_groups` reads."""
-    layers = 1 + max(layer for layer, _ in groups)
-    return "+".join("-".join(str(groups[layer, name]) for name in ADAPTER_POSITIONS) for layer in range(layers))
-
-
 class Bottleneck(nn.Module):
     """h + U gelu(D h + d) + u; 2 m H + m + H parameters for size m."""
 

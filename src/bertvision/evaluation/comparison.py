@@ -27,7 +27,6 @@ from bertvision.evaluation.metrics.bootstrap import (
     mean_score,
     percentile_interval,
     resample_scores,
-    seed_summary,
     sign_flip_p,
     swap_p,
 )
@@ -147,17 +146,18 @@ class Comparison:
         }
 
     def summarize(self, group: SeedGroup) -> SeedSummary:
-        """Mean and spread over seeds, and the interval of the mean."""
-        over_seeds = seed_summary(group.points)
+        """Mean, standard deviation (with n - 1) and range over seeds, and the interval of the mean."""
+        points = np.asarray(group.points, dtype=np.float64)
+        mean = float(points.mean())
         return SeedSummary(
             name=group.name,
             kind=group.kind,
             seeds=tuple(sorted(group.seeds)),
-            mean=over_seeds.mean,
-            std=over_seeds.std,
-            min=over_seeds.min,
-            max=over_seeds.max,
-            interval=self.score_interval(over_seeds.mean, group.drawn.mean(0)),
+            mean=mean,
+            std=float(points.std(ddof=1)) if len(points) > 1 else None,
+            min=float(points.min()),
+            max=float(points.max()),
+            interval=self.score_interval(mean, group.drawn.mean(0)),
         )
 
     def compare(self, first: SeedGroup, second: SeedGroup) -> PairedTest:

@@ -45,10 +45,6 @@ class Select(HeadModule):
         norms = self.weight.norm(dim=0).clamp_min(1e-12)  # (layers, width)
         self.weight.mul_((1 - lr * self.strength / norms).clamp_min(0))
 
-    def selected(self) -> Tensor:
-        """Mask of the selected features (layers, width)."""
-        return self.weight.detach().abs().amax(0) > 0
-
     def layer_weights(self) -> Tensor:
         by_layer = self.weight.detach().norm(dim=0).sum(1)  # (layers,)
         return by_layer / by_layer.sum() if by_layer.sum() > 0 else torch.full_like(by_layer, 1 / len(by_layer))

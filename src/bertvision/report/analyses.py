@@ -12,8 +12,8 @@ from bertvision.evaluation.analyses.catalogue import ANALYSES, ENCODER, FITS, ST
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.report.charts import draw
 from bertvision.report.highlight import Card, answer_span, highlight_answers
-from bertvision.report.markup import NOTHING, format_number, truncate
-from bertvision.report.render import Section, section
+from bertvision.report.markup import MISSING, format_number, truncate
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Run
 
 HAVE_OWN_SECTION = ("layer-weights", "calibration")
@@ -60,7 +60,7 @@ def analyses_section(findings: Sequence[Finding], run: Run | None = None) -> Sec
     if not shown and not missing:
         return None
     ordered = []
-    for name in sorted(shown, key=_order):
+    for name in sorted(shown, key=_sort_key):
         finding = shown[name]
         ordered.append(
             {
@@ -74,10 +74,10 @@ def analyses_section(findings: Sequence[Finding], run: Run | None = None) -> Sec
                 "cards": [_disagreement_card(case) for case in finding.examples],
             }
         )
-    return section("analyses", "Analyses", findings=ordered, missing=missing, costs=COSTS)
+    return render_section("analyses", "Analyses", findings=ordered, missing=missing, costs=COSTS)
 
 
-def _order(name: str) -> tuple[int, str]:
+def _sort_key(name: str) -> tuple[int, str]:
     """The agreement of a requested pair follows the default one; unknown names come last."""
     base = "agreement" if name.startswith("agreement-") else name
     return ORDER.index(base) if base in ORDER else len(ORDER), name
@@ -85,7 +85,7 @@ def _order(name: str) -> tuple[int, str]:
 
 def _format_cell(value: object) -> str:
     if value is None or value == "":
-        return NOTHING
+        return MISSING
     if isinstance(value, bool) or not isinstance(value, int | float):
         return truncate(str(value), MAX_CELL)
     if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000):
@@ -109,7 +109,7 @@ def _disagreement_card(case: Mapping[str, Any]) -> Card:
         predicted = answer_span(answer, pair, [start for start, _ in golds], saved)
         question, texts = truncate(text, MAX_TEXT), [highlight_answers(pair, golds, predicted)]
     return Card(
-        sort=DISAGREEMENTS.get(sort, sort),
+        category=DISAGREEMENTS.get(sort, sort),
         id=truncate(str(case.get("id")), MAX_CELL),
         question=question,
         texts=texts,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bertvision.report.charts import reliability_diagram
-from bertvision.report.render import Section, section
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Line, Run
 
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -20,7 +20,7 @@ TITLES: Mapping[str, tuple[str, str]] = {
 def no_answer_section(run: Run, lines: Sequence[Line]) -> Section | None:
     """Scores at threshold 0, at the fitted one and at the oracle; None for tasks without "no answer"."""
     rows = [line.rows[0] for line in lines if line.rows[0].thresholds]
-    return section("no-answer", "No-answer threshold", rows=rows, split=run.board.split) if rows else None
+    return render_section("no-answer", "No-answer threshold", rows=rows, split=run.board.split) if rows else None
 
 
 def calibration_section(run: Run, lines: Sequence[Line]) -> Section | None:
@@ -39,7 +39,7 @@ def calibration_section(run: Run, lines: Sequence[Line]) -> Section | None:
         title, definition = TITLES[reliability.what]
         picture = reliability_diagram(reliability, definition)
         panels.append({"name": reliability.name, "title": title, "picture": picture, "caption": caption})
-    return section(
+    return render_section(
         "calibration",
         "Calibration",
         rows=rows,

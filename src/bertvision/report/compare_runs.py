@@ -16,7 +16,7 @@ from bertvision.evaluation.analyses.answers import Answers
 from bertvision.evaluation.analyses.result import as_float
 from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import format_p_value
-from bertvision.report.markup import NOTHING, Html, format_number, format_signed
+from bertvision.report.markup import MISSING, Html, format_number, format_signed
 from bertvision.report.render import render
 from bertvision.runs.reader import Line, Run, group_rows, predictor_scores, row_answers, row_title
 
@@ -109,7 +109,7 @@ def _best_and_encoder(run: Run) -> list[tuple[tuple[str, ...], Line]]:
 
 def _score_cells(comparison: Comparison, row: ComparedRow) -> list[str]:
     summary = comparison.summarize(row.seed_group)
-    seeds = ", ".join(map(str, summary.seeds)) or NOTHING
+    seeds = ", ".join(map(str, summary.seeds)) or MISSING
     return [row.title, " and ".join(row.roles), seeds, format_number(summary.mean), _format_interval(summary.interval)]
 
 
@@ -123,4 +123,4 @@ def _test_cells(a: ComparedRow, b: ComparedRow, test: PairedTest) -> list[str]:
 
 
 def _format_interval(ends: tuple[float, float] | None, write: Callable[[float], str] = format_number) -> str:
-    return NOTHING if ends is None else f"{write(ends[0])} to {write(ends[1])}"
+    return MISSING if ends is None else f"{write(ends[0])} to {write(ends[1])}"

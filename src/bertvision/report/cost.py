@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.report.markup import NOTHING, format_bytes, format_duration, format_number
-from bertvision.report.render import Section, section
+from bertvision.report.markup import MISSING, format_bytes, format_duration, format_number
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Line, Run
 
 Step = tuple[str, str, float | None, int]
@@ -15,16 +15,16 @@ Step = tuple[str, str, float | None, int]
 
 def cost_section(run: Run, lines: Sequence[Line]) -> Section:
     """The steps with seconds and bytes, then the store by split."""
-    steps = _steps(run)
+    steps = _recorded_steps(run)
     seconds = {name: taken or 0.0 for name, _, taken, _ in steps}
     total = sum(seconds.values())
     rows = []
     for name, description, taken, stored in steps:
-        time = NOTHING if taken is None else format_duration(taken)
-        share = f"{100 * taken / total:.0f} %" if taken is not None and total > 0 else NOTHING
-        rows.append([name, description, time, share, format_bytes(stored) if stored else NOTHING])
+        time = MISSING if taken is None else format_duration(taken)
+        share = f"{100 * taken / total:.0f} %" if taken is not None and total > 0 else MISSING
+        rows.append([name, description, time, share, format_bytes(stored) if stored else MISSING])
     fits = [line.seconds for line in lines if line.kind in ("head", "control")]
-    return section(
+    return render_section(
         "cost",
         "Cost",
         steps=rows,
@@ -35,15 +35,15 @@ def cost_section(run: Run, lines: Sequence[Line]) -> Section:
     )
 
 
-def _steps(run: Run) -> list[Step]:
+def _recorded_steps(run: Run) -> list[Step]:
     """All recorded steps."""
     record = run.encoder.get("record", {})
     steps: list[Step] = []
     if "tune" in record:
         steps.append(("tune", tuning_summary(record), record.get("cost", {}).get("seconds"), run.sizes["tune"]))
     if run.manifest:
-        windows = f"one pass of the encoder over {_total(run, 'windows'):,} windows"
-        steps.append(("extract", windows, run.manifest.get("seconds"), _total(run, "bytes")))
+        windows = f"one pass of the encoder over {_sum_over_splits(run, 'windows'):,} windows"
+        steps.append(("extract", windows, run.manifest.get("seconds"), _sum_over_splits(run, "bytes")))
     if run.heads:
         specs = len({head.spec for head in run.heads})
         fits = f"{specs} heads, {len(run.heads)} fits"
@@ -60,16 +60,16 @@ def tuning_summary(record: Mapping[str, Any]) -> str:
     return f"tuned {epochs} ({tune['method']}, {tune['steps']:,} steps, learning rate {tune['lr']:g})"
 
 
-def _total(run: Run, key: str) -> int:
+def _sum_over_splits(run: Run, key: str) -> int:
     return sum(int(split[key]) for split in run.manifest["splits"].values())
 
 
 def _store_facts(run: Run) -> list[tuple[str, str]]:
-    shape, tokens, stored = run.manifest["shape"], _total(run, "tokens"), _total(run, "bytes")
+    shape, tokens, stored = run.manifest["shape"], _sum_over_splits(run, "tokens"), _sum_over_splits(run, "bytes")
     return [
-        ("windows", f"{_total(run, 'windows'):,}"),
+        ("windows", f"{_sum_over_splits(run, 'windows'):,}"),
         ("tokens", f"{tokens:,}"),
-        ("bytes per token", format_number(stored / tokens, 0) if tokens else NOTHING),
+        ("bytes per token", format_number(stored / tokens, 0) if tokens else MISSING),
         ("states per token", f"{shape['layers']} x {shape['width']}, {run.manifest['dtype']}"),
         ("encoder parameters", f"{run.manifest['encoder']['parameters']:,}"),
     ]

@@ -12,7 +12,7 @@ from bertvision.evaluation.metrics.squad import best_over_golds, exact, f1
 from bertvision.report.charts import scatter_plot
 from bertvision.report.highlight import Card, answer_span, highlight_answers
 from bertvision.report.markup import Html, format_number, truncate
-from bertvision.report.render import Section, render, section
+from bertvision.report.render import Section, render, render_section
 from bertvision.runs.reader import Line, Run, best_head
 from bertvision.tasks.splits import stable_hash
 
@@ -65,7 +65,7 @@ class Case:
     answer: object
     encoder: object  # the encoder's answer; None if there is none
     right: bool
-    sort: str
+    outcome: str
     span: Sequence[int] | None = None  # offsets of the answer, if they were saved
 
 
@@ -84,11 +84,11 @@ def examples_section(run: Run, lines: Sequence[Line]) -> Section | None:
     for example in run.task[run.board.split]:
         if example.id in answers:
             answer = answers[example.id]
-            right, sort = CLASSIFIERS[run.task.kind](run, example, answer)
+            right, outcome = CLASSIFIERS[run.task.kind](run, example, answer)
             span = None if spans is None else spans.get(example.id, (0, 0))
-            cases.append(Case(example, answer, encoder.get(example.id), right, sort, span))
-    overview, counts, groups = _value_content(run, cases) if run.task.kind == "regress" else _content(run, cases)
-    return section(
+            cases.append(Case(example, answer, encoder.get(example.id), right, outcome, span))
+    overview, counts, groups = _regression_content(run, cases) if run.task.kind == "regress" else _content(run, cases)
+    return render_section(
         "examples",
         "Examples",
         name=best.name,
@@ -113,10 +113,10 @@ def _classify_span(run: Run, example: Example, answer: object) -> tuple[bool, st
 
 def _classify_label(run: Run, example: Example, answer: object) -> tuple[bool, str]:
     gold = gold_names(run.task, example)[0]
-    sort = truncate(gold, CARD_LABEL_WIDTH)
+    outcome = truncate(gold, CARD_LABEL_WIDTH)
     if answer != gold:
-        sort = f"{sort} predicted as {truncate(str(answer), CARD_LABEL_WIDTH)}"
-    return answer == gold, sort
+        outcome = f"{outcome} predicted as {truncate(str(answer), CARD_LABEL_WIDTH)}"
+    return answer == gold, outcome
 
 
 def _classify_label_set(run: Run, example: Example, answer: object) -> tuple[bool, str]:
@@ -146,12 +146,12 @@ CLASSIFIERS: Mapping[str, Callable[[Run, Example, object], tuple[bool, str]]] = 
 """By kind of task: whether an answer is right, and the kind of success or error."""
 
 
-def choose(cases: Iterable[Case], count: int = MAX_CARDS) -> list[Case]:
+def sample_cases(cases: Iterable[Case], count: int = MAX_CARDS) -> list[Case]:
     """A sample with all kinds in turn, most frequent first; within a kind in the order of the ids' hashes."""
-    sorts: dict[str, list[Case]] = {}
+    by_outcome: dict[str, list[Case]] = {}
     for case in sorted(cases, key=lambda case: stable_hash(case.example.id)):
-        sorts.setdefault(case.sort, []).append(case)
-    queues = sorted(sorts.values(), key=lambda queue: (-len(queue), queue[0].sort))
+        by_outcome.setdefault(case.outcome, []).append(case)
+    queues = sorted(by_outcome.values(), key=lambda queue: (-len(queue), queue[0].outcome))
     turns = max((len(queue) for queue in queues), default=0)
     return [queue[turn] for turn in range(turns) for queue in queues if turn < len(queue)][:count]
 
@@ -165,20 +165,20 @@ def _content(run: Run, cases: Sequence[Case]) -> Content:
     elif kind == "multilabel":
         pairs = [(gold, _label_list(case.answer)) for gold, case in zip(golds, cases, strict=True)]
         overview = label_table(run.task.labels, pairs)
-    counts: Counter[tuple[bool, str]] = Counter((case.right, case.sort) for case in cases)
+    counts: Counter[tuple[bool, str]] = Counter((case.right, case.outcome) for case in cases)
     ranked = sorted(counts.items(), key=lambda item: (not item[0][0], -item[1], item[0][1]))
     tiles = []
-    for (right, sort), count in ranked if kind != "classify" else ():
-        tiles.append((f"{'right' if right else 'wrong'}: {sort}", f"{count:,} ({100 * count / len(cases):.0f} %)"))
+    for (right, outcome), count in ranked if kind != "classify" else ():
+        tiles.append((f"{'right' if right else 'wrong'}: {outcome}", f"{count:,} ({100 * count / len(cases):.0f} %)"))
     groups = []
     for right, title in ((False, "Wrong"), (True, "Right")):
         group = [case for case in cases if case.right == right]
-        cards = [_span_card(case) if kind == "span" else _text_card(run, case) for case in choose(group)]
+        cards = [_span_card(case) if kind == "span" else _text_card(run, case) for case in sample_cases(group)]
         groups.append((f"{title}: {len(group):,} of {len(cases):,}", cards))
     return overview, tiles, groups
 
 
-def _value_content(run: Run, cases: Sequence[Case]) -> Content:
+def _regression_content(run: Run, cases: Sequence[Case]) -> Content:
     """Predicted against gold values, and the largest errors."""
     worst = sorted(cases, key=lambda case: (-_error(case.example, case.answer), case.example.id))[:MAX_CARDS]
     sample = sorted(cases, key=lambda case: stable_hash(case.example.id))[:MAX_POINTS]
@@ -212,7 +212,7 @@ def _card(case: Case, question: str | None, texts: Sequence[str], gold: str, pre
     answers = [("gold", gold), ("predicted", predicted)]
     if case.encoder is not None:
         answers.append(("encoder", _format_answer(case.encoder)))
-    return Card(case.sort, truncate(case.example.id, MAX_TEXT), question, texts, answers, case.right)
+    return Card(case.outcome, truncate(case.example.id, MAX_TEXT), question, texts, answers, case.right)
 
 
 def _format_answer(answer: object) -> str:

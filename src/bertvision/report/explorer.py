@@ -14,7 +14,7 @@ from bertvision.evaluation.analyses.answers import gold_names, gold_text
 from bertvision.evaluation.metrics.squad import best_over_golds, exact
 from bertvision.report.highlight import answer_span
 from bertvision.report.markup import printable, truncate
-from bertvision.report.render import Section, section
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Line, Run, best_head
 from bertvision.tasks.splits import stable_hash
 
@@ -41,7 +41,7 @@ def explorer_section(run: Run, lines: Sequence[Line]) -> Section | None:
     spans = [run.places.get((row.name, row.seed)) for row in rows]
     data = explorer_data(run, names, answers, spans)
     examples = run.task[run.board.split]
-    return section(
+    return render_section(
         "explorer",
         "Example explorer",
         split=run.board.split,

@@ -15,7 +15,7 @@ MARGIN = 140
 """Characters kept on each side of a span."""
 MAX_EXCERPT = 360
 """Characters kept of a context without spans."""
-SNAP = 24
+MAX_CUT_SHIFT = 24
 """Characters that a cut may move to fall between two words."""
 
 
@@ -27,7 +27,7 @@ Piece = tuple[str, str, str]
 class Card:
     """An example with its predicted answers, as shown on the page."""
 
-    sort: str
+    category: str
     id: str
     question: str | None
     texts: Sequence[str]  # Html where spans are highlighted
@@ -36,7 +36,7 @@ class Card:
     stacked: bool = False  # names above the answers instead of in a column
 
     @property
-    def look(self) -> str:
+    def css_class(self) -> str:
         return "card" if self.right is None else "card right" if self.right else "card wrong"
 
 
@@ -67,13 +67,13 @@ def answer_span(text: str, context: str, near: Sequence[int], saved: Sequence[in
 
 def highlight_answers(context: str, golds: Sequence[Span], predicted: Span | None) -> Html:
     """The parts of a context around its spans, with the spans highlighted and ellipses for the rest."""
-    named = [*((span, "gold") for span in golds), *([(predicted, "predicted")] if predicted else [])]
+    labelled = [*((span, "gold") for span in golds), *([(predicted, "predicted")] if predicted else [])]
     pieces: list[Piece] = []
     shown_to = 0
-    for start, end in _excerpts(context, [span for span, _ in named]):
+    for start, end in _excerpts(context, [span for span, _ in labelled]):
         if start > shown_to:
             pieces.append((f" {ELLIPSIS} ", "", ""))
-        pieces += _pieces(context, start, end, named)
+        pieces += _pieces(context, start, end, labelled)
         shown_to = end
     if shown_to < len(context):
         pieces.append((f" {ELLIPSIS}", "", ""))
@@ -86,7 +86,7 @@ def _excerpts(context: str, spans: Sequence[Span]) -> list[Span]:
         return [(0, _word_end(context, MAX_EXCERPT))]
     excerpts: list[Span] = []
     for start, end in sorted((_word_start(context, s - MARGIN), _word_end(context, e + MARGIN)) for s, e in spans):
-        if excerpts and start <= excerpts[-1][1] + SNAP:
+        if excerpts and start <= excerpts[-1][1] + MAX_CUT_SHIFT:
             excerpts[-1] = excerpts[-1][0], max(end, excerpts[-1][1])
         else:
             excerpts.append((start, end))
@@ -94,25 +94,25 @@ def _excerpts(context: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def _word_start(context: str, offset: int) -> int:
-    if offset <= SNAP:
+    if offset <= MAX_CUT_SHIFT:
         return 0
-    space = context.find(" ", offset, offset + SNAP)
+    space = context.find(" ", offset, offset + MAX_CUT_SHIFT)
     return offset if space < 0 else space + 1
 
 
 def _word_end(context: str, offset: int) -> int:
-    if offset >= len(context) - SNAP:
+    if offset >= len(context) - MAX_CUT_SHIFT:
         return len(context)
-    space = context.rfind(" ", offset - SNAP, offset)
+    space = context.rfind(" ", offset - MAX_CUT_SHIFT, offset)
     return offset if space < 0 else space
 
 
-def _pieces(context: str, start: int, end: int, named: Sequence[tuple[Span, str]]) -> list[Piece]:
+def _pieces(context: str, start: int, end: int, labelled: Sequence[tuple[Span, str]]) -> list[Piece]:
     """A part of the context, split at every start and end of a span."""
-    edges = sorted({start, end, *(edge for span, _ in named for edge in span if start < edge < end)})
+    edges = sorted({start, end, *(edge for span, _ in labelled for edge in span if start < edge < end)})
     pieces = []
     for left, right in pairwise(edges):
-        covering = [(span, name) for span, name in named if span[0] <= left and right <= span[1]]
+        covering = [(span, name) for span, name in labelled if span[0] <= left and right <= span[1]]
         covers = sorted({name for _, name in covering})
         ends = sorted({name for span, name in covering if span[1] == right})
         pieces.append((context[left:right], " ".join(covers), " + ".join(ends)))

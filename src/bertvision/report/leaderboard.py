@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bertvision.core.records import CONTROL, PairedTest, Row, paired_test_with
 from bertvision.report.charts import dot_plot
 from bertvision.report.markup import Html, join
-from bertvision.report.render import Section, section
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Line, Run, best_head
 
 MIN_MEMBER_WEIGHT = 0.005
@@ -20,10 +20,10 @@ def leaderboard_section(run: Run, lines: Sequence[Line]) -> Section:
     # The metric first; totals are counts of examples, not scores.
     scores = dict.fromkeys(name for line in lines for row in line.rows for name in row.scores)
     others = [name for name in scores if name != metric and not name.endswith("total")]
-    rules = {line.name: line.mean(metric) for line in lines if line.kind == "encoder"}
+    references = {line.name: line.mean(metric) for line in lines if line.kind == "encoder"}
     if run.baseline is not None:
-        rules[f"baseline ({run.baseline[0]})"] = run.baseline[1].get(metric, float("nan"))
-    return section(
+        references[f"baseline ({run.baseline[0]})"] = run.baseline[1].get(metric, float("nan"))
+    return render_section(
         "leaderboard",
         "Leaderboard",
         run=run,
@@ -33,7 +33,7 @@ def leaderboard_section(run: Run, lines: Sequence[Line]) -> Section:
         seeds=sorted({seed for line in lines for seed in line.seeds}),
         # The change in score per example, if the metric is a mean over examples.
         weight=100 / len(examples) if run.task.kind == "span" or metric == "accuracy" else None,
-        picture=dot_plot(lines, metric, rules),
+        picture=dot_plot(lines, metric, references),
         breakable=lambda name, after: join(name.split(after), Html(f"{after}<wbr>")),
         weights=_member_weights,
         width=lambda score: f"{min(max(score, 0.0), 100.0) if score is not None and score == score else 0.0:.1f}",
@@ -53,7 +53,7 @@ def significance_section(run: Run, lines: Sequence[Line]) -> Section | None:
     encoders = [row.name for row in board.rows if row.kind == "encoder"]
     references = dict.fromkeys([*encoders, CONTROL, *([board.best_head] if board.best_head else [])])
     compared = {name for test in board.comparisons for name in (test.a, test.b)}
-    return section(
+    return render_section(
         "significance",
         "Significance",
         board=board,

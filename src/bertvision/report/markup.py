@@ -21,7 +21,8 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 DASH = "\N{EN DASH}"
-NOTHING = "\N{EM DASH}"
+MISSING = "\N{EM DASH}"
+"""Shown for a missing value."""
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -69,7 +70,7 @@ def truncate(text: str, limit: int) -> str:
 
 def format_number(value: float | None, digits: int = 2) -> str:
     """A number with thousands separators; a dash for None, NaN and infinity."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+    return MISSING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
 
 
 def format_signed(value: float) -> str:
@@ -93,7 +94,7 @@ def format_bytes(count: float) -> str:
 def format_duration(seconds: float) -> str:
     """Seconds as hours, minutes and seconds."""
     if not math.isfinite(seconds):
-        return NOTHING
+        return MISSING
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

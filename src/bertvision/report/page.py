@@ -16,26 +16,15 @@ from bertvision.report.cost import cost_section, tuning_summary
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section
 from bertvision.report.leaderboard import leaderboard_section, significance_section
-from bertvision.report.markup import NOTHING, Html, printable
-from bertvision.report.render import SCRIPT, STYLE, Section, asset, render
+from bertvision.report.markup import MISSING, Html, printable
+from bertvision.report.render import SCRIPT, STYLE, Section, read_asset, render
 from bertvision.report.reproducibility import reproducibility_section
 from bertvision.report.training_curves import layer_weights_section, training_curves_section
-from bertvision.runs.reader import Run, best_head, gather, group_rows
+from bertvision.runs.reader import Run, best_head, group_rows
 from bertvision.tasks.class_weights import format_class_counts
-from bertvision.tasks.task import Task
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy: inline styles only. Scripts are allowed by hash, nothing is fetched."""
-
-
-def write_report(folder: Path, task: Task) -> Path:
-    """Write ``report.html`` into a run folder that has a leaderboard."""
-    return write_reports([(folder, task)], folder / "report.html")
-
-
-def write_reports(runs: Sequence[tuple[Path, Task]], path: Path) -> Path:
-    """Write one page for several runs, each given as a folder with its task."""
-    return write_page([gather(folder, task) for folder, task in runs], path)
 
 
 def write_page(runs: Sequence[Run], path: Path) -> Path:
@@ -43,38 +32,38 @@ def write_page(runs: Sequence[Run], path: Path) -> Path:
     names = [run.folder.name for run in runs]
     if len(set(names)) < len(names):
         names = [str(run.folder) for run in runs]
-    return write_document(page(list(zip(names, runs, strict=True))), path)
+    return write_html(render_runs(list(zip(names, runs, strict=True))), path)
 
 
-def write_document(text: str, path: Path) -> Path:
+def write_html(text: str, path: Path) -> Path:
     with atomic_open(path) as file:
         file.write(text)
     return path
 
 
-def page(runs: Sequence[tuple[str, Run]]) -> str:
+def render_runs(runs: Sequence[tuple[str, Run]]) -> str:
     """The document: the sections of a single run, or an overview of several runs followed by each."""
     if len(runs) == 1:
         ((_, run),) = runs
         parts = _sections(run)
-        return document(_title(run), _header(run, parts), parts)
+        return render_page(_title(run), _header(run, parts), parts)
     sections = []
     for index, (_, run) in enumerate(runs, 1):
         parts = [replace(part, name=f"run{index}-{part.name}") for part in _sections(run)]
         sections += [Section(f"run{index}", "", _header(run, parts)), *parts]
     overview = render("overview", rows=[_overview_row(name, run) for name, run in runs], comparison=compare_runs(runs))
-    return document(f"{len(runs)} runs", overview, sections)
+    return render_page(f"{len(runs)} runs", overview, sections)
 
 
-def document(title: str, header: Html, sections: Sequence[Section]) -> str:
+def render_page(title: str, header: Html, sections: Sequence[Section]) -> str:
     """The page around its sections. The script is included for the explorer and allowed by its hash."""
     script, policy = "", POLICY
     if any(part.name.endswith("explorer") for part in sections):
-        script = asset(SCRIPT)
+        script = read_asset(SCRIPT)
         digest = hashlib.sha256(script.encode("utf-8")).digest()
         policy += f"; script-src 'sha256-{base64.b64encode(digest).decode('ascii')}'"
     values = {"title": title, "header": header, "sections": sections, "policy": policy}
-    return printable(render("page", **values, style=Html(asset(STYLE)), script=Html(script)))
+    return printable(render("page", **values, style=Html(read_asset(STYLE)), script=Html(script)))
 
 
 def _sections(run: Run) -> list[Section]:
@@ -126,6 +115,6 @@ def _overview_row(name: str, run: Run) -> dict[str, object]:
         "task": run.board.task,
         "encoder": f"{run.encoder.get('name', '')}, {tuning_summary(run.encoder.get('record', {}))}",
         "metric": metric,
-        "best": best.name if best else NOTHING,
+        "best": best.name if best else MISSING,
         "scores": [best.mean(metric) if best else None, means.get("control"), means.get("encoder")],
     }

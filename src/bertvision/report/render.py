@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from bertvision.core.records import ALPHA
 from bertvision.report.markup import (
     DASH,
-    NOTHING,
+    MISSING,
     Html,
     format_bytes,
     format_duration,
@@ -36,7 +36,7 @@ class Section:
     content: Html
 
 
-def section(name: str, title: str, /, **values: object) -> Section:
+def render_section(name: str, title: str, /, **values: object) -> Section:
     """A section rendered from the template of the same name."""
     return Section(name, title, render(name, **values))
 
@@ -45,7 +45,7 @@ def render(template: str, /, **values: object) -> Html:
     return Html(_environment().get_template(f"{template}.html").render(values))
 
 
-def asset(name: str) -> str:
+def read_asset(name: str) -> str:
     return (files("bertvision.report") / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -64,6 +64,6 @@ def _environment() -> Environment:
         "thousands": "{:,}".format,
         "truncate": truncate,
     }
-    environment.globals |= {"NOTHING": NOTHING, "DASH": DASH, "ALPHA": ALPHA}
+    environment.globals |= {"MISSING": MISSING, "DASH": DASH, "ALPHA": ALPHA}
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment

@@ -8,7 +8,7 @@ from itertools import dropwhile
 from typing import Any
 
 from bertvision.core.run_log import COMMAND, versions
-from bertvision.report.render import Section, section
+from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import STORE_FINDINGS, TRIAL_FINDINGS, Run
 
 RECIPE_COMMANDS = ("run", "demo")
@@ -21,13 +21,13 @@ Event = Mapping[str, Any]
 
 def reproducibility_section(run: Run) -> Section:
     """The commands from the log; without a log, commands reconstructed from the run's files."""
-    commands = _commands(run.log)
+    commands = _unique_commands(run.log)
     slow = [finding.name for finding in run.findings if finding.name in STORE_FINDINGS]
     searched = any(finding.name.startswith(TRIAL_FINDINGS) for finding in run.findings)
-    return section(
+    return render_section(
         "reproducibility",
         "Reproducing this run",
-        commands=_command_lines(commands),
+        commands=_format_commands(commands),
         recipe=run.recipe,
         made_whole=any(event["words"] and event["words"][0] in RECIPE_COMMANDS for event in commands),
         fits="" if commands else _fit_command(run),
@@ -38,7 +38,7 @@ def reproducibility_section(run: Run) -> Section:
     )
 
 
-def _commands(log: Iterable[Event]) -> list[Event]:
+def _unique_commands(log: Iterable[Event]) -> list[Event]:
     """The commands in order; a repeated command (to resume a run) is listed once, at its first use."""
     commands: dict[tuple[str, ...], Event] = {}
     for event in log:
@@ -48,7 +48,7 @@ def _commands(log: Iterable[Event]) -> list[Event]:
     return list(commands.values())
 
 
-def _command_lines(commands: Sequence[Event]) -> str:
+def _format_commands(commands: Sequence[Event]) -> str:
     """Shell commands, with a line for versions and folder wherever they change; old logs have no folder."""
     lines, versions_shown, folder_shown = [], "", ""
     for event in commands:

@@ -7,7 +7,7 @@ from pathlib import Path
 from bertvision.core.files import read_json_or_empty
 from bertvision.report.analyses import analyses_section
 from bertvision.report.markup import format_number
-from bertvision.report.page import document, write_document
+from bertvision.report.page import render_page, write_html
 from bertvision.report.render import render
 from bertvision.runs.folder import SEARCH_RESULT, store_folder
 from bertvision.runs.reader import TRIAL_FINDINGS, data_origin, read_findings, store_origin
@@ -31,4 +31,4 @@ def write_search_page(folder: Path, best: Path) -> Path:
         ("best head", f"{winner['spec']}: {scores}"),
     ]
     header = render("search", title=title, pairs=pairs, command=results["command"])
-    return write_document(document(title, header, [] if analyses is None else [analyses]), folder / "report.html")
+    return write_html(render_page(title, header, [] if analyses is None else [analyses]), folder / "report.html")

@@ -1,4 +1,4 @@
-"""Building blocks of SVG charts: scales, ticks, and a frame with axes. Colours come from the stylesheet."""
+"""Building blocks of SVG charts: scales, ticks, and the plot area with its axes. Colours come from the stylesheet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Scale:
     low: float
     high: float
 
-    def share(self, value: float) -> float:
+    def fraction(self, value: float) -> float:
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, target: int = 5) -> list[float]:
@@ -49,18 +49,18 @@ def is_drawable(value: float) -> bool:
     return math.isfinite(value) and abs(value) < MAX_VALUE
 
 
-def scale_of(values: Iterable[float], room: float = 0.05) -> Scale:
-    """A scale that covers all drawable values with some room on both sides."""
+def scale_for(values: Iterable[float], margin: float = 0.05) -> Scale:
+    """A scale that covers all drawable values; ``margin`` is left free on both sides, as a fraction of their range."""
     drawn = [value for value in values if is_drawable(value)] or [0.0, 1.0]
     low, high = min(drawn), max(drawn)
     all_equal = high - low < 1e-9 * max(abs(low), abs(high), 1e-9)
-    margin = max(0.5, 0.01 * abs(low)) if all_equal else room * (high - low)
-    return Scale(low - margin, high + margin)
+    free = max(0.5, 0.01 * abs(low)) if all_equal else margin * (high - low)
+    return Scale(low - free, high + free)
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The plot area of a picture and its margins; the picture scales with the page up to 1.25 times its width."""
+class PlotArea:
+    """The plot area of a chart and its margins; the chart scales with the page up to 1.25 times its width."""
 
     x: Scale
     y: Scale
@@ -71,34 +71,34 @@ class Frame:
     top: int = 10
     right: int = 12
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        """Picture coordinates of a point."""
-        picture_x = self.left + self.x.share(x) * (self.width - self.left - self.right)
-        return picture_x, self.height - self.bottom - self.y.share(y) * (self.height - self.bottom - self.top)
+    def position(self, x: float, y: float) -> tuple[float, float]:
+        """Coordinates in the chart of a point of the data."""
+        chart_x = self.left + self.x.fraction(x) * (self.width - self.left - self.right)
+        return chart_x, self.height - self.bottom - self.y.fraction(y) * (self.height - self.bottom - self.top)
 
-    def points(self, pairs: Iterable[tuple[float, float]]) -> str:
+    def polyline_points(self, pairs: Iterable[tuple[float, float]]) -> str:
         """The points attribute of a polyline."""
-        coordinates = (self.at(x, y) for x, y in pairs if is_drawable(y))
+        coordinates = (self.position(x, y) for x, y in pairs if is_drawable(y))
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
 
-    def axes(self, x_ticks: Sequence[tuple[float, str]], x_name: str, y_name: str) -> Html:
+    def draw_axes(self, x_ticks: Sequence[tuple[float, str]], x_name: str, y_name: str) -> Html:
         """Horizontal grid lines with values, tick labels below, and the names of both axes."""
-        (left, floor), (right, _) = self.at(self.x.low, self.y.low), self.at(self.x.high, self.y.low)
+        (left, floor), (right, _) = self.position(self.x.low, self.y.low), self.position(self.x.high, self.y.low)
         parts = []
         for value in self.y.ticks(4):
-            y = self.at(self.x.low, value)[1]
+            y = self.position(self.x.low, value)[1]
             parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, class_="grid"))
             parts.append(tag("text", tick_text(value), x=left - 6, y=y + 4, text_anchor="end"))
         for value, name in x_ticks:
-            parts.append(tag("text", name, x=self.at(value, self.y.low)[0], y=floor + 16, text_anchor="middle"))
+            parts.append(tag("text", name, x=self.position(value, self.y.low)[0], y=floor + 16, text_anchor="middle"))
         parts.append(tag("line", x1=left, x2=right, y1=floor, y2=floor, class_="axis"))
         parts.append(tag("text", x_name, x=(left + right) / 2, y=floor + 32, text_anchor="middle", class_="name"))
         rotation = f"translate(11 {(floor + self.top) / 2:.0f}) rotate(-90)"
         parts.append(tag("text", y_name, transform=rotation, text_anchor="middle", class_="name"))
         return join(parts)
 
-    def picture(self, alternative: str, *content: object) -> Html:
-        """The whole picture with its alternative text."""
+    def to_svg(self, alternative: str, *content: object) -> Html:
+        """The whole chart with its alternative text."""
         box = f"0 0 {self.width} {self.height}"
         style = f"max-width:{1.25 * self.width:.0f}px"
         return tag("svg", *content, viewBox=box, style=style, role="img", aria_label=alternative)

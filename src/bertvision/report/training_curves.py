@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bertvision.report.charts import curves_legend, layer_weights_chart, seed_dashes, training_curves_chart
-from bertvision.report.render import Section, section
-from bertvision.report.svg import scale_of
+from bertvision.report.render import Section, render_section
+from bertvision.report.svg import scale_for
 from bertvision.runs.reader import FitSummary, Run
 
 
@@ -24,7 +24,7 @@ def layer_weights_section(run: Run) -> Section | None:
         caption += f"Largest: state {states[largest]} ({means[largest]:.3f}); smallest: state {states[smallest]} "
         caption += f"({means[smallest]:.3f}); uniform weights: {1 / count:.3f}."
         panels.append({"spec": heads[0].spec, "picture": layer_weights_chart(heads), "caption": caption})
-    return section("layers", "Learned layer weights", panels=panels)
+    return render_section("layers", "Learned layer weights", panels=panels)
 
 
 def training_curves_section(run: Run) -> Section | None:
@@ -32,7 +32,7 @@ def training_curves_section(run: Run) -> Section | None:
     groups = [heads for heads in group_by_spec(run.heads) if any(head.history for head in heads)]
     if not groups:
         return None
-    scale = scale_of([point["inner"] for head in run.heads for point in head.history])
+    scale = scale_for([point["inner"] for head in run.heads for point in head.history])
     dashes = seed_dashes(head.seed for head in run.heads)
     best_seeds = {head.spec: head for head in reversed(run.heads)}
     panels = []
@@ -42,7 +42,7 @@ def training_curves_section(run: Run) -> Section | None:
         picture = training_curves_chart(heads, others, run.board.metric, scale, dashes)
         selected = ", ".join(f"epoch {head.best_epoch} (seed {head.seed})" for head in heads)
         panels.append({"spec": spec, "picture": picture, "caption": f"Selected: {selected}."})
-    return section("curves", "Training curves", legend=curves_legend(dashes), panels=panels)
+    return render_section("curves", "Training curves", legend=curves_legend(dashes), panels=panels)
 
 
 def group_by_spec(heads: Sequence[FitSummary]) -> list[list[FitSummary]]:

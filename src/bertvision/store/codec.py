@@ -19,7 +19,6 @@ from bertvision.core.errors import BadInput
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "int8": torch.int8}
 STEPS = 127
-STATISTICS = ("mean", "spread")
 
 
 def codec_dtype(name: str) -> torch.dtype:

@@ -19,7 +19,6 @@ DEMO_CONTEXT = (
     "halls cool in summer."
 )
 DEMO_QUESTION = "Where is the Ivory Lynx Museum?"
-DEMO_ANSWER = "Quillbeck"
 DEMO_UNANSWERABLE = "Why was the Cobalt Otter Museum shut for a time?"
 
 

@@ -163,7 +163,7 @@ def _read_tables(
         columns = choose_columns(names, requested, table.where)
         requested = RequestedColumns(columns.text, columns.pair, columns.label, columns.more)
         for number, row in chain(peeked, unread):
-            where = table.row_location(number)
+            where = f"{table.where}, {table.unit} {number}"
             with bad.row(where):
                 text = read_cell(row, columns.text, "text")
                 pair = read_cell(row, columns.pair, "pair") if columns.pair else None

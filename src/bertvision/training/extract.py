@@ -98,13 +98,13 @@ def extract_share(
     config: ExtractConfig | None = None,
     **settings: Any,
 ) -> int:
-    """Write every n-th shard from the i-th on (``share`` is i, n), and return how many; 0 if the store is complete.
+    """Write part i of n of the shards, every n-th from the i-th on, and return how many; 0 if the store is complete.
 
-    Call :func:`finalize` when all shares are done.
+    ``share`` is (i, n). Call :func:`finalize` when all parts are done.
     """
     part, parts = share
     if not 1 <= part <= parts:
-        raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8")
+        raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8 for part 2 of 8")
     writer = StoreWriter(to)
     plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
     if plan is None:
@@ -134,7 +134,7 @@ def finalize(
         if missing:
             raise BadInput(
                 f"store {to} has {len(missing)} of {len(plan.jobs)} shards missing, the first is {missing[0]}; "
-                "rerun extract --shard i/n where it failed, then --finalize"
+                "rerun extract --shard i/n for the part that failed, then --finalize"
             )
         _start(writer, plan)
         _finish(writer, plan, records)

@@ -20,7 +20,7 @@ from metric_oracles import (
 )
 
 from bertvision.core.errors import BadInput
-from bertvision.evaluation.metrics.bootstrap import holm, seed_summary
+from bertvision.evaluation.metrics.bootstrap import holm
 from bertvision.evaluation.metrics.values import pearson
 
 VALUES = np.random.default_rng(5).random(40)
@@ -251,12 +251,6 @@ def test_holm_rejects_what_its_steps_reject(p_values: list[float]) -> None:
         for left, i in zip(range(len(order), 0, -1), order, strict=True):
             going = going and left * p_values[i] <= level
             assert (adjusted[i] <= level) == going
-
-
-def test_seeds() -> None:
-    found = seed_summary([1.0, 2.0, 6.0])
-    assert (found.mean, found.std, found.min, found.max, found.n) == (3.0, pytest.approx(math.sqrt(7)), 1.0, 6.0, 3)
-    assert seed_summary([4.0]).std is None
 
 
 def test_what_cannot_be_drawn() -> None:

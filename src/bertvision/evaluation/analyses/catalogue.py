@@ -15,7 +15,7 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     ),
     "agreement": (
         FILES,
-        "pairs of predictors, with examples; --pair A B for any two, --beside RUN if B is in another run",
+        "pairs of predictors, with examples; --pair A B for any two, --beside RUN to take B from another run",
     ),
     "question-word": (FILES, "spans: accuracy by question word"),
     "answer-length": (FILES, "spans: accuracy by the length of the gold answer"),

@@ -23,8 +23,6 @@ ABOUT = (
     "if no other is at least as good and at least as cheap. Efficiency is (score - floor) / log10(trained parameters), "
     "where the floor is the score of always giving the same answer."
 )
-PAPER_FLOOR = 50.0
-"""The floor in Hulburd's paper: the score of never answering on SQuAD 2.0."""
 COLUMNS = {
     "name": "predictor",
     "score": "score",

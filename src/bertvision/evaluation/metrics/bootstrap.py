@@ -190,21 +190,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
         adjusted[i] = largest
     return adjusted
-
-
-@dataclass(frozen=True)
-class SeedSummary:
-    """Scores of one predictor over its seeds; ``std`` (with n - 1) is None for a single seed."""
-
-    mean: float
-    std: float | None
-    min: float
-    max: float
-    n: int
-
-
-def seed_summary(values: Sequence[float]) -> SeedSummary:
-    """Mean, standard deviation and range over seeds."""
-    numbers = np.asarray(values, dtype=np.float64)
-    std = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
-    return SeedSummary(float(numbers.mean()), std, float(numbers.min()), float(numbers.max()), len(numbers))

@@ -16,9 +16,9 @@ document.querySelectorAll(".explorer").forEach(function (box) {
   const cards = find("matches"), count = find("count"), back = find("back"), more = back.nextElementSibling;
   let first = 0, matches = [];
 
-  function make(name, look, text) {
+  function make(name, className, text) {
     const node = document.createElement(name);
-    if (look) node.className = look;
+    if (className) node.className = className;
     if (text !== undefined) node.textContent = text;
     return node;
   }

@@ -46,9 +46,6 @@ class Table:
     read: Callable[[BadRows], Iterator[Row]]
     source: object
 
-    def row_location(self, number: int) -> str:
-        return f"{self.where}, {self.unit} {number}"
-
 
 def find_tables(train: Tabular | None, dev: Tabular | None, hub: str | None, encoding: str | None) -> list[Table]:
     """The tables of train and, if given, of dev, with distinct names."""
