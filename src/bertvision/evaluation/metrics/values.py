@@ -2,11 +2,11 @@
 
 Correlations are implemented twice, because neither form can replace the other. Tests compare the two.
 
-- ``pearson`` and ``spearmanr`` score all examples, from deviations from the mean. The sums below lose what is huge, tiny
-  or almost constant: 1, 2, 3 against 1e200, 2e200, 4e200 correlates 0.98 from deviations and 0 from sums. On usual values
-  the two differ in the last bits, so that one form would change published scores.
-- ``pearson_score`` and ``SpearmanScore`` score resamples, from sums over examples, so that thousands of resamples are one
-  matrix product. Deviations cannot be shared in this way, because every resample has its own mean and ranks.
+- ``pearson`` and ``spearmanr`` score all examples, from deviations from the mean. The sums below lose what is huge,
+  tiny or almost constant: 1, 2, 3 against 1e200, 2e200, 4e200 correlates 0.98 from deviations and 0 from sums. On usual
+  values the two differ in the last bits, so that one form would change published scores.
+- ``pearson_score`` and ``SpearmanScore`` score resamples, from sums over examples, so that thousands of resamples are
+  one matrix product. Deviations cannot be shared like this, because every resample has its own mean and ranks.
 """
 
 from __future__ import annotations
