@@ -80,7 +80,7 @@ def test_a_question_longer_than_the_window(samples: Any, call: Call, tmp_path: P
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not JSON"),
+        (b"", "the file is empty"),
         (b'{"data": [', "not JSON"),
         (b"[]", "expected SQuAD JSON"),
         (b'{"data": []}', "contains no questions"),

@@ -99,5 +99,5 @@ def test_score(samples: Any, call: Call, tmp_path: Path) -> None:
     said.write_text(json.dumps(answers), encoding="utf-8")
     assert "have no prediction, the first is 'q0a'" in call("score", "squad2", gold, said).refused()
     said.write_text("{", encoding="utf-8")
-    assert "not valid JSON" in call("score", "squad2", gold, said).refused()
-    assert "cannot be read" in call("score", "squad2", gold, tmp_path / "none.json").refused()
+    assert "not JSON" in call("score", "squad2", gold, said).refused()
+    assert "no such file" in call("score", "squad2", gold, tmp_path / "none.json").refused()

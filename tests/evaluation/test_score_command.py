@@ -74,7 +74,7 @@ def test_labels(capsys: pytest.CaptureFixture[str]) -> None:
         ("squad2 gold.json said.json --na-probs na.json --na-prob-thresh nan", "--na-prob-thresh nan: expected"),
         ("squad2 gold.json said.json --na-probs na.json --na-prob-thresh x", "--na-prob-thresh: invalid float"),
         ("squad2 gold.json said.json --na-probs said.json", "said.json: $['q1']: got 'cat', expected a finite number"),
-        ("squad2 gold.json said.json --na-probs none.json", "none.json: cannot be read"),
+        ("squad2 gold.json said.json --na-probs none.json", "none.json: no such file"),
         ("squad1 gold.json said.json --na-probs na.json", "--na-probs does not apply to squad1"),
         ("squad2 gold.json said.json --labels a,b", "--labels does not apply to squad2"),
         ("mrpc dev.tsv MRPC.tsv --na-probs na.json", "--na-probs does not apply to mrpc"),

@@ -20,10 +20,9 @@ from bertvision.heads.base import HEADS, HeadModule, build_head
 from bertvision.training.fitted_head import load_fitted, save_fitted
 from bertvision.training.tuner import Tuner
 from bertvision.workflows.reproduce.specs import ROW_KINDS, DataSet, Source
-from bertvision.workflows.search.space import Choice, Range
 
 DATA = Path(__file__).with_name("data")
-HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, Choice, Range, DataSet, Source)
+HASHED = (DataConfig, TuneConfig, ExtractConfig, FitConfig, Recipe, bv.Task, DataSet, Source)
 HASHED += tuple(ROW_KINDS.values())
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
 import pytest
 import torch
 
@@ -9,7 +12,16 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec
 from bertvision.heads.base import HEADS, build_head, head_options
-from bertvision.workflows.search.space import Choice, FeatureInfo, Range, build_space, expand_head_names
+from bertvision.workflows.search.space import (
+    FeatureInfo,
+    build_space,
+    expand_head_names,
+    make_choice,
+    make_range,
+    parse_space,
+)
+
+SEARCH = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="needs the extra search")
 
 SHAPE = Shape(layers=13, width=768, tokens=128, outputs=2, kind="classify")
 
@@ -25,29 +37,32 @@ def test_every_choice_can_be_built(name: str) -> None:
                 build_head(Spec(name, {key: value}), SHAPE)
 
 
+@SEARCH
 def test_a_space_leaves_out_what_is_fixed_and_what_does_not_fit() -> None:
     tiny = Shape(layers=3, width=16, tokens=8, outputs=2, kind="span")
     features = FeatureInfo(tiny, pooled=False)
     space = build_space(["compress:skip=true", "probe"], features, ["compress.size=2..9", "fit.batch=8|16"])
     first = space.heads["compress:skip=true"]
-    assert first["size"] == Range(2, 9, whole=True)
+    assert first["size"] == make_range(2, 9)
     assert "skip" not in first
-    assert first["layers"] == Choice(("all", "last1", "last2", "every2"))
+    assert first["layers"] == make_choice(("all", "last1", "last2", "every2"))
     assert set(space.heads["probe"]) == {"layers"}  # spans read every token
-    assert space.fit["batch"] == Choice((8, 16))
+    assert space.fit["batch"] == make_choice((8, 16))
     labels = build_space(["probe"], FeatureInfo(SHAPE))
     assert set(labels.heads["probe"]) == {"layers", "read", "pooled"}
-    assert Range(1e-4, 1e-2).log
-    assert not Range(0.0, 1.0).log
+    assert make_range(1e-4, 1e-2).log
+    assert not make_range(0.0, 1.0).log
 
 
+@SEARCH
 def test_states_of_one_vector_are_read_as_what_they_are() -> None:
     space = build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"))
-    assert space.heads["probe"]["read"] == Choice(("cls",))
+    assert space.heads["probe"]["read"] == make_choice(("cls",))
     with pytest.raises(BadInput, match=r"mean is not valid: .* these states are the CLS token of each text"):
         build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"), ["probe.read=cls|mean"])
 
 
+@SEARCH
 def test_words_for_heads_fix_none_of_their_options() -> None:
     assert expand_head_names(["quick"], FeatureInfo(SHAPE)) == ("probe", "mean-pool", "learned-pool", "compress")
     whole = expand_head_names(["all", "compress:skip=true"], FeatureInfo(SHAPE))
@@ -55,7 +70,27 @@ def test_words_for_heads_fix_none_of_their_options() -> None:
     assert set(build_space(whole, FeatureInfo(SHAPE)).heads) == set(whole)
 
 
+@SEARCH
 def test_typed_values_take_the_type_of_their_setting() -> None:
     space = build_space(["compress"], FeatureInfo(SHAPE), ["fit.lr=1|1.0|2", "compress.size=8|16|8"])
-    assert [type(value) for value in space.fit["lr"].endpoints] == [float, float]
-    assert space.heads["compress"]["size"] == Choice((8, 16))  # one of these and no other, though 64 is the default
+    assert [type(value) for value in space.fit["lr"].choices] == [float, float]
+    assert space.heads["compress"]["size"] == make_choice(
+        (8, 16)
+    )  # one of these and no other, though 64 is the default
+
+
+def test_mistakes_in_a_space_are_found_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    (item,) = parse_space(["fit.lr=1e-4..1e-2"])
+    assert (item.values, item.is_range) == ((1e-4, 1e-2), True)
+    for word, why in (
+        ("fit.lr=1..0.1", "two numbers, the smaller first"),
+        ("fit.rate=1|2", "no setting named 'rate'"),
+        ("fit.batch=0|32", "0 is not valid"),
+        ("nothing.size=1|2", "no section named 'nothing'"),
+        ("compress.width=1|2", "no option named 'width'"),
+        ("compress.size=x|y", "x is not valid"),
+        ("fit.lr=1e-4..1e-2", r"pip install -e '.\[search\]'"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            build_space(["compress"], FeatureInfo(SHAPE), [word])

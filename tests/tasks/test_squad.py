@@ -212,7 +212,7 @@ def test_the_same_id_in_train_and_dev_is_a_leak(tmp_path: Path) -> None:
     ("content", "parts"),
     [
         (b'{"data": [\n1,]}', ["line 2, column", "not JSON"]),
-        (b"", ["line 1, column 1: not JSON"]),
+        (b"", ["the file is empty; expected SQuAD JSON"]),
         (b'{"data": "caf\xe9"}', ["not UTF-8: byte 0xe9 at position 13", "encoding does not apply to JSON"]),
         (b"[" * 100_000, ["cannot be read as JSON"]),
         (b'{"data": ' + b"9" * 5000 + b"}", ["cannot be read as JSON"]),

@@ -34,10 +34,17 @@ RUN_HELP = "run folder, made by run or fit"
 
 
 def add_commands(commands: Any) -> None:
-    demo = add_command(commands, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
-    demo.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder (default: runs/demo)")
+    for add in (_add_demo, _add_run, _add_tune, _add_extract, _add_fit, _add_costs, _add_evaluate, _add_ensemble):
+        add(commands)
 
-    run = add_command(
+
+def _add_demo(commands: Any) -> None:
+    parser = add_command(commands, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
+    parser.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder (default: runs/demo)")
+
+
+def _add_run(commands: Any) -> None:
+    parser = add_command(
         commands,
         "run",
         "tune an encoder, train heads on its hidden states, and save the best model with a report",
@@ -45,25 +52,27 @@ def add_commands(commands: Any) -> None:
         "squad2 --train train-v2.0.json --dev dev-v2.0.json --heads all --seeds 0,1,2 --out runs/squad",
         "runs/reviews/recipe.toml --set fit.epochs=10 --out runs/longer",
     )
-    run.add_argument("--out", required=True, metavar="RUN", help="output folder; an interrupted run resumes there")
-    add_heads(run, HEADS_HELP)
-    run.add_argument(
+    parser.add_argument("--out", required=True, metavar="RUN", help="output folder; an interrupted run resumes there")
+    add_heads(parser, HEADS_HELP)
+    parser.add_argument(
         "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
     )
-    add_settings(run, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
+    add_settings(parser, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
     for add in (add_data, add_encoder, add_tune, add_set):
-        add(run)
+        add(parser)
 
-    tune = add_command(
+
+def _add_tune(commands: Any) -> None:
+    parser = add_command(
         commands,
         "tune",
         "fine-tune an encoder and save it in RUN/encoder",
         "text --train reviews.csv --epochs 0.5 --out runs/reviews",
         "squad2 --train train-v2.0.json --method lora:r=8 --out runs/lora",
     )
-    tune.add_argument("--out", required=True, metavar="RUN", help="run folder; the encoder is saved in RUN/encoder")
-    tune.add_argument("--head", dest="tune_head", metavar="SPEC", help="same as --tune-head")
-    tune.add_argument(
+    parser.add_argument("--out", required=True, metavar="RUN", help="run folder; the encoder is saved in RUN/encoder")
+    parser.add_argument("--head", dest="tune_head", metavar="SPEC", help="same as --tune-head")
+    parser.add_argument(
         "--from-store",
         nargs="?",
         const="",
@@ -71,7 +80,7 @@ def add_commands(commands: Any) -> None:
         help="with --method freeze:k=K: compute the output of layer K once, store it in STORE (default: RUN/store), "
         "and tune only the layers above",
     )
-    tune.add_argument(
+    parser.add_argument(
         "--curve",
         type=float_list,
         metavar="0,0.1,1,2",
@@ -79,20 +88,22 @@ def add_commands(commands: Any) -> None:
         "RUN/curve/EPOCHS",
     )
     for add in (add_data, add_encoder, add_tune, add_set):
-        add(tune)
+        add(parser)
 
-    extract = add_command(
+
+def _add_extract(commands: Any) -> None:
+    parser = add_command(
         commands,
         "extract",
         "store the hidden states of all layers, for all splits",
         "text --train reviews.csv --encoder runs/reviews/encoder --to runs/reviews/store",
         "text --train reviews.csv --encoder runs/reviews/encoder --to s3://bucket/store --shard 2/8",
     )
-    extract.add_argument(
+    parser.add_argument(
         "--to", required=True, metavar="STORE", help="folder or URL of the store; an unfinished store is resumed"
     )
-    add_settings(extract, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "shard_mb"))
-    parts = extract.add_mutually_exclusive_group()
+    add_settings(parser, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "shard_mb"))
+    parts = parser.add_mutually_exclusive_group()
     parts.add_argument(
         "--shard",
         type=fraction_of_shards,
@@ -101,77 +112,85 @@ def add_commands(commands: Any) -> None:
     )
     parts.add_argument("--finalize", action="store_true", help="check that all shards exist and finish the store")
     parts.add_argument("--engine", choices=("ray",), help="extract on a Ray cluster (see docs/how-to/clusters.md)")
-    extract.add_argument(
+    parser.add_argument(
         "--address", metavar="A", help="with --engine ray: auto or HOST:PORT (default: start a local cluster)"
     )
-    extract.add_argument(
+    parser.add_argument(
         "--actors",
         type=positive_int,
         metavar="N",
         help="with --engine ray: maximum number of actors (default: no limit)",
     )
     for add in (add_data, add_encoder, add_set):
-        add(extract)
+        add(parser)
 
-    fit = add_command(
+
+def _add_fit(commands: Any) -> None:
+    parser = add_command(
         commands,
         "fit",
         "train heads on stored hidden states, all in one pass, and update the leaderboard and the report",
         "runs/reviews/store --heads compress:size=64 ngrams --seeds 0,1,2",
     )
-    fit.add_argument("store", metavar="STORE", help="store made by extract, e.g. RUN/store")
-    add_heads(fit, HEADS_HELP)
-    fit.add_argument(
+    parser.add_argument("store", metavar="STORE", help="store made by extract, e.g. RUN/store")
+    add_heads(parser, HEADS_HELP)
+    parser.add_argument(
         "--seeds",
         type=int_list,
         default=(0,),
         metavar="0,1,2",
         help="random seeds; every head is trained once per seed (default: 0)",
     )
-    fit.add_argument("--out", metavar="RUN", help="output folder (default: RUN if STORE is RUN/store)")
-    add_set(fit)
+    parser.add_argument("--out", metavar="RUN", help="output folder (default: RUN if STORE is RUN/store)")
+    add_set(parser)
 
-    costs = add_command(
+
+def _add_costs(commands: Any) -> None:
+    parser = add_command(
         commands,
         "costs",
         "compare tuned encoders: parameters, time, memory and scores",
         "text --train reviews.csv --encoders runs/full/encoder runs/lora/encoder",
     )
-    costs.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="encoders saved by tune")
-    add_data(costs)
-    add_set(costs)
+    parser.add_argument("--encoders", nargs="+", required=True, metavar="RUN/encoder", help="encoders saved by tune")
+    add_data(parser)
+    add_set(parser)
 
-    evaluate = add_command(
+
+def _add_evaluate(commands: Any) -> None:
+    parser = add_command(
         commands,
         "evaluate",
         "score a run and write its leaderboard",
         "runs/reviews",
         "runs/reviews --compare compress:size=64 encoder",
     )
-    evaluate.add_argument("folder", metavar="RUN", help=RUN_HELP)
-    instead = evaluate.add_mutually_exclusive_group()
+    parser.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--compare", nargs=2, metavar=("A", "B"), help="only test two rows: NAME (mean over seeds) or NAME@SEED"
     )
     instead.add_argument("--decode", choices=("legacy",), help="also score with the span decoding of the paper")
 
-    ensemble = add_command(
+
+def _add_ensemble(commands: Any) -> None:
+    parser = add_command(
         commands,
         "ensemble",
         "score several leaderboard rows (models) of a run as an ensemble",
         "runs/reviews --members encoder probe compress:size=64@0 --save runs/ensemble",
     )
-    ensemble.add_argument("folder", metavar="RUN", help=RUN_HELP)
-    ensemble.add_argument(
+    parser.add_argument("folder", metavar="RUN", help=RUN_HELP)
+    parser.add_argument(
         "--members", nargs="+", default=[], metavar="ROW", help="rows to combine: encoder, NAME or NAME@SEED"
     )
-    ensemble.add_argument(
+    parser.add_argument(
         "--how",
         choices=("max", "mean", "fitted"),
         default="fitted",
         help="combine by maximum, by mean, or by weights fitted on inner (default: fitted)",
     )
-    ensemble.add_argument("--save", metavar="MODEL", help="save the ensemble as a model in this new folder")
+    parser.add_argument("--save", metavar="MODEL", help="save the ensemble as a model in this new folder")
 
 
 def demo_command(options: argparse.Namespace) -> Result:

@@ -15,7 +15,7 @@ from pathlib import Path
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.registry import unknown_name
 from bertvision.evaluation.metrics.labels import classification_scores
-from bertvision.evaluation.metrics.squad import read_by_id, read_bytes, read_gold
+from bertvision.evaluation.metrics.squad import read_by_id, read_gold
 from bertvision.evaluation.metrics.values import regression_scores
 from bertvision.tasks import answerability
 from bertvision.tasks.glue_table import GLUE
@@ -32,6 +32,7 @@ from bertvision.tasks.readers.files import (
     row_from_cells,
     tsv_records,
 )
+from bertvision.tasks.readers.squad_json import read_bytes
 from bertvision.tasks.task import BadRow, BadRows
 
 GOLD = (*LABELS, "quality", "is_duplicate")  # the last two: MRPC, QQP

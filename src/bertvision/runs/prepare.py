@@ -144,6 +144,7 @@ def _tune(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> En
     made_from = hash_json(
         [encoder_hash(base), data_hash(task), hashed_fields(recipe.tune), task.max_length, task.overlap]
     )
+    # Not core.files.reuse: the result is an encoder, which keeps its fingerprint in its own record.
     if (target / ENCODER_FILE).exists():
         tuned = load_encoder(str(target))
         if tuned.record.get("made_from") == made_from:
@@ -194,6 +195,7 @@ def fit_into(
     made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
     pairs = [(spec, seed) for spec in dict.fromkeys(canonical_spec(spec) for spec in heads) for seed in seeds]
     fitted: dict[tuple[str, int], FittedHead] = {}
+    # Not core.files.reuse: heads are loaded with their weights, and all that are missing are fitted in one pass.
     for spec, seed in pairs:
         path = head_folder(folder, spec, seed)
         if (path / "head.json").exists():

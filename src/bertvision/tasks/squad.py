@@ -5,72 +5,16 @@ Rajpurkar et al. 2016, https://arxiv.org/abs/1606.05250, and 2018, https://arxiv
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import reject_duplicate_keys
 from bertvision.core.records import Answer, Example
-from bertvision.tasks.readers.encodings import is_unicode, open_file
+from bertvision.tasks.readers.squad_json import RawQuestion, answer_objects, question_fields, read_questions, text_field
 from bertvision.tasks.splits import hash_sample, make_splits
 from bertvision.tasks.task import TASKS, BadRow, BadRows, PathsLike, Task, as_paths, check_integer
-
-
-@dataclass(frozen=True)
-class RawQuestion:
-    """A question as read from the file, unchecked, with its paragraph and the title of its article."""
-
-    where: str
-    group: str
-    paragraph: Mapping[str, object]
-    question: object
-
-
-def iter_questions(path: Path, bad: BadRows) -> Iterator[RawQuestion]:
-    """Every question of a file, in order."""
-    for number, article in enumerate(_load_articles(path)):
-        where = f"{path}, data[{number}]"
-        title = article.get("title") if isinstance(article, dict) else None
-        # The title only groups examples for splitting, so any unique name can stand in for it.
-        group = (isinstance(title, str) and title.strip()) or f"{path.name}[{number}]"
-        for paragraph_where, paragraph in _members(article, "paragraphs", where, bad):
-            for question_where, question in _members(paragraph, "qas", paragraph_where, bad):
-                assert isinstance(paragraph, dict)
-                qid = f" (id {shorten(question['id'])})" if isinstance(question, dict) and "id" in question else ""
-                yield RawQuestion(question_where + qid, group, paragraph, question)
-
-
-def _load_articles(path: Path) -> list[object]:
-    with open_file(path) as file:
-        content = file.read()
-    try:
-        document = json.loads(content.decode("utf-8-sig"), object_pairs_hook=reject_duplicate_keys)
-    except UnicodeDecodeError as error:
-        byte = f"byte 0x{content[error.start]:02x} at position {error.start}"
-        raise BadInput(f"{path}: not UTF-8: {byte}; encoding does not apply to JSON: save it as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: cannot be read as JSON: {error}") from None
-    articles = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(articles, list):
-        raise BadInput(f'{path}: got {shorten(document)}, expected SQuAD JSON: {{"data": [articles]}}')
-    return articles
-
-
-def _members(node: object, key: str, where: str, bad: BadRows) -> Iterator[tuple[str, object]]:
-    """The members of the list ``node[key]``, each with its location for messages."""
-    with bad.row(where):
-        if not isinstance(node, dict):
-            raise BadRow("wrong type", f"got {shorten(node)}, expected an object with {key!r}")
-        if not isinstance(node.get(key), list):
-            raise BadRow("wrong type", f"{key}: got {shorten(node.get(key))}, expected a list")
-        for number, member in enumerate(node[key]):
-            yield f"{where}.{key}[{number}]", member
 
 
 def parse_question(raw: RawQuestion, no_answer: bool) -> Example:
@@ -78,10 +22,9 @@ def parse_question(raw: RawQuestion, no_answer: bool) -> Example:
 
     The question is stripped; the context is not, because answers are offsets into it.
     """
-    question = raw.question
-    if not isinstance(question, dict):
-        raise BadRow("wrong type", f"got {shorten(question)}, expected a question object")
-    qid, text, context = _text(question, "id"), _text(question, "question"), _text(raw.paragraph, "context")
+    question = question_fields(raw)
+    qid, text = text_field(question, "id"), text_field(question, "question")
+    context = text_field(raw.paragraph, "context")
     answers = _parse_answers(question, context)
     if not answers and not no_answer:
         raise BadRow("unanswerable question", "squad1 expects an answer to every question; load the file as squad2")
@@ -95,16 +38,12 @@ def _parse_answers(question: Mapping[str, object], context: str) -> tuple[Answer
         raise BadRow("wrong type", f"is_impossible: got {shorten(impossible)}, expected true or false")
     if impossible:
         return ()
-    members = question.get("answers", [])
-    if not isinstance(members, list):
-        raise BadRow("wrong type", f"answers: got {shorten(members)}, expected a list")
+    members = answer_objects(question)
     if not members:
         raise BadRow("no answer", 'got no answers, expected one; if there is none, set "is_impossible": true')
     answers = []
     for member in members:
-        if not isinstance(member, dict):
-            raise BadRow("wrong type", f"answers: got {shorten(member)}, expected objects with text and answer_start")
-        text, start = _text(member, "text"), member.get("answer_start")
+        text, start = text_field(member, "text"), member.get("answer_start")
         if isinstance(start, bool) or not isinstance(start, int):
             raise BadRow("wrong type", f"answer_start: got {shorten(start)}, expected an integer")
         actual = context[start : start + len(text)] if start >= 0 else ""
@@ -113,20 +52,6 @@ def _parse_answers(question: Mapping[str, object], context: str) -> tuple[Answer
             raise BadRow("answer is not at its offset", f"{mismatch}; correct answer_start (in characters, from 0)")
         answers.append(Answer(text, start))
     return tuple(dict.fromkeys(answers))
-
-
-def _text(node: Mapping[str, object], key: str) -> str:
-    """A string that is not blank and is valid Unicode (JSON can escape half a surrogate pair)."""
-    value = node.get(key)
-    if value is None:
-        raise BadRow(f"missing {key}", "expected text")
-    if not isinstance(value, str):
-        raise BadRow("wrong type", f"{key}: got {shorten(value)}, expected text")
-    if not value.strip():
-        raise BadRow(f"empty {key}", f"got {value[:20]!r}, expected text")
-    if not is_unicode(value):
-        raise BadRow("broken character", f"{key}: got half a surrogate pair, expected Unicode text")
-    return value
 
 
 def load_squad(
@@ -199,8 +124,7 @@ def read_squad(paths: Sequence[Path], bad: BadRows, seen: dict[str, str], no_ans
     """
     examples: list[Example] = []
     for path in paths:
-        questions = list(iter_questions(path, bad))
-        for raw in questions:
+        for raw in read_questions(path, bad):
             with bad.row(raw.where):
                 example = parse_question(raw, no_answer)
                 if example.id in seen:
@@ -208,8 +132,6 @@ def read_squad(paths: Sequence[Path], bad: BadRows, seen: dict[str, str], no_ans
                     raise BadRow("duplicate id", detail)
                 seen[example.id] = raw.where
                 examples.append(example)
-        if not questions:
-            raise BadInput(f"{path}: contains no questions; expected data[].paragraphs[].qas[]")
     if not examples:
         raise BadInput(f"{', '.join(map(str, paths))}: no usable question; {bad}")
     return examples

@@ -40,6 +40,7 @@ def tune_curve(encoder: Encoder, task: Task, config: TuneConfig, at: Sequence[fl
         raise BadInput(f"--curve: got {list(at)}, expected epochs of 0 or more, e.g. 0,0.1,0.3,1,2")
     config = resolve_config(config, encoder, task, epochs=max(points[-1], 1e-9), decay="constant")
     made_from = tune_hash(encoder, task, config)
+    # Not core.files.reuse: points are reused one by one, so that a curve with new points keeps the old ones.
     old = read_json_or_empty(folder / "curve.json")
     rows = []
     for row in old["rows"] if old.get("made_from") == made_from else []:

@@ -1,4 +1,4 @@
-"""Reading SQuAD files: both versions, and one clear line for everything that can be wrong with a file."""
+"""Reading SQuAD files to score: both versions, and one clear line for everything that can be wrong with a file."""
 
 from __future__ import annotations
 
@@ -54,52 +54,52 @@ def test_a_byte_order_mark_is_no_trouble(tmp_path: Path) -> None:
     [
         (b"", "the file is empty"),
         (b" \n", "the file is empty"),
-        (b'{"data": [', "not valid JSON: Expecting value: line 1 column 11"),
-        (b"\xff\xfe{\x00}\x00", "byte 0 is not UTF-8"),
-        (b'{"a": "caf\xe9"}', "byte 10 is not UTF-8"),
+        (b'{"data": [', "f.json, line 1, column 11: not JSON: Expecting value; expected"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8: byte 0xff at position 0"),
+        (b'{"a": "caf\xe9"}', "not UTF-8: byte 0xe9 at position 10"),
         (b"[" * 200_000, "nested too deeply"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read as JSON"),
     ],
 )
 def test_files_that_are_not_json(tmp_path: Path, content: bytes, part: str) -> None:
     path = write(tmp_path / "f.json", content)
     for text in (message(read_gold, [path]), message(read_predictions, path)):
-        assert text.startswith(f"{path}: ")
+        assert text.startswith(str(path))
         assert part in text
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     missing = tmp_path / "none.json"
-    assert message(read_gold, [missing]).startswith(f"{missing}: cannot be read (No such file")
-    assert message(read_predictions, missing).startswith(f"{missing}: cannot be read (No such file")
-    assert message(read_predictions, tmp_path).startswith(f"{tmp_path}: cannot be read (Is a directory")
+    assert message(read_gold, [missing]).startswith(f"{missing}: no such file")
+    assert message(read_predictions, missing).startswith(f"{missing}: no such file")
+    assert message(read_predictions, tmp_path).startswith(f"{tmp_path}: this is a folder, expected a file")
 
 
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        ([], "$: got [], expected an object with 'data'"),
-        ({"1": "cat"}, "$: got {'1': 'cat'}, expected an object with 'data'"),
-        ({"data": {}}, "$.data: got {}, expected a list"),
-        ({"data": ["x"]}, "$.data[0]: got 'x', expected an object with 'paragraphs'"),
-        ({"data": [{"paragraphs": [{}]}]}, "$.data[0].paragraphs[0]: got {}, expected an object with 'qas'"),
+        ([], 'gold.json: got [], expected SQuAD JSON: {"data": [articles]}'),
+        ({"1": "cat"}, "got {'1': 'cat'}, expected SQuAD JSON"),
+        ({"data": {}}, "got {'data': {}}, expected SQuAD JSON"),
+        ({"data": ["x"]}, "data[0]: wrong type: got 'x', expected an object with 'paragraphs'"),
+        ({"data": [{"paragraphs": [{}]}]}, "data[0].paragraphs[0]: wrong type: qas: got None, expected a list"),
         (
             document(question("1"), {"id": "2"}),
-            "paragraphs[0].qas[1]: got {'id': '2'}, expected an object with 'answers'",
+            "paragraphs[0].qas[1] (id '2'): missing answers: expected a list",
         ),
-        (document({"answers": []}), "qas[0]: got {'answers': []}, expected an object with 'id'"),
-        (document({"id": 5, "answers": []}), "qas[0].id: got 5, expected a string"),
-        (document({"id": "1", "answers": None}), "qas[0].answers: got None, expected a list"),
-        (document({"id": "1", "answers": ["cat"]}), "qas[0].answers[0]: got 'cat', expected an object with 'text'"),
-        (document({"id": "1", "answers": [{"text": 7}]}), "qas[0].answers[0].text: got 7, expected a string"),
-        (document(), "got no questions"),
-        ({"data": []}, "got no questions"),
+        (document({"answers": []}), "qas[0]: missing id: expected text"),
+        (document({"id": 5, "answers": []}), "qas[0] (id 5): wrong type: id: got 5, expected text"),
+        (document({"id": "1", "answers": None}), "qas[0] (id '1'): wrong type: answers: got None, expected a list"),
+        (document({"id": "1", "answers": ["cat"]}), "answers: got 'cat', expected objects with text"),
+        (document({"id": "1", "answers": [{"text": 7}]}), "wrong type: text: got 7, expected text"),
+        (document(), "contains no questions"),
+        ({"data": []}, "contains no questions"),
     ],
 )
 def test_gold_of_the_wrong_shape(tmp_path: Path, content: object, part: str) -> None:
     path = write(tmp_path / "gold.json", content)
     text = message(read_gold, [path])
-    assert text.startswith(f"{path}: ")
+    assert text.startswith(str(path))
     assert part in text
 
 
@@ -107,9 +107,9 @@ def test_a_question_given_twice(tmp_path: Path) -> None:
     one = write(tmp_path / "one.json", document(question("1"), question("2")))
     two = write(tmp_path / "two.json", document(question("2")))
     text = message(read_gold, [one, two])
-    assert text.startswith(f"{two}: $.data[0].paragraphs[0].qas[0].id: question '2' is already at {one}: $.data[0]")
+    assert text.startswith(f"{two}, data[0].paragraphs[0].qas[0] (id '2'): duplicate id: also at {one}, data[0]")
     again = write(tmp_path / "again.json", document(question("1"), question("1")))
-    assert "qas[1].id: question '1' is already at" in message(read_gold, [again])
+    assert "qas[1] (id '1'): duplicate id: also at" in message(read_gold, [again])
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,19 @@ Several gold answers: the best counts. No gold answer: only the empty answer is 
 
 from __future__ import annotations
 
-import codecs
-import json
 import math
 import re
 import string
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TypeVar
 
 from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import reject_duplicate_keys
+from bertvision.tasks.readers.squad_json import answer_objects, question_fields, read_json, read_questions, string_field
+from bertvision.tasks.task import BadRow, BadRows
 
 T = TypeVar("T")
 
@@ -32,43 +31,14 @@ _LARGEST = 1e300  # beyond it, no finite threshold is safely on the far side of 
 
 _DECIMALS = 9  # sums of F1 that agree to so many decimals differ by rounding only
 
-_KINDS: Mapping[type, str] = {list: "a list", str: "a string"}
-
 Golds = Mapping[str, Sequence[str]]
 
 Pairs = Mapping[str, tuple[float, float]]
 
 
-def read_bytes(path: Path, expected: str) -> bytes:
-    """What is in a file, which must not be blank; ``expected`` is what the messages say it should be."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
-    if not content.removeprefix(codecs.BOM_UTF8).strip():
-        raise BadInput(f"{path}: the file is empty; expected {expected}")
-    return content
-
-
-def read_json(path: Path, expected: str, unique: bool = False) -> object:
-    """The document of a file.
-
-    With ``unique``, no object may name a key twice: of two values JSON would silently keep the last.
-    """
-    content = read_bytes(path, expected)
-    try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=reject_duplicate_keys if unique else None)
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
-    except RecursionError as error:
-        raise BadInput(f"{path}: nested too deeply; expected {expected}") from error
-    except ValueError as error:
-        raise BadInput(f"{path}: not valid JSON: {error}") from error
-
-
 def read_by_id(path: Path, expected: str) -> dict[str, object]:
     """The entries of one object, at least one; ``expected`` shows such an object."""
-    document = read_json(path, f"one object {expected}", unique=True)
+    document = read_json(path, f"one object {expected}")
     if not isinstance(document, dict):
         raise BadInput(f"{path}: $: got {shorten(document)}, expected one object {expected}")
     if not document:
@@ -190,13 +160,19 @@ def read_gold(paths: Sequence[Path]) -> dict[str, list[str]]:
     """Gold answers by question id from official SQuAD files, 1.1 or 2.0; an unanswerable question has none."""
     golds: dict[str, list[str]] = {}
     first: dict[str, str] = {}
+    bad = BadRows(skip=False, advice="")  # a question that is left out would change the score
     for path in paths:
-        for where, qid, texts in _questions(path):
-            if qid in golds:
-                raise BadInput(f"{where}.id: question {shorten(qid)} is already at {first[qid]}; expected it once")
-            golds[qid], first[qid] = texts, where
-    if not golds:
-        raise BadInput(f"{', '.join(map(str, paths))}: got no questions; expected SQuAD files with at least one")
+        for raw in read_questions(path, bad):
+            with bad.row(raw.where):
+                question = question_fields(raw)
+                qid = string_field(question, "id")
+                if qid in golds:
+                    raise BadRow("duplicate id", f"also at {first[qid]}; ids must differ")
+                if "answers" not in question:
+                    raise BadRow("missing answers", "expected a list, which is empty if there is no answer")
+                # The official script takes what is listed, whatever is_impossible says and however blank a text is.
+                golds[qid] = [string_field(answer, "text") for answer in answer_objects(question)]
+                first[qid] = raw.where
     return golds
 
 
@@ -210,29 +186,6 @@ def read_predictions(path: Path) -> dict[str, str]:
             )
         answers[qid] = answer
     return answers
-
-
-def _questions(path: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """(place, id, gold texts) of every question; a place is a JSONPath such as $.data[0].paragraphs[4].qas[2]."""
-    for at_article, article in _each(f"{path}: $", read_json(path, "a SQuAD JSON file"), "data"):
-        for at_paragraph, paragraph in _each(at_article, article, "paragraphs"):
-            for where, question in _each(at_paragraph, paragraph, "qas"):
-                texts = [_get(at, answer, "text", str) for at, answer in _each(where, question, "answers")]
-                yield where, _get(where, question, "id", str), texts
-
-
-def _each(where: str, parent: object, key: str) -> Iterator[tuple[str, object]]:
-    for i, child in enumerate(_get(where, parent, key, list)):
-        yield f"{where}.{key}[{i}]", child
-
-
-def _get(where: str, parent: object, key: str, kind: type[T]) -> T:
-    if not isinstance(parent, dict) or key not in parent:
-        raise BadInput(f"{where}: got {shorten(parent)}, expected an object with {key!r} as in the official files")
-    value = parent[key]
-    if not isinstance(value, kind):
-        raise BadInput(f"{where}.{key}: got {shorten(value)}, expected {_KINDS[kind]}")
-    return value
 
 
 def no_answer_scores(

@@ -101,6 +101,7 @@ def write_findings(folder: Path, study: str, findings: Sequence[Finding], origin
 
 def _saved_outcome(folder: Path, trials: HeadStudy, plan: SearchBudget) -> dict[str, Any] | None:
     """The saved outcome of the same trials and seeds, so that dev is not scored again."""
+    # Not core.files.reuse: the file has no fingerprint, but the study, trials and seeds that it was made from.
     document = read_json_or_empty(_outcome_path(folder, trials.name))
     saved = (document.get("study"), document.get("trials"), document.get("seeds"))
     if saved != (trials.name, trials.done, list(plan.seeds)):

@@ -1,23 +1,28 @@
 """The search space: values of head options and settings, declared by the heads or given with ``--space``.
 
 ``size=16|64|256`` is a choice, ``lr=1e-4..1e-2`` a range (logarithmic if it spans a factor of ten or more). Invalid
-values are an error before the search starts.
+values are an error before the search starts. A domain is one of Optuna's distributions; Optuna is imported
+only when one is made, so that ``--space`` is parsed without it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from bertvision.core.config import QUICK_HEADS, FitConfig, TuneConfig, from_mapping
-from bertvision.core.errors import BadInput, shorten
-from bertvision.core.files import hashed_as, hashed_fields
+from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
 from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, check_head_tokens, head_options
 from bertvision.heads.summary import fits
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 SECTIONS: dict[str, type[Any]] = {"fit": FitConfig, "tune": TuneConfig}
 
@@ -25,58 +30,46 @@ NOT_SEARCHED = ("device", "rates", "order_seed", "seed", "save_minutes", "bf16",
 """Settings that are not searched: they change how results are computed, not the results."""
 
 
-@hashed_as("values")
-@dataclass(frozen=True)
-class Choice:
-    """Optuna's categorical distribution, without importing Optuna."""
-
-    values: tuple[Value, ...]
-
-    @property
-    def endpoints(self) -> tuple[Value, ...]:
-        """The values to validate."""
-        return self.values
-
-    def contains(self, value: object) -> bool:
-        return value in self.values
-
-    def suggest(self, trial: Any, name: str) -> Any:
-        return trial.suggest_categorical(name, list(self.values))
+FIT_SPACE = ("fit.lr=3e-4..3e-2", "fit.weight_decay=0.0|0.01|0.1", "fit.warmup=0.0|0.1|0.3")
+"""Default search space of the ``fit`` settings, written as arguments of ``--space``."""
 
 
-@hashed_as("low", "high", "whole")
-@dataclass(frozen=True)
-class Range:
-    """Optuna's float or int distribution, both ends included, without importing Optuna."""
-
-    low: float
-    high: float
-    whole: bool = False
-
-    @property
-    def log(self) -> bool:
-        return self.low > 0 and self.high >= 10 * self.low
-
-    @property
-    def endpoints(self) -> tuple[Value, ...]:
-        return (int(self.low), int(self.high)) if self.whole else (self.low, self.high)
-
-    def contains(self, value: object) -> bool:
-        return isinstance(value, int | float) and self.low <= value <= self.high
-
-    def suggest(self, trial: Any, name: str) -> Any:
-        suggest = trial.suggest_int if self.whole else trial.suggest_float
-        return suggest(name, *self.endpoints, log=self.log)
+@contextmanager
+def quiet_optuna() -> Iterator[Any]:
+    """Import Optuna and silence its warnings; a one-line error if it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import optuna
+    except ImportError as error:
+        raise missing_extra("optuna", "search") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield optuna
 
 
-Domain = Choice | Range
+def make_choice(values: Sequence[Value]) -> BaseDistribution:
+    with quiet_optuna() as optuna:
+        return optuna.distributions.CategoricalDistribution(values)
 
-FIT_DOMAINS: Mapping[str, Domain] = {
-    "lr": Range(3e-4, 3e-2),
-    "weight_decay": Choice((0.0, 0.01, 0.1)),
-    "warmup": Choice((0.0, 0.1, 0.3)),
-}
-"""Default search space of the ``fit`` settings."""
+
+def make_range(low: Any, high: Any) -> BaseDistribution:
+    """All whole numbers if both ends are whole, else all numbers; both ends are included."""
+    whole = isinstance(low, int) and isinstance(high, int)
+    with quiet_optuna() as optuna:
+        distribution = optuna.distributions.IntDistribution if whole else optuna.distributions.FloatDistribution
+        return distribution(low, high, log=low > 0 and high >= 10 * low)
+
+
+def suggest(trial: Any, name: str, domain: Any) -> Any:
+    """Draw a value; ``Study.ask`` takes distributions directly, but its options cannot depend on the head it draws."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    if isinstance(domain, CategoricalDistribution):
+        return trial.suggest_categorical(name, domain.choices)
+    draw = trial.suggest_int if isinstance(domain, IntDistribution) else trial.suggest_float
+    return draw(name, domain.low, domain.high, log=domain.log)
 
 
 @dataclass(frozen=True)
@@ -86,13 +79,17 @@ class SpaceItem:
     text: str
     section: str
     key: str
-    domain: Domain
+    values: tuple[Value, ...]  # all choices, or both ends of a range
+    is_range: bool
 
     def error(self, why: str) -> BadInput:
         return BadInput(f"--space {self.text}: {why}")
 
     def value_error(self, value: Value, why: object) -> BadInput:
         return self.error(f"{write_value(value)} is not valid: {why}; leave it out or choose another value")
+
+    def domain(self) -> BaseDistribution:
+        return make_range(*self.values) if self.is_range else make_choice(self.values)
 
 
 def parse_space(words: Sequence[str]) -> list[SpaceItem]:
@@ -115,27 +112,26 @@ def _read_item(text: str) -> SpaceItem:
     low, dots, high = values.partition("..")
     if not dots:
         # Without duplicates: a repeated value would be drawn twice as often.
-        return SpaceItem(text, section, key, Choice(tuple(dict.fromkeys(map(read_value, values.split("|"))))))
+        return SpaceItem(text, section, key, tuple(dict.fromkeys(map(read_value, values.split("|")))), is_range=False)
     ends = [read_value(low), read_value(high)]
     if any(isinstance(end, str | bool) for end in ends) or not -math.inf < float(ends[0]) < float(ends[1]) < math.inf:
         raise BadInput(f"--space {shorten(text)}: expected two numbers, the smaller first, e.g. 1e-4..1e-2")
-    whole = all(isinstance(end, int) for end in ends)
-    return SpaceItem(text, section, key, Range(float(ends[0]), float(ends[1]), whole))
+    return SpaceItem(text, section, key, tuple(ends), is_range=True)
 
 
-def _setting_domain(item: SpaceItem) -> Domain:
-    """The domain of a ``fit`` or ``tune`` setting, with every value converted and checked."""
+def _checked_setting(item: SpaceItem) -> SpaceItem:
+    """The values of a ``fit`` or ``tune`` setting, every one checked and converted."""
     config = SECTIONS[item.section]
     names = [field.name for field in fields(config) if field.name not in NOT_SEARCHED]
     if item.key not in names:
         raise BadInput(f"--space {item.section}.{item.key}: {unknown_name('setting', item.key, names)}")
     values: list[Value] = []
-    for value in item.domain.endpoints:
+    for value in item.values:
         try:
             values.append(getattr(from_mapping(config, {item.key: value}, item.section), item.key))
         except BadInput as error:
             raise item.value_error(value, error) from error
-    return Choice(tuple(dict.fromkeys(values))) if isinstance(item.domain, Choice) else item.domain
+    return item if item.is_range else replace(item, values=tuple(dict.fromkeys(values)))
 
 
 @dataclass(frozen=True)
@@ -171,8 +167,8 @@ class FeatureInfo:
 class Space:
     """Domains of the options of each head, and of the ``fit`` settings."""
 
-    heads: Mapping[str, Mapping[str, Domain]]  # spec -> option -> domain
-    fit: Mapping[str, Domain]
+    heads: Mapping[str, Mapping[str, BaseDistribution]]  # spec -> option -> domain
+    fit: Mapping[str, BaseDistribution]
 
 
 def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
@@ -203,25 +199,24 @@ def build_space(heads: Sequence[str], features: FeatureInfo, space_words: Sequen
         same = [spec for spec in specs.values() if spec.name == item.section]
         if same and all(item.key in spec.options for spec in same):
             raise item.error(f"{same[0]} fixes {item.key}; remove it from the spec or from --space")
-    fit = {**FIT_DOMAINS, **{item.key: _setting_domain(item) for item in items if item.section == "fit"}}
+    settings = [_checked_setting(item) for item in items if item.section == "fit"]
+    for spec in specs.values():
+        _check_head(spec, features, items)
+    # Optuna is needed only from here on, where no mistake is left.
+    fit = {item.key: item.domain() for item in (*parse_space(FIT_SPACE), *settings)}
     return Space({head: _head_space(spec, features, items) for head, spec in specs.items()}, fit)
 
 
-def tune_space(space_words: Sequence[str]) -> dict[str, Domain]:
+def tune_space(space_words: Sequence[str]) -> dict[str, BaseDistribution]:
     """Domains of ``tune`` settings; there are no defaults, because each trial tunes the encoder."""
-    return {item.key: _setting_domain(item) for item in parse_space(space_words) if item.section == "tune"}
+    settings = [_checked_setting(item) for item in parse_space(space_words) if item.section == "tune"]
+    return {item.key: item.domain() for item in settings}
 
 
-def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> dict[str, Domain]:
+def _check_head(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> None:
     problem = features.problem(spec)
     if problem:  # the default options are always trained, as a reference for the winner
         raise BadInput(problem)
-    head = HEADS[spec.name]
-    declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.shared_options if features.offers(key)}}
-    domains: dict[str, Domain] = {}
-    for key, values in declared.items():
-        if key not in spec.options:  # at least the default is valid
-            domains[key] = Choice(tuple(value for value in values if not features.problem(spec, **{key: value})))
     options = head_options(str(spec))
     for item in items:
         if item.section != spec.name:
@@ -229,11 +224,21 @@ def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -
         if item.key not in options:
             raise BadInput(f"--space {spec.name}.{item.key}: {unknown_name('option', item.key, list(options))}")
         if item.key not in spec.options:
-            for value in item.domain.endpoints:
+            for value in item.values:
                 if problem := features.problem(spec, **{item.key: value}):
                     raise item.value_error(value, problem)
-            domains[item.key] = item.domain
-    return domains
+
+
+def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> dict[str, BaseDistribution]:
+    head = HEADS[spec.name]
+    declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.shared_options if features.offers(key)}}
+    domains: dict[str, BaseDistribution] = {}
+    for key, values in declared.items():
+        if key not in spec.options:  # at least the default is valid
+            domains[key] = make_choice([value for value in values if not features.problem(spec, **{key: value})])
+    return domains | {
+        item.key: item.domain() for item in items if item.section == spec.name and item.key not in spec.options
+    }
 
 
 def default_trials(space: Space, config: FitConfig) -> list[dict[str, Any]]:
@@ -245,9 +250,17 @@ def default_trials(space: Space, config: FitConfig) -> list[dict[str, Any]]:
     return trials
 
 
-def default_values(section: str, domains: Mapping[str, Domain], values: Mapping[str, Any]) -> dict[str, Any]:
+def default_values(section: str, domains: Mapping[str, BaseDistribution], values: Mapping[str, Any]) -> dict[str, Any]:
     """The default values of a section that are within their domains."""
-    return {f"{section}.{key}": values[key] for key, domain in domains.items() if domain.contains(values[key])}
+    return {f"{section}.{key}": values[key] for key, domain in domains.items() if _contains(domain, values[key])}
+
+
+def _contains(domain: Any, value: object) -> bool:
+    from optuna.distributions import CategoricalDistribution
+
+    if isinstance(domain, CategoricalDistribution):
+        return value in domain.choices
+    return isinstance(value, int | float) and bool(domain.low <= value <= domain.high)
 
 
 def space_to_dict(space: Space) -> dict[str, Any]:
@@ -258,5 +271,14 @@ def space_to_dict(space: Space) -> dict[str, Any]:
     }
 
 
-def domains_to_dict(domains: Mapping[str, Domain]) -> dict[str, Any]:
-    return {key: hashed_fields(domain) for key, domain in domains.items()}
+def domains_to_dict(domains: Mapping[str, BaseDistribution]) -> dict[str, Any]:
+    return {key: _domain_to_dict(domain) for key, domain in domains.items()}
+
+
+def _domain_to_dict(domain: Any) -> dict[str, Any]:
+    """The form that names of studies have always been hashed from: ends are floats, also those of whole numbers."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    if isinstance(domain, CategoricalDistribution):
+        return {"values": domain.choices}
+    return {"low": float(domain.low), "high": float(domain.high), "whole": isinstance(domain, IntDistribution)}

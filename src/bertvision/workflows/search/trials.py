@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertvision.core.config import FitConfig
-from bertvision.core.errors import BadInput, missing_extra
+from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import log_line
 from bertvision.core.registry import Spec, parse_spec
@@ -21,7 +20,7 @@ from bertvision.store.lock import LockPurpose, writing
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fit import make_trainer, train_epochs
-from bertvision.workflows.search.space import Space, default_trials, space_to_dict
+from bertvision.workflows.search.space import Space, default_trials, quiet_optuna, space_to_dict, suggest
 
 if TYPE_CHECKING:
     from bertvision.training.head_trainer import HeadTrainer
@@ -41,21 +40,6 @@ class Candidate:
 
     spec: str
     config: FitConfig
-
-
-@contextmanager
-def quiet_optuna() -> Iterator[Any]:
-    """Import Optuna and silence its warnings; a one-line error if it is not installed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import optuna
-    except ImportError as error:
-        raise missing_extra("optuna", "search") from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield optuna
 
 
 def study_path(folder: Path) -> Path:
@@ -160,8 +144,8 @@ class HeadStudy:
         spec = parse_spec(head)
         options = dict(spec.options)
         for key, domain in self.space.heads[head].items():
-            options[key] = domain.suggest(trial, f"{spec.name}.{key}")
-        settings = {key: domain.suggest(trial, f"fit.{key}") for key, domain in self.space.fit.items()}
+            options[key] = suggest(trial, f"{spec.name}.{key}", domain)
+        settings = {key: suggest(trial, f"fit.{key}", domain) for key, domain in self.space.fit.items()}
         return Candidate(canonical_spec(str(Spec(spec.name, options))), replace(self.config, rates=(), **settings))
 
     def _fit(self, group: Sequence[tuple[Any, Candidate]]) -> None:

@@ -42,6 +42,7 @@ from bertvision.workflows.search.space import (
     domains_to_dict,
     expand_head_names,
     parse_space,
+    quiet_optuna,
     space_to_dict,
     tune_space,
 )
@@ -49,7 +50,6 @@ from bertvision.workflows.search.trials import (
     SEARCH_FOLDER,
     lock_search,
     open_study,
-    quiet_optuna,
     study_path,
     study_tag,
 )
@@ -112,7 +112,7 @@ class TuningStudy:
         combinations: list[dict[str, Any]] = [{}]
         for item in (items[key] for key in VALIDATED if key in items):
             name = f"tune.{item.key}"
-            combinations = [{**params, name: value} for params in combinations for value in item.domain.endpoints]
+            combinations = [{**params, name: value} for params in combinations for value in item.values]
             for params in combinations:
                 try:
                     check_tuning(encoder, task, self._tune_config(params), self.folder / SEARCH_FOLDER)
@@ -121,7 +121,7 @@ class TuningStudy:
 
     def _fixed_settings(self) -> list[Any]:
         """The recipe without the searched settings, for every method in the space."""
-        methods = self.domains["method"].endpoints if "method" in self.domains else (None,)
+        methods = self.domains["method"].choices if "method" in self.domains else (None,)
         recipes = []
         for method in methods:
             facts = recipe_identity(self.recipe_factory(None if method is None else str(method)))
@@ -172,9 +172,7 @@ class TuningStudy:
         """Draw a tuning that has no score yet; if the space is exhausted, return a repeated one."""
         scored = self.finished()
         for draws_left in reversed(range(REDRAWS)):
-            trial = self.study.ask()
-            for key, domain in self.domains.items():
-                domain.suggest(trial, f"tune.{key}")
+            trial = self.study.ask({f"tune.{key}": domain for key, domain in self.domains.items()})
             repeated = next((earlier for earlier in scored if earlier.params == trial.params), None)
             if repeated is None or not draws_left:
                 break
