@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertvision.store import batching as batching
+from bertvision.store import batching
 from bertvision.store.batching import plan_batches, plan_shards, read_batches
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)

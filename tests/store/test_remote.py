@@ -17,7 +17,7 @@ import torch
 
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
-from bertvision.store import writer as writer
+from bertvision.store import writer
 from bertvision.store.remote import CACHE_FOLDER, CACHE_GB, Remote, cache_folder
 from bertvision.store.store import MANIFEST, Store, find_damage
 from bertvision.tasks.task import Task, read_task

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from bertvision.store import shard_file as shard_file
+from bertvision.store import shard_file
 from bertvision.store.shard_file import NAMES, write_hashed
 
 SHAPES = st.lists(st.integers(0, 5), min_size=0, max_size=3)
