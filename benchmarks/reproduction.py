@@ -1,9 +1,9 @@
-"""Copy what `bertvision reproduce` made to results/reproduce/, and write docs/results/reproduction.md from it.
+"""Copy the documents of `bertvision reproduce` to results/reproduce/, and write docs/results/reproduction.md.
 
 python benchmarks/reproduction.py [RUNS/laptop]
 
-Copies the documents of RUNS/laptop/items/ to results/reproduce/ and draws all pictures; without a folder it redraws
-the pictures and rewrites the page, and the sentence in the README.
+Copies the documents of RUNS/laptop/items/ to results/reproduce/ and draws all charts; without a folder it redraws
+the charts and rewrites the page, and the sentence in the README.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from bertvision.workflows.reproduce.text import page, tally
 from rows import Rows
 from tables import fill
 
-KEPT, TIMES = Path("results/reproduce"), Path("results/reproduce_times.csv")
+RESULTS, TIMES = Path("results/reproduce"), Path("results/reproduce_times.csv")
 
 
 def main() -> None:
-    KEPT.mkdir(parents=True, exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     for folder in sys.argv[1:]:
         for path in sorted((Path(folder) / "items").glob("*.json")):
-            shutil.copyfile(path, KEPT / path.name)
-    documents, items = read_documents(KEPT), all_items()
+            shutil.copyfile(path, RESULTS / path.name)
+    documents, items = read_documents(RESULTS), all_items()
     for name, document in documents.items():
-        write_pictures(items[name], document["rows"], KEPT)
+        write_pictures(items[name], document["rows"], RESULTS)
     Path("docs/results/reproduction.md").write_text(page(documents, Rows(TIMES).read()), encoding="utf-8")
     fill(Path("README.md"), {"claims": lambda: tally(claim_verdicts(only_current(documents.values())))})
     print(f"docs/results/reproduction.md: {len(documents)} tables and figures")
