@@ -7,9 +7,9 @@ on the tuned encoder, so that each method is scored alone and with heads on top.
 are not computed again; rerun the same command to resume. Stored states are removed once their rows are written;
 `bertvision analyse RUN --ablation` still works. Draws results/adapters_TASK.svg. LoRA needs the extra peft.
 
-Learning rates of methods that train few weights (LEARNING_RATES) were selected on inner of MRPC, seed 0: `--trial
---task mrpc --seeds 0 --long 0 --method ... --lr NAME=X` (results/adapter_rates.csv). A trial with the settings of a row of the
-comparison is copied to it. The long row has the paper's learning rate.
+Learning rates of methods that train few weights (LEARNING_RATES) were selected on inner of MRPC, seed 0, with
+`--trial --task mrpc --seeds 0 --long 0 --method ... --lr NAME=X` (results/adapter_rates.csv). A trial with the settings
+of a row of the comparison is copied to it. The long row has the paper's learning rate.
 """
 
 from __future__ import annotations

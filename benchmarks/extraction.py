@@ -140,7 +140,7 @@ class Setting:
             originals[ORIGINAL_PADDED_TO_128] = partial(self.separate_process.rate, "original", self.longest)
         return {**originals, **ways}
 
-    def _timed(self, work: Callable[[], object]) -> float:
+    def _tokens_per_second(self, work: Callable[[], object]) -> float:
         """Valid tokens per second."""
         timer = Timer()
         work()
@@ -150,7 +150,7 @@ class Setting:
         """Our extraction, including syncing to disk."""
         shutil.rmtree(self.folder / "store", ignore_errors=True)
         writer = StoreWriter(self.folder / "store")
-        return self._timed(lambda: make_shards(self.work, range(len(self.work.jobs)), writer))
+        return self._tokens_per_second(lambda: make_shards(self.work, range(len(self.work.jobs)), writer))
 
     def bare(self) -> float:
         """The encoder alone over the same batches; all states are returned and none is kept."""
@@ -161,7 +161,7 @@ class Setting:
                 hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
 
         with torch.inference_mode():
-            return self._timed(work)
+            return self._tokens_per_second(work)
 
     def products(self) -> float:
         """Tokens per second if the encoder consisted of its matrix products only."""
@@ -189,7 +189,7 @@ class Setting:
                     for chosen in read_batches(lengths, 32, np.random.default_rng(epoch)):
                         layer_batch(shard, chosen, "span").states.numel()
 
-        return self._timed(work) * EPOCHS
+        return self._tokens_per_second(work) * EPOCHS
 
 
 def _representative(pool: Sequence[Window], count: int, random: np.random.Generator) -> list[Window]:

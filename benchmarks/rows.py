@@ -41,7 +41,7 @@ class Rows:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
         self._append([{**machine, **row} for row in rows], [*rows[0], *machine])
 
-    def take(self, other: Rows, **settings: object) -> None:
+    def copy(self, other: Rows, **settings: object) -> None:
         """Append the rows of another file that have these values."""
         matching = [row for row in other.read() if _matches(row, settings)]
         if matching:

@@ -87,11 +87,14 @@ def test_documents_have_the_current_published_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, document in read_documents(RESULTS).items() if is_current(document)])
 def test_documents_have_the_tests_of_the_claims(name: str) -> None:
     keys = ("a", "b", "says", "margin")
-    tests = read_documents(RESULTS)[name]["tests"]
+    document = read_documents(RESULTS)[name]
+    tests = document["tests"]
     documented = [(test["claim"], *(test[key] for key in keys)) for test in tests]
     expected = [(claim, test) for claim in claims_of(name) for test in claim.tests if test.item == name]
     assert documented == [(claim.id, *(getattr(test, key) for key in keys)) for claim, test in expected]
     for test, (claim, check) in zip(tests, expected, strict=True):
+        if check.not_at == document["scale"]:
+            assert test["why"] == check.because, "run: python benchmarks/reproduction.py"
         measured = Measured(test["difference"], test["low"], test["high"])
         assert test["verdict"] == verdict(measured, check.says, check.margin, comparisons=len(claim.tests))
 
