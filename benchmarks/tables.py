@@ -123,7 +123,7 @@ def tune_table() -> str:
         [row["task"], row["lr"], row["batch"], row["steps"], row["metric"], row["score"], _number(row["has_answer_f1"])]
         for row in sorted(read("tune_rates"), key=lambda row: (row["task"], float(row["lr"])))
     ]
-    return markdown(["task", "rate", "batch", "steps", "metric", "inner", "F1 on answerable"], lines)
+    return markdown(["task", "learning rate", "batch", "steps", "metric", "inner", "F1 on answerable"], lines)
 
 
 def fit_table() -> str:
@@ -137,7 +137,7 @@ def fit_table() -> str:
     for (lr, batch, epochs), scores_by_run in sorted(complete.items()):
         means = [mean(scores_by_run[run]) for run in runs]
         lines.append([f"{lr:g}", str(batch), str(epochs), *(f"{value:.2f}" for value in [*means, mean(means)])])
-    return markdown(["rate", "batch", "epochs", *runs, "mean"], lines)
+    return markdown(["learning rate", "batch", "epochs", *runs, "mean"], lines)
 
 
 AMOUNTS = {"spans": "first stage", "more": "second stage"}
@@ -246,7 +246,7 @@ def context_conv_table() -> str:
     for spec, scores_by_column in cells.items():
         means = [mean(scores_by_column[key]) for key in columns if key in scores_by_column]
         lines.append([f"`{spec}`", *(_mean_and_range(scores_by_column[key]) for key in columns), f"{mean(means):.2f}"])
-    return markdown(["head", *(f"{run}, rate {lr}" for run, lr in columns), "mean"], lines)
+    return markdown(["head", *(f"{run}, learning rate {lr}" for run, lr in columns), "mean"], lines)
 
 
 def thresholds_table() -> str:
@@ -258,7 +258,9 @@ def thresholds_table() -> str:
         spread = f"{mean(values['threshold']):.2f} ± {pstdev(values['threshold']):.2f}"
         scores = [f"{mean(values[key]):.1f}" for key in ("inner", "held_out")]
         lines.append([run, str(len(selected)), rule, spread, *scores])
-    return markdown(["run", "heads", "threshold", "its mean and spread", "F1 where fitted", "F1 on the others"], lines)
+    return markdown(
+        ["run", "heads", "threshold", "its mean and spread", "F1 where fitted", "F1 on held-out articles"], lines
+    )
 
 
 IN_THE_PAPER = {
@@ -298,7 +300,7 @@ def adapter_rates_table() -> str:
         [row["task"], f"`{row['method']}`", row["lr"], f"{float(row['inner']):.1f}"]
         for row in sorted(alone, key=lambda row: (row["method"], float(row["lr"])))
     ]
-    return markdown(["task", "method", "rate", "F1 on inner"], lines)
+    return markdown(["task", "method", "learning rate", "F1 on inner"], lines)
 
 
 def adapter_inference_table() -> str:
@@ -315,7 +317,7 @@ def adapter_inference_table() -> str:
 
 
 def heads_cost_table() -> str:
-    return markdown(["what", "time of it by that of", "ratio"], _cells("heads_cost", "what", "against", "ratio"))
+    return markdown(["measured", "relative to", "time ratio"], _cells("heads_cost", "what", "against", "ratio"))
 
 
 def tune_cost_table() -> str:
@@ -327,7 +329,7 @@ def tune_cost_table() -> str:
 
 
 def waiting_table() -> str:
-    head = ["beside", "threads wait awake", "method", "seconds of a step", "by asleep"]
+    head = ["next to", "idle threads spin", "method", "seconds per step", "relative to sleeping"]
     lines = [
         [row["beside"], row["wait"], f"`{row['method']}`", f"{float(row['seconds']):.2f}", row["by_asleep"]]
         for row in read("waiting")
@@ -349,7 +351,17 @@ def from_store_table() -> str:
 
 
 def costs_table() -> str:
-    head = ["run", "method", "trained", "s per 1,000", "peak MB", "saved MB", "use, s per 1,000", "score", "efficiency"]
+    head = [
+        "run",
+        "method",
+        "trained",
+        "s per 1,000",
+        "peak MB",
+        "saved MB",
+        "inference, s per 1,000",
+        "score",
+        "efficiency",
+    ]
     lines = []
     for row in read("costs"):
         sizes = [f"{float(row[key]) / 1e6:,.1f}" for key in ("peak_bytes", "saved_bytes")]
@@ -369,7 +381,7 @@ def choices_table() -> str:
         rows_by_head = {row["head"]: row for row in rows if (row["run"], row["choice"]) == (run, choice)}
         size = f"{float(next(iter(rows_by_head.values()))['bytes_a_token']):,.0f}"
         lines.append([run, choice, size, *(_choice_cell(rows_by_head[head]) for head in heads)])
-    return markdown(["run", "store", "bytes a stored token", *(f"`{head}`" for head in heads)], lines)
+    return markdown(["run", "store", "bytes per stored token", *(f"`{head}`" for head in heads)], lines)
 
 
 def _choice_cell(row: Row) -> str:
@@ -384,7 +396,7 @@ def extraction_table() -> str:
     """One line per setting, one column per comparison."""
     cells: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for row in read("extraction"):
-        subject = "" if row["what"] == "extraction" else f"{row['what']} by "
+        subject = "" if row["what"] == "extraction" else f"{row['what']} / "
         cells[row["encoder"], row["lengths"], row["threads"]][subject + row["against"]] = row["ratio"]
     columns = list(dict.fromkeys(name for ratios in cells.values() for name in ratios))
     lines = [[*setting, *(ratios.get(name, "") for name in columns)] for setting, ratios in cells.items()]

@@ -172,10 +172,10 @@ def test_tick_text_is_short() -> None:
 
 def test_lines_of_a_chart_differ_in_style() -> None:
     picture = str(line_chart({f"line {n}": [(0.0, n), (1.0, n)] for n in range(12)}, "x", "y"))
-    drawn = re.findall(r'<g class="(s\d)"><polyline [^>]*stroke-dasharray="([^"]*)"', picture)
-    assert len(drawn) == len(set(drawn)) == 12
-    named = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
-    assert [(colour, dash) for dash, colour in named] == drawn
+    line_styles = re.findall(r'<g class="(s\d)"><polyline [^>]*stroke-dasharray="([^"]*)"', picture)
+    assert len(line_styles) == len(set(line_styles)) == 12
+    legend_styles = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
+    assert [(colour, dash) for dash, colour in legend_styles] == line_styles
 
 
 def test_legend_truncates_long_names_with_a_title() -> None:

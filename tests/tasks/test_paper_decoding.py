@@ -93,13 +93,16 @@ def test_paper_span_from_the_cls_token_is_an_answer() -> None:
 
 def test_paper_window_with_the_largest_probability_wins() -> None:
     """Probabilities are compared, not logits, so adding a constant to all logits changes nothing."""
-    sure, unsure = peaks(3, 3, height=5), peaks(4, 4, height=4)
+    confident, less_confident = peaks(3, 3, height=5), peaks(4, 4, height=4)
     assert (
-        decode_question(sure, unsure) == decode_question(unsure, sure) == decode_question(sure, unsure + 100) == (AA,)
+        decode_question(confident, less_confident)
+        == decode_question(less_confident, confident)
+        == decode_question(confident, less_confident + 100)
+        == (AA,)
     )
     lopsided = peaks(4, 4, height=9)
     lopsided[:, 1] = 0  # confident about the start only
-    assert decode_question(sure, lopsided) == (AA,)
+    assert decode_question(confident, lopsided) == (AA,)
 
 
 def test_paper_confident_window_without_an_answer_wins() -> None:

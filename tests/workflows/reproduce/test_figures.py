@@ -44,8 +44,8 @@ def test_chart_is_written_if_there_are_values(item: Item, tmp_path: Path) -> Non
     names = [f"{item.name}-{up}.svg" for up in picture.up] if picture.apart else [f"{item.name}.svg"]
     assert write_pictures(item, rows, tmp_path) == names
     for name in names:
-        drawn = (tmp_path / name).read_text(encoding="utf-8")
-        assert drawn.startswith("<svg ") and 'aria-label="' in drawn  # noqa: PT018
+        chart = (tmp_path / name).read_text(encoding="utf-8")
+        assert chart.startswith("<svg ") and 'aria-label="' in chart  # noqa: PT018
 
 
 def test_published_curves_are_drawn() -> None:
