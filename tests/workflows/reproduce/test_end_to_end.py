@@ -51,7 +51,7 @@ def values_by_row(document: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {row["row"]: row["ours"] for row in document["rows"]}
 
 
-def tests_decided(document: dict[str, Any]) -> list[bool]:
+def decided_tests(document: dict[str, Any]) -> list[bool]:
     """Whether each test has an interval or states that a random encoder has learned nothing."""
     return [test["low"] is not None or test["why"] == NOTHING_LEARNED for test in document["tests"]]
 
@@ -63,7 +63,7 @@ def test_reproduce_a_leaderboard(reproduce_item: ReproduceItem, name: str) -> No
     assert all("f1" in row["ours"] for row in document["rows"])
     published_f1 = [row["published"]["f1"] for row in document["rows"] if not row["row"].startswith("control")]
     assert min(published_f1) > 50
-    assert all(tests_decided(document))
+    assert all(decided_tests(document))
     assert all(test["verdict"] in (HOLDS, FAILS, OPEN) for test in document["tests"])
 
 
@@ -73,7 +73,7 @@ def test_reproduce_a_tuning_curve(reproduce_item: ReproduceItem) -> None:
     assert len([row for row in values if row.endswith("epochs")]) == 16
     assert values["never answers"] == {"exact": 50.0, "f1": 50.0}
     assert values["0 epochs"]["seconds"] <= values["6 epochs"]["seconds"]
-    assert all(tests_decided(document))
+    assert all(decided_tests(document))
 
 
 def test_reproduce_tuning_methods_with_times(reproduce_item: ReproduceItem) -> None:
@@ -141,7 +141,7 @@ def test_reproduce_a_learning_curve(reproduce_item: ReproduceItem, experiments: 
     chart = (experiments.out / "items" / "bv-figure-2-f1.svg").read_text(encoding="utf-8")
     assert "encoder limited too: its own head" in chart, "it has its own line"
     assert chart.count("<polyline") == 9, "seven series and two horizontal lines"
-    assert all(tests_decided(document))
+    assert all(decided_tests(document))
 
 
 def test_reproduce_skips_missing_data_sets(reproduce_item: ReproduceItem) -> None:
@@ -150,7 +150,7 @@ def test_reproduce_skips_missing_data_sets(reproduce_item: ReproduceItem) -> Non
     assert document["status"] == "some data missing"
     assert values["mean / full"]["of"] == 1
     assert values["mean / full"]["mean"] == values["airline / full"]["accuracy"]
-    assert tests_decided(document) == [True]
+    assert decided_tests(document) == [True]
     assert any("news aggregator" in row["row"] and row["missing"] for row in document["rows"])
 
 
