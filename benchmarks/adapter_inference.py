@@ -29,7 +29,7 @@ from rows import Rows
 from windows import random_windows
 
 BATCHES = (1, 16)
-INSIDE = ("adapters:size=64,share=none", "adapters:size=64,share=3", "adapters:size=768,share=none")
+INJECTED = ("adapters:size=64,share=none", "adapters:size=64,share=3", "adapters:size=768,share=none")
 
 
 def main() -> None:
@@ -37,18 +37,18 @@ def main() -> None:
     rows = Rows(options.results / "adapter_inference.csv", fresh=True)
     bases = {"minilm": bv.load_encoder("minilm").model, "random 12x768": _bert_base()}
     for name, model in bases.items():
-        for what in _inside():
-            with_them = clone_sharing_weights(model)
+        for injected in _injected_modules():
+            with_modules = clone_sharing_weights(model)
             with seeded(0):
-                inject(with_them, what)
+                inject(with_modules, injected)
             for size in BATCHES:
                 windows = random_windows([options.tokens] * size, np.random.default_rng(0))
                 batch = collate(windows, 0, torch.device("cpu"))
                 with torch.inference_mode():
-                    ratio = time_ratio(_encoding(with_them, batch), _encoding(model, batch), options.rounds)
-                settings = {"encoder": name, "inside": what, "batch": size, "tokens": options.tokens}
+                    ratio = time_ratio(_encoding(with_modules, batch), _encoding(model, batch), options.rounds)
+                settings = {"encoder": name, "inside": injected, "batch": size, "tokens": options.tokens}
                 rows.add({**settings, "ratio": round(ratio, 3)})
-                print(f"{name:>14}  {what:<32} batch {size:>2}: {ratio:.3f} of the time without", flush=True)
+                print(f"{name:>14}  {injected:<32} batch {size:>2}: {ratio:.3f} of the time without", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -59,9 +59,9 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _inside() -> list[str]:
-    there = importlib.util.find_spec("peft") is not None
-    return [*INSIDE, *(["lora:r=8,alpha=16,dropout=0.0"] if there else [])]
+def _injected_modules() -> list[str]:
+    peft_installed = importlib.util.find_spec("peft") is not None
+    return [*INJECTED, *(["lora:r=8,alpha=16,dropout=0.0"] if peft_installed else [])]
 
 
 def _bert_base() -> Any:

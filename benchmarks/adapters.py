@@ -3,13 +3,13 @@
 python benchmarks/adapters.py --data DATA --out RUNS [--task mrpc sst2] [--seeds 0 1] [--lr adapters=1e-3]
 
 DATA holds glue/. Every method tunes `minilm` for 3 epochs (one row, on MRPC, has the paper's 10), and heads are fitted
-on what it leaves, so that each stands alone and with heads on top. Rows that are in results/adapters.csv are
-not computed again; interrupted, the same command goes on. Stored states are removed once their rows are
-written; `bertvision analyse RUN --ablation` still works.
-Draws results/adapters_TASK.svg. Lora needs the extra peft.
-Rates of what trains little (RATES) were chosen on inner of MRPC, seed 0: `--trial --task mrpc --seeds 0 --long 0
---method ... --lr NAME=X` (results/adapter_rates.csv). A trial that is a row of the comparison is taken over. The long
-row has the paper's rate.
+on the tuned encoder, so that each method is scored alone and with heads on top. Rows that are in results/adapters.csv
+are not computed again; rerun the same command to resume. Stored states are removed once their rows are written;
+`bertvision analyse RUN --ablation` still works. Draws results/adapters_TASK.svg. LoRA needs the extra peft.
+
+Learning rates of methods that train few weights (LEARNING_RATES) were selected on inner of MRPC, seed 0, with
+`--trial --task mrpc --seeds 0 --long 0 --method ... --lr NAME=X` (results/adapter_rates.csv). A trial with the settings
+of a row of the comparison is copied to it. The long row has the paper's learning rate.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from bertvision.workflows.run import run
 from collect import read
 from rows import Rows
 
-LONG = ("mrpc", "adapters:size=64,share=none", 10.0)
-"""The paper's length, once."""
+LONG_CASE = ("mrpc", "adapters:size=64,share=none", 10.0)
+"""One row with the paper's number of epochs."""
 
-RATES = {"adapters": 1e-3, "lora": 2e-3, "bitfit": 3e-3}
-"""Best of those tried."""
+LEARNING_RATES = {"adapters": 1e-3, "lora": 2e-3, "bitfit": 3e-3}
+"""The best learning rates tried, by method."""
 
 HEADS = ("learned-pool", "compress:size=64,skip=true")
 FOLDERS = {"mrpc": "MRPC", "sst2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
@@ -56,8 +56,8 @@ class Case:
 
     @property
     def key(self) -> dict[str, object]:
-        asked = "default" if self.lr is None else f"{self.lr:g}"
-        length = {"epochs": f"{self.epochs:g}", "seed": self.seed, "asked_lr": asked}
+        asked_lr = "default" if self.lr is None else f"{self.lr:g}"
+        length = {"epochs": f"{self.epochs:g}", "seed": self.seed, "asked_lr": asked_lr}
         return {"task": self.task, "method": self.method, **length}
 
     @property
@@ -71,16 +71,16 @@ def main() -> None:
     rows = trials if options.trial else Rows(options.results / "adapters.csv")
     for case in _cases(options):
         if not rows.has(**case.key):
-            rows.take(trials, **case.key)
+            rows.copy(trials, **case.key)
         if not rows.has(**case.key):
-            place = options.out / case.folder
-            rows.add(*_measured(case, place, options))
-            for shard in (place / "store").rglob("shard-*"):
+            folder = options.out / case.folder
+            rows.add(*_measure(case, folder, options))
+            for shard in (folder / "store").rglob("shard-*"):
                 shard.unlink()
             print(f"done: {case.folder}", flush=True)
         if not options.trial:
-            drawn = [row for row in rows.read() if row["task"] == case.task]
-            draw(drawn, options.results / f"adapters_{case.task}.svg")
+            task_rows = [row for row in rows.read() if row["task"] == case.task]
+            draw(task_rows, options.results / f"adapters_{case.task}.svg")
 
 
 def _options() -> argparse.Namespace:
@@ -92,59 +92,63 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--method", nargs="+", default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--epochs", type=float, default=3.0)
-    parser.add_argument("--long", type=float, default=LONG[2], help="epochs of the one long row; 0 for none")
-    parser.add_argument("--lr", action="append", default=[], metavar="NAME=X", help="a rate of all methods so named")
-    parser.add_argument("--trial", action="store_true", help="of rates: rows go to adapter_rates.csv, none is drawn")
+    parser.add_argument("--long", type=float, default=LONG_CASE[2], help="epochs of the one long row; 0 for none")
+    parser.add_argument(
+        "--lr", action="append", default=[], metavar="NAME=X", help="learning rate of all methods of this name"
+    )
+    parser.add_argument(
+        "--trial", action="store_true", help="compare learning rates: rows go to adapter_rates.csv, no chart"
+    )
     parser.add_argument("--limit", type=int, default=None, help="fewer examples, to try it out")
     return parser.parse_args()
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
-    given = {name: float(rate) for name, _, rate in (one.partition("=") for one in options.lr)}
-    rates = {**({} if options.trial else RATES), **given}
+    given_rates = {name: float(rate) for name, _, rate in (pair.partition("=") for pair in options.lr)}
+    rates = {**({} if options.trial else LEARNING_RATES), **given_rates}
     for task in options.task:
-        wanted = [(method, options.epochs, seed) for seed in options.seeds for method in options.method]
-        if options.long and task == LONG[0] and LONG[1] in options.method:
-            wanted.append((LONG[1], options.long, options.seeds[0]))
-        for method, epochs, seed in wanted:
-            asked = None if epochs == options.long else rates.get(method.partition(":")[0])
-            yield Case(task, method, epochs, seed, asked)
+        settings = [(method, options.epochs, seed) for seed in options.seeds for method in options.method]
+        if options.long and task == LONG_CASE[0] and LONG_CASE[1] in options.method:
+            settings.append((LONG_CASE[1], options.long, options.seeds[0]))
+        for method, epochs, seed in settings:
+            lr = None if epochs == options.long else rates.get(method.partition(":")[0])
+            yield Case(task, method, epochs, seed, lr)
 
 
-def _measured(case: Case, place: Path, options: argparse.Namespace) -> list[dict[str, object]]:
+def _measure(case: Case, folder: Path, options: argparse.Namespace) -> list[dict[str, object]]:
     """A row for the encoder alone, and one for every head and ensemble on top of it."""
     recipe = _recipe(case, options)
     if case.method.endswith(FROM_STORE):
-        recipe = _begun_from_store(recipe, place.with_name(f"{place.name}-encoder"))
-    run(recipe, place)
-    board = read(place / "leaderboard.json")
-    tuned = place / "encoder" if recipe.tune.epochs else Path(recipe.encoder)
+        recipe = _tune_from_store(recipe, folder.with_name(f"{folder.name}-encoder"))
+    run(recipe, folder)
+    board = read(folder / "leaderboard.json")
+    tuned = folder / "encoder" if recipe.tune.epochs else Path(recipe.encoder)
     record = read(tuned / ENCODER_FILE)["record"]
-    saved = folder_bytes(place / "encoder")
-    return [_row(case, one, board["metric"], record, saved) for one in board["rows"]]
+    saved = folder_bytes(folder / "encoder")
+    return [_row(case, row, board["metric"], record, saved) for row in board["rows"]]
 
 
 def _recipe(case: Case, options: argparse.Namespace) -> Recipe:
     data = {"data": str(options.data / "glue" / FOLDERS[case.task]), "limit": options.limit or LIMITS.get(case.task)}
     method = case.method.removesuffix(FROM_STORE)
-    given = {"method": method, "epochs": case.epochs, "seed": case.seed, **({} if case.lr is None else {"lr": case.lr})}
-    values = {"data": data, "tune": given, "extract": {"tokens": "cls"}, "heads": HEADS, "seeds": [case.seed]}
+    tune = {"method": method, "epochs": case.epochs, "seed": case.seed, **({} if case.lr is None else {"lr": case.lr})}
+    values = {"data": data, "tune": tune, "extract": {"tokens": "cls"}, "heads": HEADS, "seeds": [case.seed]}
     return built_in_recipe(case.task, recipe_defaults, **values)
 
 
-def _begun_from_store(recipe: Recipe, place: Path) -> Recipe:
-    """Tune the upper layers from stored states first; the run then takes that encoder as it is."""
-    if not (place / ENCODER_FILE).exists():
-        task, states = load_recipe_task(recipe), place.with_name(f"{place.name}-states")
+def _tune_from_store(recipe: Recipe, folder: Path) -> Recipe:
+    """Tune the upper layers from stored states first; the run then uses that encoder without tuning."""
+    if not (folder / ENCODER_FILE).exists():
+        task, states = load_recipe_task(recipe), folder.with_name(f"{folder.name}-states")
         tuned = tune_from_store(
-            load_encoder(recipe.encoder), task, states, recipe.tune, place.with_suffix(f".{TUNING_CHECKPOINT}")
+            load_encoder(recipe.encoder), task, states, recipe.tune, folder.with_suffix(f".{TUNING_CHECKPOINT}")
         )
-        tuned.save_pretrained(place)
+        tuned.save_pretrained(folder)
         shutil.rmtree(states)
-    return replace(recipe, encoder=str(place), tune=TuneConfig(epochs=0, seed=recipe.tune.seed))
+    return replace(recipe, encoder=str(folder), tune=TuneConfig(epochs=0, seed=recipe.tune.seed))
 
 
-def _row(case: Case, one: dict[str, Any], metric: str, record: dict[str, Any], saved: int) -> dict[str, object]:
+def _row(case: Case, board_row: dict[str, Any], metric: str, record: dict[str, Any], saved: int) -> dict[str, object]:
     cost = record["cost"]
     return {
         **case.key,
@@ -152,12 +156,12 @@ def _row(case: Case, one: dict[str, Any], metric: str, record: dict[str, Any], s
         "trained": cost["trained"],
         "saved_bytes": saved,
         "tune_seconds": round(cost["seconds"], 1),
-        "predictor": one["name"],
-        "kind": one["kind"],
+        "predictor": board_row["name"],
+        "kind": board_row["kind"],
         "metric": metric,
-        "score": round(one["scores"][metric], 3),
-        "accuracy": round(one["scores"]["accuracy"], 3) if "accuracy" in one["scores"] else "",
-        "inner": round(one["inner"][metric], 3),
+        "score": round(board_row["scores"][metric], 3),
+        "accuracy": round(board_row["scores"]["accuracy"], 3) if "accuracy" in board_row["scores"] else "",
+        "inner": round(board_row["inner"][metric], 3),
     }
 
 

@@ -1,4 +1,4 @@
-"""Picture of tuning methods: the score of each alone (square) and with the head selected on inner (dot)."""
+"""Chart of tuning methods: the score of each alone (square) and with the head selected on inner (dot)."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ ALONE, ON_TOP = COLOURS[0], COLOURS[1]
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """A strip a method, in the order of the rows; marks are means over seeds, thin marks the seeds."""
+    """One strip per method, in the order of METHODS; marks are means over seeds, thin lines single seeds."""
     if rows:
-        write_svg(picture(rows), path)
+        write_svg(chart(rows), path)
 
 
 def by_method(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """(method, epochs) -> scores by seed of every kind; in the order of METHODS."""
-    tuned: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    """(method, epochs) -> kind -> one score per seed, in the order of METHODS."""
+    rows_by_method: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in rows:
-        tuned.setdefault(key_of(row), {}).setdefault(row["seed"], []).append(row)
+        rows_by_method.setdefault(key_of(row), {}).setdefault(row["seed"], []).append(row)
     return {
-        key: {kind: [_chosen(one, kind) for one in seeds.values()] for kind in KINDS}
-        for key, seeds in sorted(tuned.items(), key=lambda one: _place(one[0]))
+        key: {kind: [_selected_score(item, kind) for item in seeds.values()] for kind in KINDS}
+        for key, seeds in sorted(rows_by_method.items(), key=lambda item: _rank(item[0]))
     }
 
 
-def _place(key: tuple[str, str]) -> tuple[int, float]:
+def _rank(key: tuple[str, str]) -> tuple[int, float]:
     method = key[0].split(" at ")[0]
     return METHODS.index(method) if method in METHODS else len(METHODS), float(key[1])
 
 
 def key_of(row: Row) -> tuple[str, str]:
-    """A method at a rate of its own is another."""
-    asked = row["asked_lr"]
-    return row["method"] if asked == "default" else f"{row['method']} at {asked}", row["epochs"]
+    """Rows of a method with a given learning rate are a group of their own."""
+    lr = row["asked_lr"]
+    return row["method"] if lr == "default" else f"{row['method']} at {lr}", row["epochs"]
 
 
-def _chosen(rows: Sequence[Row], kind: str) -> float:
-    """The score of what inner chose among the predictors of a kind."""
-    mine = [row for row in rows if kind == ("control" if row["predictor"] == CONTROL else row["kind"])]
-    return float(max(mine, key=lambda row: float(row["inner"]))["score"])
+def _selected_score(rows: Sequence[Row], kind: str) -> float:
+    """The dev score of the predictor of this kind that is best on inner."""
+    candidates = [row for row in rows if kind == ("control" if row["predictor"] == CONTROL else row["kind"])]
+    return float(max(candidates, key=lambda row: float(row["inner"]))["score"])
 
 
-def picture(rows: Sequence[Row]) -> Html:
+def chart(rows: Sequence[Row]) -> Html:
     groups, metric = by_method(rows), rows[0]["metric"]
     scale = scale_for([score for group in groups.values() for kind in ("encoder", "head") for score in group[kind]])
     floor = TOP + STRIP * len(groups) + 6
     trained = {key_of(row): int(row["trained"]) for row in rows}
     parts = [_axis(scale, floor, f"{rows[0]['task']}: {metric} on dev")]
-    for place, (key, group) in enumerate(groups.items()):
-        parts.append(_strip(key, trained[key], group, TOP + STRIP * place + STRIP / 2, scale))
+    for index, (key, group) in enumerate(groups.items()):
+        parts.append(_strip(key, trained[key], group, TOP + STRIP * index + STRIP / 2, scale))
     parts.append(_legend(floor + 52))
     text = "; ".join(
         f"{m}, {e} epochs: {mean(g['encoder']):.1f}, {mean(g['head']):.1f}" for (m, e), g in groups.items()
@@ -95,21 +95,21 @@ def _axis(scale: Scale, floor: float, name: str) -> Html:
 
 def _strip(key: tuple[str, str], trained: int, group: dict[str, list[float]], y: float, scale: Scale) -> Html:
     method, epochs = key
-    named = tag("text", method, x=10, y=y)
+    label = tag("text", method, x=10, y=y)
     text = f"{epochs} epochs, {trained:,} trained"
-    counted = tag("text", text, x=10, y=y + 12, style="fill:#777;font-size:10px")
-    thin = [
+    details = tag("text", text, x=10, y=y + 12, style="fill:#777;font-size:10px")
+    seed_marks = [
         tag("line", x1=_x(scale, s), x2=_x(scale, s), y1=y - 8, y2=y + 8, stroke=colour, stroke_width=1.5, opacity=0.5)
         for kind, colour in (("encoder", ALONE), ("head", ON_TOP))
         for s in group[kind]
     ]
     alone, on_top = (_x(scale, mean(group[kind])) for kind in ("encoder", "head"))
     square = tag("rect", x=alone - 5, y=y - 5, width=10, height=10, fill=ALONE)
-    return tag("g", named, counted, *thin, square, tag("circle", cx=on_top, cy=y, r=5, fill=ON_TOP))
+    return tag("g", label, details, *seed_marks, square, tag("circle", cx=on_top, cy=y, r=5, fill=ON_TOP))
 
 
 def _legend(y: float) -> Html:
     square = tag("rect", x=LEFT, y=y - 9, width=10, height=10, fill=ALONE)
     dot = tag("circle", cx=LEFT + 85, cy=y - 4, r=5, fill=ON_TOP)
-    words = tag("text", "alone", x=LEFT + 16, y=y), tag("text", "with the head that inner chose", x=LEFT + 96, y=y)
-    return tag("g", square, dot, *words, tag("text", "thin: seeds", x=LEFT + 300, y=y))
+    labels = tag("text", "alone", x=LEFT + 16, y=y), tag("text", "with the head selected on inner", x=LEFT + 96, y=y)
+    return tag("g", square, dot, *labels, tag("text", "thin lines: seeds", x=LEFT + 300, y=y))

@@ -2,7 +2,7 @@
 
 python benchmarks/costs.py --data DATA --out RUNS [--epochs 1]
 
-MRPC (DATA/glue/MRPC) with `minilm`. Runs that are there are not made again. Writes results/costs.csv, the rows of
+MRPC (DATA/glue/MRPC) with `minilm`. Existing runs are not repeated. Writes results/costs.csv, the rows of
 `bertvision costs`.
 """
 

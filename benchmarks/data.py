@@ -1,4 +1,4 @@
-"""Tasks that the experiments share, read from a folder of real data files (not part of the project)."""
+"""Tasks of several benchmarks, read from a folder of real data files (not part of the project)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def load_named(name: str, data: Path) -> Task:
     return load_task("text", train=table, text_column="text", label_column="airline_sentiment")
 
 
-def sampled(task: Task, train: int | None = None, inner: int | None = None, dev: int | None = None) -> Task:
-    """The same task with at most so many examples a split, chosen by a hash of their ids."""
+def sample_task(task: Task, train: int | None = None, inner: int | None = None, dev: int | None = None) -> Task:
+    """The same task with at most this many examples per split, selected by a hash of their ids."""
     sizes = {"train": train, "inner": inner, "dev": dev}
     splits = {}
     for split, examples in task.splits.items():
         lowest = sorted(examples, key=lambda example: stable_hash(example.id))[: sizes[split]]
-        kept = {example.id for example in lowest}
-        splits[split] = tuple(example for example in examples if example.id in kept)
+        selected = {example.id for example in lowest}
+        splits[split] = tuple(example for example in examples if example.id in selected)
     return replace(task, splits=splits)

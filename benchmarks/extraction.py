@@ -2,11 +2,12 @@
 
 python benchmarks/extraction.py [--encoder minilm|base] [--lengths squad|glue] [--batches 12] [--rounds 5] [--out F]
 
-Windows of random tokens, 4,096 of them, lengths drawn as SQuAD's or GLUE's are. Ours runs some batches of the plan
-over all of them, the plain ways some windows as they come, in a process of their own (plain_ways.py); all take turns
-in every round, and a ratio is the median over rounds of the quotient of their valid tokens a second within a round.
-`base` has BERT-base's shape with random weights. OMP_NUM_THREADS=1 measures one thread. The original's way needs h5py
-(pip install -e '.[bench]').
+4,096 windows of random tokens have lengths distributed like SQuAD's or GLUE's. Our extraction runs some batches of the
+plan over all of them; the other implementations run some windows in random order in a process of their own
+(plain_ways.py). All take turns in every round, and a ratio is the median over rounds of the quotient of their valid
+tokens per second.
+`base` has BERT-base's shape with random weights. OMP_NUM_THREADS=1 measures one thread. The original implementation
+needs h5py (pip install -e '.[bench]').
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from bertvision.store.batching import plan_batches, read_batches
 from bertvision.store.shard_file import layer_batch, read_shard
 from bertvision.store.writer import StoreWriter
 from bertvision.training.shard_builder import ExtractionPlan, ShardBuilder, ShardJob, make_shards
-from plain_ways import BATCH, Elsewhere, named_encoder
+from plain_ways import BATCH, SeparateProcess, named_encoder
 from rows import Rows
-from windows import GLUE, SQUAD, drawn_lengths, random_windows
+from windows import GLUE, SQUAD, random_windows, sample_lengths
 
-POOL, EPOCHS, ORIGINAL, MOST = 4096, 5, 384, 128
-BURST = 2.0
-"""Seconds of products: as long as it takes a processor to fall to the clock it can keep."""
+POOL, EPOCHS, ORIGINAL, MAX_PLAIN_WINDOWS = 4096, 5, 384, 128
+PRODUCT_SECONDS = 2.0
+"""Seconds of matrix products: enough for the processor's clock to drop to its sustained rate."""
 CPU = torch.device("cpu")
 LENGTHS = {"squad": SQUAD, "glue": GLUE}
 
@@ -47,8 +48,8 @@ def main() -> None:
     setting = Setting(options.encoder, options.lengths, options.batches)
     rates: dict[str, list[float]] = {}
     for number in range(options.rounds + 1):
-        found = {name: way() for name, way in setting.ways().items()}
-        for name, rate in found.items() if number else ():  # the first round only warms up
+        measured = {name: way() for name, way in setting.ways().items()}
+        for name, rate in measured.items() if number else ():  # the first round only warms up
             rates.setdefault(name, []).append(rate)
     setting.close()
     rows, threads = Rows(Path(options.out)), torch.get_num_threads()
@@ -56,38 +57,42 @@ def main() -> None:
     rows.drop(**setup)
     for what, against in PAIRS:
         if what in rates and against in rates:
-            ratio = median(one / other for one, other in zip(rates[what], rates[against], strict=True))
+            ratio = median(
+                numerator / denominator for numerator, denominator in zip(rates[what], rates[against], strict=True)
+            )
             print(f"{what}: {ratio:.3f} of {against}", flush=True)
             facts = {**setup, "what": what, "against": against, "ratio": round(ratio, 3)}
             sizes = {"batches": options.batches, "rounds": options.rounds}
             rows.add({**facts, "rate": round(median(rates[what])), **sizes})
 
 
-PADDED_LESS = "original's way, padded to 128"
+ORIGINAL_PADDED_TO_128 = "original's way, padded to 128"
 PAIRS = (
     ("extraction", "original's way"),
-    ("extraction", PADDED_LESS),
+    ("extraction", ORIGINAL_PADDED_TO_128),
     ("extraction", "plain loop"),
     ("extraction", "bare forward"),
     ("extraction", "matrix products"),
     ("bare forward", "matrix products"),
     ("shuffled reads", "bare forward"),
 )
-"""What is compared; rates are valid tokens a second."""
+"""The comparisons; rates are valid tokens per second."""
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", choices=("minilm", "base"), default="minilm")
     parser.add_argument("--lengths", choices=tuple(LENGTHS), default="squad")
-    parser.add_argument("--batches", type=int, default=12, help="of 4,096 tokens; plain ways take 32 to 128 windows")
+    parser.add_argument(
+        "--batches", type=int, default=12, help="of 4,096 tokens; other implementations take 32 to 128 windows"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", default="results/extraction.csv")
     return parser.parse_args()
 
 
-class Given(ExtractionPlan):
-    """Work on windows that come from no task."""
+class WindowPlan(ExtractionPlan):
+    """An extraction plan for windows that do not come from a task."""
 
     def __init__(self, encoder: Encoder, windows: Sequence[Window], config: ExtractConfig) -> None:
         self.encoder, self.config = encoder, config
@@ -97,22 +102,22 @@ class Given(ExtractionPlan):
 
 
 class Setting:
-    """Windows of one data set for every way, each of which gives the valid tokens a second of one go."""
+    """Windows for all implementations; each method returns the valid tokens per second of one run."""
 
     def __init__(self, name: str, lengths: str, batches: int) -> None:
         encoder = named_encoder(name)
-        draw, self.longest = np.random.default_rng(0), LENGTHS[lengths][-1]
-        pool = random_windows(drawn_lengths(LENGTHS[lengths], POOL, draw), draw)
+        random, self.longest = np.random.default_rng(0), LENGTHS[lengths][-1]
+        pool = random_windows(sample_lengths(LENGTHS[lengths], POOL, random), random)
         planned = plan_batches([len(window) for window in pool], ExtractConfig.batch_tokens, 0)[:batches]
         self.encoder, self.windows = encoder, [pool[int(i)] for batch in planned for i in batch]
-        self.work = Given(encoder, self.windows, ExtractConfig(device="cpu", shard_mb=64))
+        self.work = WindowPlan(encoder, self.windows, ExtractConfig(device="cpu", shard_mb=64))
         self.plan = [batch for job in self.work.jobs for batch in job.batches]
         self.folder = Path(tempfile.mkdtemp(prefix="extraction-"))
-        as_they_come = _representative(pool, min(MOST, max(2 * BATCH, len(self.windows) // 4)), draw)
-        self.elsewhere = Elsewhere(name, as_they_come, self.folder)
+        sample = _representative(pool, min(MAX_PLAIN_WINDOWS, max(2 * BATCH, len(self.windows) // 4)), random)
+        self.separate_process = SeparateProcess(name, sample, self.folder)
 
     def close(self) -> None:
-        self.elsewhere.close()
+        self.separate_process.close()
         shutil.rmtree(self.folder)
 
     def ways(self) -> dict[str, Callable[[], float]]:
@@ -120,35 +125,35 @@ class Setting:
             "extraction": self.extraction,
             "bare forward": self.bare,
             "matrix products": self.products,
-            "plain loop": partial(self.elsewhere.rate, "loop"),
+            "plain loop": partial(self.separate_process.rate, "loop"),
             "shuffled reads": self.reads,
         }
         try:
             import h5py  # noqa: F401
         except ImportError:
-            print("h5py is not installed: the original's way is left out", flush=True)
+            print("h5py is not installed: skipping the original implementation", flush=True)
             return ways
         originals: dict[str, Callable[[], float]] = {
-            "original's way": partial(self.elsewhere.rate, "original", ORIGINAL)
+            "original's way": partial(self.separate_process.rate, "original", ORIGINAL)
         }
         if self.longest < ORIGINAL:
-            originals[PADDED_LESS] = partial(self.elsewhere.rate, "original", self.longest)
+            originals[ORIGINAL_PADDED_TO_128] = partial(self.separate_process.rate, "original", self.longest)
         return {**originals, **ways}
 
-    def _timed(self, work: Callable[[], object]) -> float:
-        """Valid tokens a second."""
+    def _tokens_per_second(self, work: Callable[[], object]) -> float:
+        """Valid tokens per second."""
         timer = Timer()
         work()
         return sum(len(window) for window in self.windows) / timer.seconds
 
     def extraction(self) -> float:
-        """Ours, to the last synced byte."""
+        """Our extraction, including syncing to disk."""
         shutil.rmtree(self.folder / "store", ignore_errors=True)
         writer = StoreWriter(self.folder / "store")
-        return self._timed(lambda: make_shards(self.work, range(len(self.work.jobs)), writer))
+        return self._tokens_per_second(lambda: make_shards(self.work, range(len(self.work.jobs)), writer))
 
     def bare(self) -> float:
-        """The encoder alone over the same batches, every state asked for and none kept."""
+        """The encoder alone over the same batches; all states are returned and none is kept."""
 
         def work() -> None:
             for batch in self.plan:
@@ -156,25 +161,25 @@ class Setting:
                 hidden_states(self.encoder.model, tokens, range(self.encoder.layers))
 
         with torch.inference_mode():
-            return self._timed(work)
+            return self._tokens_per_second(work)
 
     def products(self) -> float:
-        """Tokens a second if nothing but the encoder's products were done, at the rate of plain ones."""
+        """Tokens per second if the encoder consisted of its matrix products only."""
         config = self.encoder.model.config
         width, inner = int(config.hidden_size), int(config.intermediate_size)
         a, b = torch.randn(2048, width), torch.randn(width, inner)
         a @ b
-        timer, done = Timer(), 0
-        while timer.seconds < BURST:
+        timer, products_done = Timer(), 0
+        while timer.seconds < PRODUCT_SECONDS:
             a @ b
-            done += 1
-        flops = done * 2 * 2048 * width * inner / timer.seconds
+            products_done += 1
+        flops = products_done * 2 * 2048 * width * inner / timer.seconds
         lengths = np.array([len(window) for window in self.windows], float)
         per_layer = 2 * (4 * width**2 + 2 * width * inner) * lengths + 4 * lengths**2 * width
         return float(lengths.sum() * flops / (per_layer.sum() * (self.encoder.layers - 1)))
 
     def reads(self) -> float:
-        """Shuffled batches of 32 out of what extraction wrote, as in as many epochs."""
+        """Shuffled batches of 32 read from the extracted shards, for several epochs."""
 
         def work() -> None:
             for epoch in range(EPOCHS):
@@ -184,14 +189,14 @@ class Setting:
                     for chosen in read_batches(lengths, 32, np.random.default_rng(epoch)):
                         layer_batch(shard, chosen, "span").states.numel()
 
-        return self._timed(work) * EPOCHS
+        return self._tokens_per_second(work) * EPOCHS
 
 
-def _representative(pool: Sequence[Window], count: int, draw: np.random.Generator) -> list[Window]:
-    """So many windows, in no order, whose lengths are spread as the pool's are: few by chance would not do."""
+def _representative(pool: Sequence[Window], count: int, random: np.random.Generator) -> list[Window]:
+    """``count`` windows in random order at even quantiles of length, as a small random sample would vary too much."""
     by_length = sorted(pool, key=len)
-    places = ((np.arange(count) + 0.5) * len(pool) / count).astype(int)
-    return [by_length[int(place)] for place in draw.permutation(places)]
+    positions = ((np.arange(count) + 0.5) * len(pool) / count).astype(int)
+    return [by_length[int(position)] for position in random.permutation(positions)]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 python benchmarks/fit_defaults.py RUN RUN RUN [--rates 3e-4 1e-3 3e-3] [--batches 16 32 64] [--epochs 3 6 12]
 
 Each RUN is a folder made by ``bertvision run``; its store is read, nothing in it is changed. Writes
-results/fit_defaults.csv (or --to FILE), a row per run, setting, head and seed; rows that are there are kept. With
+results/fit_defaults.csv (or --to FILE), one row per run, setting, head and seed; existing rows are kept. With
 other --heads it compares options of one head the same way, e.g. those of context-conv in
 results/context_conv.csv.
 """

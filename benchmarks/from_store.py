@@ -2,8 +2,8 @@
 
 python benchmarks/from_store.py --data DATA --scratch FOLDER [--epochs 3] [--seeds 0 1 2] [--k 5]
 
-MRPC (DATA/glue/MRPC) with `minilm`. The state below is stored once and its seconds are a row of their own; each
-seed is tuned both ways, one after the other. Writes results/from_store.csv; rows that are there are kept.
+MRPC (DATA/glue/MRPC) with `minilm`. The state below the last layer is stored once, and its seconds are a row of
+their own; each seed is tuned both ways, one after the other. Writes results/from_store.csv; existing rows are kept.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ def main() -> None:
     encoder, task = bv.load_encoder("minilm"), bv.load_task("mrpc", data=options.data / "glue" / "MRPC")
     settings = {"method": f"freeze:k={options.k}", "epochs": options.epochs}
     threads = {"threads": torch.get_num_threads()}
-    place = options.scratch / f"state{options.k}"
+    store = options.scratch / f"state{options.k}"
     if not rows.has(way="write the store", seed=""):
         timer = Timer()
-        bv.extract(encoder, task, place, ExtractConfig(layers=str(options.k)))
+        bv.extract(encoder, task, store, ExtractConfig(layers=str(options.k)))
         seconds = {"seconds": round(timer.seconds, 1)}
         rows.add({"way": "write the store", "seed": "", **settings, **seconds, **_EMPTY, **threads})
     for seed in options.seeds:
         for way in ("ordinary", "from store"):
             if not rows.has(way=way, seed=seed):
-                found = _tuned(way, encoder, task, place, settings, seed)
-                rows.add({"way": way, "seed": seed, **settings, **found, **threads})
+                measured = _measure(way, encoder, task, store, settings, seed)
+                rows.add({"way": way, "seed": seed, **settings, **measured, **threads})
 
 
 _EMPTY = {"metric": "", "inner": "", "dev": ""}
 
 
-def _tuned(
-    way: str, encoder: bv.Encoder, task: bv.Task, place: Path, settings: dict[str, object], seed: int
+def _measure(
+    way: str, encoder: bv.Encoder, task: bv.Task, store: Path, settings: dict[str, object], seed: int
 ) -> dict[str, object]:
     if way == "ordinary":
         tuned = bv.tune(encoder, task, seed=seed, **settings)
     else:
-        tuned = tune_from_store(encoder, task, place, seed=seed, **settings)
-    judged = score_encoder(tuned, task)
-    assert judged.inner is not None
-    inner, dev = (round(verdict.scores[task.metric], 3) for verdict in (judged.inner, judged.result))
+        tuned = tune_from_store(encoder, task, store, seed=seed, **settings)
+    scored = score_encoder(tuned, task)
+    assert scored.inner is not None
+    inner, dev = (round(split_scores.scores[task.metric], 3) for split_scores in (scored.inner, scored.result))
     return {"seconds": round(tuned.record["cost"]["seconds"], 1), "metric": task.metric, "inner": inner, "dev": dev}
 
 

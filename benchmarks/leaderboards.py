@@ -4,10 +4,10 @@ python benchmarks/leaderboards.py squad --data DATA --out RUNS --encoder spans=R
 python benchmarks/leaderboards.py mrpc  --data DATA --out RUNS
 python benchmarks/leaderboards.py airline --data DATA --out RUNS
 
-DATA holds squad/, glue/ and crowdflower/. For SQuAD, the encoders given are taken as they are (two
-amounts of tuning) and heads are fitted on a fixed sample of the training questions; for the others
-`minilm` is tuned for an epoch first. Everything is kept in RUNS and not done twice: interrupted, the same
-command goes on. Writes results/heads_NAME.csv, a row a predictor.
+DATA holds squad/, glue/ and crowdflower/. For SQuAD, the given encoders (tuned for two different
+durations) are used without further tuning, and heads are fitted on a fixed sample of the training questions; for the
+others `minilm` is tuned for an epoch first. Everything is kept in RUNS; rerun the same command to resume. Writes
+results/heads_NAME.csv, one row per predictor.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from bertvision.heads.summary import compatible_heads
 from bertvision.runs.prepare import fit_into, prepare_run
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.conclude import conclude
-from collect import keep_board
+from collect import save_leaderboard
 
-HEAVY = (
+EXPENSIVE_PREFIXES = (
     "inception",
     "text-xception",
     "xception:full=true",
@@ -34,14 +34,14 @@ HEAVY = (
     "ngrams",
     "compress:size=386",
 )
-"""Specs that begin so cost as much as all the others together."""
+"""Specs with these prefixes cost as much as all others together."""
 
-SAMPLE = 3000
+SQUAD_LIMIT = 3000
 
 
 @dataclass(frozen=True)
-class SearchBudget:
-    """One leaderboard: what is run for it, and the shape that its heads are built for."""
+class LeaderboardPlan:
+    """One leaderboard: its recipe, and the shape that its heads are built for."""
 
     name: str
     recipe: Recipe
@@ -50,16 +50,16 @@ class SearchBudget:
 
 def main() -> None:
     options = _options()
-    for plan in _plans(options):
-        folder = options.out / plan.name
-        light, heavy = _split(plan)
-        prepared = prepare_run(replace(plan.recipe, heads=light), folder, [CONTROL, *light])
+    for board in _leaderboard_plans(options):
+        folder = options.out / board.name
+        cheap, expensive = _split_by_cost(board)
+        prepared = prepare_run(replace(board.recipe, heads=cheap), folder, [CONTROL, *cheap])
         states, specs = prepared.states, prepared.heads
-        fit_into(folder, states, specs, plan.recipe.seeds, plan.recipe.fit)
-        for spec in heavy:  # one by one: what is fitted is kept
-            fit_into(folder, states, [spec], (0,), replace(plan.recipe.fit, epochs=1))
+        fit_into(folder, states, specs, board.recipe.seeds, board.recipe.fit)
+        for spec in expensive:  # one by one, so that each finished fit is kept
+            fit_into(folder, states, [spec], (0,), replace(board.recipe.fit, epochs=1))
         conclude(folder)
-        keep_board(f"heads_{plan.name}", folder)
+        save_leaderboard(f"heads_{board.name}", folder)
 
 
 def _options() -> argparse.Namespace:
@@ -72,40 +72,42 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _plans(options: argparse.Namespace) -> list[SearchBudget]:
+def _leaderboard_plans(options: argparse.Namespace) -> list[LeaderboardPlan]:
     if options.task == "squad":
         return [_squad(options, *pair.split("=", 1)) for pair in options.encoder]
     if options.task == "mrpc":
         data = DataConfig(data=str(options.data / "glue" / "MRPC"), limit=options.limit)
         recipe = replace(built_in_recipe("mrpc", recipe_defaults), data=data, seeds=(0, 1, 2))
-        return [SearchBudget("mrpc", recipe, _shape(2, "classify"))]
+        return [LeaderboardPlan("mrpc", recipe, _shape(2, "classify"))]
     table = str(options.data / "crowdflower" / "Airline-Sentiment-2-w-AA.csv")
     data = DataConfig(train=(table,), text_column="text", label_column=("airline_sentiment",), limit=options.limit)
-    return [SearchBudget("airline", Recipe("text", data=data, seeds=(0, 1, 2)), _shape(3, "classify"))]
+    return [LeaderboardPlan("airline", Recipe("text", data=data, seeds=(0, 1, 2)), _shape(3, "classify"))]
 
 
-def _squad(options: argparse.Namespace, name: str, encoder: str) -> SearchBudget:
+def _squad(options: argparse.Namespace, name: str, encoder: str) -> LeaderboardPlan:
     folder = options.data / "squad"
     train, dev = (str(folder / f"squad2-{split}.json") for split in ("train", "dev"))
-    data = DataConfig(train=(train,), dev=(dev,), limit=options.limit or SAMPLE)
+    data = DataConfig(train=(train,), dev=(dev,), limit=options.limit or SQUAD_LIMIT)
     tune, fit = TuneConfig(epochs=0), FitConfig(epochs=3)
     recipe = Recipe("squad2", encoder, seeds=(0, 1), data=data, tune=tune, fit=fit)
-    return SearchBudget(f"squad_{name}", recipe, _shape(2, "span"))
+    return LeaderboardPlan(f"squad_{name}", recipe, _shape(2, "span"))
 
 
 def _shape(outputs: int, kind: Kind) -> Shape:
     return Shape(7, 384, 384, outputs, kind)
 
 
-def _split(plan: SearchBudget) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Light and heavy variants of all heads that serve the kind."""
-    serving = compatible_heads(plan.shape)
-    heavy = tuple(spec for spec in serving if spec.startswith(HEAVY) and not _one_token(spec, plan.shape))
-    return tuple(spec for spec in serving if spec not in heavy), heavy
+def _split_by_cost(board: LeaderboardPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Cheap and expensive variants of all compatible heads."""
+    compatible = compatible_heads(board.shape)
+    expensive = tuple(
+        spec for spec in compatible if spec.startswith(EXPENSIVE_PREFIXES) and not _sees_one_token(spec, board.shape)
+    )
+    return tuple(spec for spec in compatible if spec not in expensive), expensive
 
 
-def _one_token(spec: str, shape: Shape) -> bool:
-    """Pointwise heads look at one pseudo-token for a label, so that none but the largest is heavy."""
+def _sees_one_token(spec: str, shape: Shape) -> bool:
+    """Pointwise heads see a single token on label tasks, so only the largest is expensive."""
     return shape.kind != "span" and HEADS[spec.partition(":")[0]].pointwise and "full=true" not in spec
 
 

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 from bertvision.core.runtime import MMAP_THRESHOLD, TRIM_THRESHOLD, call_libc, retain_freed_memory, trim_memory
 
-USUAL = {MMAP_THRESHOLD: 32 * 2**20, TRIM_THRESHOLD: 64 * 2**20}
-"""Where glibc's own, moving thresholds end up once large blocks have been freed."""
+DEFAULTS = {MMAP_THRESHOLD: 32 * 2**20, TRIM_THRESHOLD: 64 * 2**20}
+"""The values that glibc's dynamic thresholds reach after large blocks were freed."""
 
 
 @contextmanager
-def usual_memory() -> Iterator[None]:
-    """Undo, for a while, what :func:`bertvision.core.runtime.retain_freed_memory` asks of the C library and keeps."""
+def default_memory() -> Iterator[None]:
+    """Suspend the settings of :func:`bertvision.core.runtime.retain_freed_memory`."""
     trim_memory()
-    for setting, value in USUAL.items():
+    for setting, value in DEFAULTS.items():
         call_libc("mallopt", setting, value)
     try:
         yield

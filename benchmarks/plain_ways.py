@@ -1,7 +1,7 @@
-"""Extraction as one would write it without this project, timed in its own process.
+"""Other implementations of extraction, timed in a process of their own.
 
-There it has the memory that such a process has: in one with ours it would find large blocks kept for it, and
-be faster than it is. Workers are spawned, so they inherit nothing from the parent.
+In a process with this project they would reuse the large blocks of memory that it retains, and be faster than they
+are. Workers are spawned, so they inherit nothing from the parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 def named_encoder(name: str) -> Encoder:
-    """``minilm``, or with ``base`` BERT-base's shape with random weights."""
+    """``minilm``, or ``base``: the shape of BERT-base with random weights."""
     small = bv.load_encoder("minilm")
     if name == "minilm":
         return small
@@ -36,12 +36,12 @@ def named_encoder(name: str) -> Encoder:
     return Encoder("base", transformers.BertModel(transformers.BertConfig()).eval(), small.tokenizer)
 
 
-class Elsewhere:
-    """The worker: gives the valid tokens a second of one go of a way."""
+class SeparateProcess:
+    """A worker process that measures the valid tokens per second of an implementation."""
 
     def __init__(self, encoder: str, windows: Sequence[Window], folder: Path) -> None:
         method = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(1, method, _begin, (encoder, list(windows), folder))
+        self.pool = ProcessPoolExecutor(1, method, _start_worker, (encoder, list(windows), folder))
 
     def rate(self, way: str, *options: int) -> float:
         return self.pool.submit(_rate, way, *options).result()
@@ -50,8 +50,8 @@ class Elsewhere:
         self.pool.shutdown()
 
 
-class PlainWays:
-    """Windows as they come, sixteen at a time, with stock transformers."""
+class OtherImplementations:
+    """Batches of sixteen windows in the given order, with stock transformers."""
 
     def __init__(self, encoder: str, windows: Sequence[Window], folder: Path) -> None:
         self.encoder, self.windows, self.folder = named_encoder(encoder), windows, folder
@@ -59,7 +59,7 @@ class PlainWays:
         self.eager.set_attn_implementation("eager")
 
     def loop(self) -> None:
-        """Padded to the longest of them, states written as f16."""
+        """Padded to the longest window of the batch, states written as f16."""
         with (self.folder / "plain").open("wb") as file:
             for batch in self._batches():
                 states = torch.stack(_all_states(self.encoder.model, batch), dim=2)
@@ -67,7 +67,7 @@ class PlainWays:
             _sync(file)
 
     def original(self, longest: int) -> None:
-        """Eager attention, everything padded to one length, f32 (windows, tokens, width, layers) into HDF5."""
+        """As the original: eager attention, all padded to one length, f32 (windows, tokens, width, layers) in HDF5."""
         import h5py
 
         shape = (len(self.windows), longest, self.encoder.width, self.encoder.layers)
@@ -80,30 +80,30 @@ class PlainWays:
             _sync(written)
 
     def _batches(self, pad_to: int = 0) -> Iterator[TokenBatch]:
-        for at in range(0, len(self.windows), BATCH):
-            yield _padded(collate(self.windows[at : at + BATCH], 0, CPU), pad_to)
+        for start in range(0, len(self.windows), BATCH):
+            yield _padded(collate(self.windows[start : start + BATCH], 0, CPU), pad_to)
 
 
-_ways: list[PlainWays] = []
-"""The worker's own."""
+_implementations: list[OtherImplementations] = []
+"""Set once in the worker process."""
 
 
-def _begin(encoder: str, windows: Sequence[Window], folder: Path) -> None:
-    _ways.append(PlainWays(encoder, windows, folder))
+def _start_worker(encoder: str, windows: Sequence[Window], folder: Path) -> None:
+    _implementations.append(OtherImplementations(encoder, windows, folder))
 
 
 @torch.inference_mode()
 def _rate(way: str, *options: int) -> float:
-    """Valid tokens a second."""
-    (ways,) = _ways
-    work: Callable[..., None] = getattr(ways, way)
+    """Valid tokens per second."""
+    (implementations,) = _implementations
+    work: Callable[..., None] = getattr(implementations, way)
     timer = Timer()
     work(*options)
-    return sum(len(window) for window in ways.windows) / timer.seconds
+    return sum(len(window) for window in implementations.windows) / timer.seconds
 
 
 def _sync(file: IO[bytes]) -> None:
-    """What is not on the disk is not stored."""
+    """Wait until the file is on disk, as our extraction does."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -114,6 +114,8 @@ def _all_states(model: Any, batch: TokenBatch) -> tuple[torch.Tensor, ...]:
 
 
 def _padded(batch: TokenBatch, to: int) -> TokenBatch:
-    more = max(0, to - batch.mask.shape[1])
+    padding = max(0, to - batch.mask.shape[1])
     pad = torch.nn.functional.pad
-    return TokenBatch(pad(batch.input_ids, (0, more)), pad(batch.mask, (0, more)), pad(batch.token_types, (0, more)))
+    return TokenBatch(
+        pad(batch.input_ids, (0, padding)), pad(batch.mask, (0, padding)), pad(batch.token_types, (0, padding))
+    )

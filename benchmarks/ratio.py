@@ -1,4 +1,4 @@
-"""Compare two pieces of work on a shared machine: run them in turns, and take the median ratio."""
+"""Compare the duration of two functions on a shared machine: run them in turns, and take the median ratio."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from statistics import median
 from bertvision.core.progress import Timer
 
 
-def time_ratio(one: Callable[[], object], other: Callable[[], object], rounds: int) -> float:
-    """Median over rounds of one's seconds by the other's; who goes first changes, and the first round warms up."""
+def time_ratio(first: Callable[[], object], second: Callable[[], object], rounds: int) -> float:
+    """Median over rounds of the first's seconds divided by the second's.
+
+    The order alternates, and the first round, which warms up, is not counted.
+    """
     ratios = []
-    for turn in range(rounds + 1):
-        seconds = {work: _seconds(work) for work in ((one, other) if turn % 2 else (other, one))}
-        ratios.append(seconds[one] / seconds[other])
+    for round_number in range(rounds + 1):
+        seconds = {work: _seconds(work) for work in ((first, second) if round_number % 2 else (second, first))}
+        ratios.append(seconds[first] / seconds[second])
     return median(ratios[1:])
 
 

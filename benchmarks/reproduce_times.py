@@ -41,7 +41,7 @@ from rows import Rows
 SCALE = "laptop"
 SHARED, ITEM = "shared", "item"
 AFTER = "--after-others"
-OF_HEADS = ("analysis", "mixed", "concluded.json", "leaderboard.json")
+HEAD_DEPENDENT = ("analysis", "mixed", "concluded.json", "leaderboard.json")
 """Files of a run that depend on its heads."""
 
 
@@ -67,28 +67,28 @@ def main() -> None:
     _make_shared(shared, rows)
     selected = [name for name in names if name not in shared]
     for name in selected or [name for name in items if not rows.has(kind=ITEM, name=name)]:
-        own = [path for path in parts[name] if users[path] == 1]
-        heads = 0 if AFTER in sys.argv else _forget(items[name], experiments, own)
+        own_paths = [path for path in parts[name] if users[path] == 1]
+        heads = 0 if AFTER in sys.argv else _delete_results(items[name], experiments, own_paths)
         command = ["bertvision", "reproduce", name, "--scale", SCALE, "--data", data, "--out", runs]
-        _timed(rows, ITEM, name, heads, partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
+        _time(rows, ITEM, name, heads, partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
 
 
 def _make_shared(parts: Mapping[str, Part], rows: Rows) -> None:
     for name, part in parts.items():
         if not rows.has(kind=SHARED, name=name):
             try:
-                _timed(rows, SHARED, name, 0, part.make)
+                _time(rows, SHARED, name, 0, part.make)
             except NoData as missing:
                 print(f"{name}: {missing}", flush=True)
 
 
-def _timed(rows: Rows, kind: str, name: str, heads: int, work: Callable[[], object]) -> None:
+def _time(rows: Rows, kind: str, name: str, heads: int, work: Callable[[], object]) -> None:
     timer, before = Timer(), _processor_seconds()
     work()
-    took = {"seconds": round(timer.seconds, 1), "processor_seconds": round(_processor_seconds() - before, 1)}
+    seconds = {"seconds": round(timer.seconds, 1), "processor_seconds": round(_processor_seconds() - before, 1)}
     rows.drop(kind=kind, name=name)
-    rows.add({"kind": kind, "name": name, "heads": heads, "threads": torch.get_num_threads(), **took})
-    print(f"{kind} {name}: {heads} heads, {took}", flush=True)
+    rows.add({"kind": kind, "name": name, "heads": heads, "threads": torch.get_num_threads(), **seconds})
+    print(f"{kind} {name}: {heads} heads, {seconds}", flush=True)
 
 
 def _processor_seconds() -> float:
@@ -97,16 +97,16 @@ def _processor_seconds() -> float:
     return sum(process.ru_utime + process.ru_stime for process in usage)
 
 
-def _forget(item: Item, experiments: Experiments, own: Iterable[Path]) -> int:
+def _delete_results(item: Item, experiments: Experiments, own_paths: Iterable[Path]) -> int:
     """Delete everything that only this item needs, its heads and its document; returns the number of heads."""
     rows = experiments.shared.rows_of(item)
-    limited = [folder for row in rows for folder in _limited(row, experiments)]
-    for path in (*own, *limited):
+    subset_folders = [folder for row in rows for folder in _subset_folders(row, experiments)]
+    for path in (*own_paths, *subset_folders):
         _delete(path)
     heads_of_runs = heads_by_run(rows)
     for label, specs in heads_of_runs.items():
         name, _, data = label.partition("/")
-        for part in (*OF_HEADS, *(f"heads/{spec}" for spec in specs)):
+        for part in (*HEAD_DEPENDENT, *(f"heads/{spec}" for spec in specs)):
             _delete(experiments.run_folder(name, data or None) / part)
     if {"inference", "inference_ratio"} & set(item.metrics):
         _delete(experiments.out / "times")
@@ -121,7 +121,7 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _limited(row: RowSpec, experiments: Experiments) -> Iterator[Path]:
+def _subset_folders(row: RowSpec, experiments: Experiments) -> Iterator[Path]:
     if isinstance(row, SubsetRow) and row.limited:
         yield from (experiments.out / "limited").glob(f"{row.run}-{row.share:g}-*")
 
@@ -131,7 +131,7 @@ def _parts(item: Item, experiments: Experiments) -> Iterator[Part]:
     for row in experiments.shared.rows_of(item):
         source = experiments.shared.source_of(row)
         if source is not None:
-            yield from _below(source, row.data, experiments)
+            yield from _encoders_of(source, row.data, experiments)
             yield _part(row, source, experiments)
 
 
@@ -145,15 +145,15 @@ def _part(row: RowSpec, source: Source, experiments: Experiments) -> Part:
     return Part(folder, lambda: experiments.run(source.name, row.data, []))
 
 
-def _below(source: Source, data: str | None, experiments: Experiments) -> Iterator[Part]:
+def _encoders_of(source: Source, data: str | None, experiments: Experiments) -> Iterator[Part]:
     """Encoders that a source starts from, the first one first."""
     if source.encoder in experiments.shared.encoders:
         return
-    name, at, _ = source.encoder.partition("@")
-    below = experiments.source("curve" if at else "tune", name)
-    data = None if below.data else data
-    yield from _below(below, data, experiments)
-    yield _curve(experiments, name) if at else _tuned(experiments, name, data, "full", None)
+    name, is_checkpoint, _ = source.encoder.partition("@")
+    source_below = experiments.source("curve" if is_checkpoint else "tune", name)
+    data = None if source_below.data else data
+    yield from _encoders_of(source_below, data, experiments)
+    yield _curve(experiments, name) if is_checkpoint else _tuned(experiments, name, data, "full", None)
 
 
 def _curve(experiments: Experiments, name: str) -> Part:

@@ -24,28 +24,28 @@ class Rows:
             return list(csv.DictReader(file))
 
     def has(self, **settings: object) -> bool:
-        return any(_agrees(row, settings) for row in self.read())
+        return any(_matches(row, settings) for row in self.read())
 
     def drop(self, **settings: object) -> None:
-        """Remove the rows with these values, which are measured again."""
-        before = self.read()
-        kept = [row for row in before if not _agrees(row, settings)]
-        if len(kept) < len(before):
+        """Remove the rows with these values before they are measured again."""
+        rows = self.read()
+        kept = [row for row in rows if not _matches(row, settings)]
+        if len(kept) < len(rows):
             with self.path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(before[0]))
+                writer = csv.DictWriter(file, list(rows[0]))
                 writer.writeheader()
                 writer.writerows(kept)
 
     def add(self, *rows: Mapping[str, object]) -> None:
-        """Append rows that belong together, all at once; the machine's kind is part of them."""
-        here = {"machine": platform.machine(), "python": platform.python_version()}
-        self._append([{**here, **row} for row in rows], [*rows[0], *here])
+        """Append rows that belong together in one write, with the machine's architecture and Python version."""
+        machine = {"machine": platform.machine(), "python": platform.python_version()}
+        self._append([{**machine, **row} for row in rows], [*rows[0], *machine])
 
-    def take(self, other: Rows, **settings: object) -> None:
-        """Append the rows of another file that have these values, if it has any, as they are."""
-        found = [row for row in other.read() if _agrees(row, settings)]
-        if found:
-            self._append(found, list(found[0]))
+    def copy(self, other: Rows, **settings: object) -> None:
+        """Append the rows of another file that have these values."""
+        matching = [row for row in other.read() if _matches(row, settings)]
+        if matching:
+            self._append(matching, list(matching[0]))
 
     def _append(self, rows: Sequence[Mapping[str, object]], names: list[str]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,5 +58,5 @@ class Rows:
             file.write(text.getvalue())
 
 
-def _agrees(row: Mapping[str, str], settings: Mapping[str, object]) -> bool:
+def _matches(row: Mapping[str, str], settings: Mapping[str, object]) -> bool:
     return all(row[key] == str(value) for key, value in settings.items())

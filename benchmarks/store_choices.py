@@ -2,11 +2,11 @@
 
 python benchmarks/store_choices.py RUN [RUN ...] --scratch FOLDER [--limit 1500] [--seeds 0 1 2]
 
-Each RUN is a folder made by ``bertvision run``; its encoder and data are taken, nothing in it is changed. Stores
-are made in FOLDER one after the other and removed. Writes results/store_choices.csv, a row per run, choice and
-head: bytes a token, the share of dev questions that a head fitted on f32 answers the same on these states (and at
-the same threshold), and the score of the refitted head, minus f32's, with its paired interval. Rows that are
-there are kept; interrupted, the same command goes on with the next run.
+Each RUN is a folder made by ``bertvision run``; its encoder and data are used, nothing in it is changed. Stores
+are made in FOLDER one after the other and removed. Writes results/store_choices.csv, one row per run, choice and
+head: bytes per token, the share of dev questions that a head fitted on f32 answers the same on these states (and at
+the same threshold), and the score of the refitted head, minus f32's, with its paired interval. Existing
+rows are kept; rerun the same command to resume with the next run.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from bertvision.training.fitted_head import FittedHead
 from rows import Rows
 
 ONE_SHARD = 16_384
-"""MB: where shards end decides the order of batches, which must be the same for all."""
+"""MB; a single shard, because shard borders affect the order of batches, which must be the same for all."""
 
 
 def _store(**settings: str) -> ExtractConfig:
     return ExtractConfig(shard_mb=ONE_SHARD, **settings)  # type: ignore[arg-type]
 
 
-CHOICES = {
+STORAGE_CHOICES = {
     "f32": _store(dtype="f32"),
     "f16": _store(),
     "int8": _store(dtype="int8"),
@@ -43,13 +43,13 @@ CHOICES = {
 }
 SPAN_CHOICES = {"f16, context and CLS": _store(tokens="context")}
 LABEL_CHOICES = {"f16, CLS": _store(tokens="cls"), "f16, mean": _store(tokens="mean")}
-WHOLE = ("f16", "int8")  # all tokens and layers: what a head fitted on f32 can read
+READABLE_BY_F32_HEADS = ("f16", "int8")  # all tokens and layers, as heads fitted on f32 need
 HEADS = ("learned-pool", "probe", "compress:size=64")
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Heads fitted on one store, and what they say about dev, by the name they have in HEADS."""
+    """Heads fitted on one store and their predictions on dev, by spec in HEADS."""
 
     heads: dict[str, list[FittedHead]]
     predictions: dict[str, list[bv.Predictions]]
@@ -60,7 +60,7 @@ def main() -> None:
     rows = Rows(options.to)
     for folder in options.runs:
         if not rows.has(run=folder.name):
-            for row in _compared(folder, options):  # all or none: every row is against this run's f32
+            for row in _compare_choices(folder, options):  # written together, as all are compared with this run's f32
                 rows.add({"run": folder.name, **row})
 
 
@@ -74,38 +74,38 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _compared(folder: Path, options: argparse.Namespace) -> list[dict[str, object]]:
+def _compare_choices(folder: Path, options: argparse.Namespace) -> list[dict[str, object]]:
     recipe = read_recipe(folder / "recipe.toml")
     task = load_recipe_task(replace(recipe, data=replace(recipe.data, limit=options.limit)))
     encoder = bv.load_encoder(str(folder / "encoder"))
     reference: Fitted | None = None
-    found: list[dict[str, object]] = []
-    for name, config in {**CHOICES, **(SPAN_CHOICES if task.kind == "span" else LABEL_CHOICES)}.items():
-        place = options.scratch / "store"
-        shutil.rmtree(place, ignore_errors=True)
-        store = bv.extract(encoder, task, place, config)
+    rows: list[dict[str, object]] = []
+    for name, config in {**STORAGE_CHOICES, **(SPAN_CHOICES if task.kind == "span" else LABEL_CHOICES)}.items():
+        scratch_store = options.scratch / "store"
+        shutil.rmtree(scratch_store, ignore_errors=True)
+        store = bv.extract(encoder, task, scratch_store, config)
         fitted = _fit(store, config, options.seeds, recipe.fit)
         reference = reference or fitted
-        size = round(_bytes_a_token(store), 1)
+        size = round(_bytes_per_token(store), 1)
         for spec in HEADS:
-            same = _same_answers(reference, store, spec, task) if name in WHOLE else None
+            same = _same_answers(reference, store, spec, task) if name in READABLE_BY_F32_HEADS else None
             row = {"choice": name, "bytes_a_token": size, "head": spec, "same_percent": same}
-            found.append({**row, **_scored(fitted, reference, spec, task)})
-        shutil.rmtree(place)
-    return found
+            rows.append({**row, **_scored(fitted, reference, spec, task)})
+        shutil.rmtree(scratch_store)
+    return rows
 
 
 def _fit(store: bv.Store, config: ExtractConfig, seeds: Sequence[int], fit: FitConfig) -> Fitted:
-    # What is stored as one mean a text is read as such; all else by the heads' default.
+    # A store of means can only be read as means; for all others the default applies.
     read = "read=mean" if config.tokens == "mean" else ""
     names = {canonical_spec(f"{spec}{',' if ':' in spec else ':'}{read}" if read else spec): spec for spec in HEADS}
     heads: dict[str, list[FittedHead]] = {spec: [] for spec in HEADS}
     for head in bv.fit(list(names), store, list(seeds), fit):
         heads[names[head.spec]].append(head)
-    return Fitted(heads, {spec: bv.predict(found, store["dev"]) for spec, found in heads.items()})
+    return Fitted(heads, {spec: bv.predict(heads_of_spec, store["dev"]) for spec, heads_of_spec in heads.items()})
 
 
-def _bytes_a_token(store: bv.Store) -> float:
+def _bytes_per_token(store: bv.Store) -> float:
     splits = store.manifest["splits"].values()
     return sum(int(split["bytes"]) for split in splits) / sum(int(split["tokens"]) for split in splits)
 
@@ -113,22 +113,22 @@ def _bytes_a_token(store: bv.Store) -> float:
 def _same_answers(reference: Fitted, store: bv.Store, spec: str, task: bv.Task) -> float:
     """The share of dev answers, in percent, that heads fitted on f32 give again on these states."""
     shares = []
-    now_said = bv.predict(reference.heads[spec], store["dev"])
-    for before, now in zip(reference.predictions[spec], now_said, strict=True):
-        old, new = (score_predictions(task, one).result.answers for one in (before, now))
+    current = bv.predict(reference.heads[spec], store["dev"])
+    for before, now in zip(reference.predictions[spec], current, strict=True):
+        old, new = (score_predictions(task, predictions).result.answers for predictions in (before, now))
         shares.append(100 * mean(old[key] == new[key] for key in old))
     return round(mean(shares), 2)
 
 
 def _scored(fitted: Fitted, reference: Fitted, spec: str, task: bv.Task) -> dict[str, object]:
     """The mean score over seeds on dev, and its difference from f32's with the paired 95 % interval."""
-    now, before = fitted.predictions[spec], reference.predictions[spec]
-    score = mean(score_predictions(task, one).result.scores[task.metric] for one in now)
-    row: dict[str, object] = {"metric": task.metric, "seeds": len(now), "score": round(score, 3)}
+    refitted, reference_predictions = fitted.predictions[spec], reference.predictions[spec]
+    score = mean(score_predictions(task, predictions).result.scores[task.metric] for predictions in refitted)
+    row: dict[str, object] = {"metric": task.metric, "seeds": len(refitted), "score": round(score, 3)}
     if fitted is reference:
         return {**row, "minus_f32": 0.0, "low": None, "high": None}
-    found = bv.compare([replace(one, name="now") for one in now], before, task)
-    return {**row, "minus_f32": round(found.difference, 3), "low": found.low, "high": found.high}
+    comparison = bv.compare([replace(predictions, name="now") for predictions in refitted], reference_predictions, task)
+    return {**row, "minus_f32": round(comparison.difference, 3), "low": comparison.low, "high": comparison.high}
 
 
 if __name__ == "__main__":

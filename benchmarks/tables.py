@@ -2,7 +2,7 @@
 
 python benchmarks/tables.py
 
-A place is marked ``<!-- name -->`` ... ``<!-- /name -->``; what is between is replaced.
+A table is replaced between its markers ``<!-- name -->`` and ``<!-- /name -->``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def fill(path: Path, tables: dict[str, Callable[[], str]]) -> None:
-    """Replace every marked place of a file."""
+    """Replace the tables between the markers of a file."""
     text = path.read_text(encoding="utf-8")
     for name, table in tables.items():
         pattern = rf"<!-- {name} -->.*?<!-- /{name} -->"
@@ -86,14 +86,14 @@ def read_csv(path: Path) -> list[Row]:
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table, or nothing where there are no lines yet."""
+    """A Markdown table, or an empty text if there are no lines."""
     if not lines:
         return ""
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
 
 
 def results_table() -> str:
-    """A line a run: baseline, encoder, control, best head on inner, best ensemble on inner."""
+    """One line per run: baseline, encoder, control, best head on inner, best ensemble on inner."""
     head = ["task", "metric", "baseline", "encoder alone", "control", "selected head", "its name", "selected ensemble"]
     lines = []
     for name, (title, metric) in RUNS.items():
@@ -107,14 +107,14 @@ def results_table() -> str:
         for row in kinds["head"]:
             heads[row["name"]].append(row)
         best = max(heads, key=lambda spec: mean(float(row["inner"]) for row in heads[spec]))
-        mixed = max(kinds["ensemble"], key=lambda row: float(row["inner"]))
+        ensemble = max(kinds["ensemble"], key=lambda row: float(row["inner"]))
         scores = [score(kinds[kind], metric) for kind in ("baseline", "encoder", "control")]
-        lines.append([title, metric, *scores, score(heads[best], metric), f"`{best}`", score([mixed], metric)])
+        lines.append([title, metric, *scores, score(heads[best], metric), f"`{best}`", score([ensemble], metric)])
     return markdown(head, lines)
 
 
 def score(rows: Sequence[Row], metric: str) -> str:
-    """Mean over seeds, with the range where there are several."""
+    """Mean over seeds, with the range if there are several."""
     return _mean_and_range([float(row[metric]) for row in rows])
 
 
@@ -123,21 +123,21 @@ def tune_table() -> str:
         [row["task"], row["lr"], row["batch"], row["steps"], row["metric"], row["score"], _number(row["has_answer_f1"])]
         for row in sorted(read("tune_rates"), key=lambda row: (row["task"], float(row["lr"])))
     ]
-    return markdown(["task", "rate", "batch", "steps", "metric", "inner", "F1 on answerable"], lines)
+    return markdown(["task", "learning rate", "batch", "steps", "metric", "inner", "F1 on answerable"], lines)
 
 
 def fit_table() -> str:
-    """A line a setting, a column a run: mean over heads and seeds of the best epoch's score on inner."""
+    """One line per setting, one column per run: mean over heads and seeds of the best epoch's score on inner."""
     cells: dict[tuple[float, int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in read("fit_defaults"):
         cells[float(row["lr"]), int(row["batch"]), int(row["epochs"])][row["run"]].append(float(row["inner"]))
-    runs = sorted({run for found in cells.values() for run in found})
-    whole = {key: found for key, found in cells.items() if len(found) == len(runs)}
+    runs = sorted({run for scores_by_run in cells.values() for run in scores_by_run})
+    complete = {key: scores_by_run for key, scores_by_run in cells.items() if len(scores_by_run) == len(runs)}
     lines = []
-    for (lr, batch, epochs), found in sorted(whole.items()):
-        means = [mean(found[run]) for run in runs]
-        lines.append([f"{lr:g}", str(batch), str(epochs), *(f"{one:.2f}" for one in [*means, mean(means)])])
-    return markdown(["rate", "batch", "epochs", *runs, "mean"], lines)
+    for (lr, batch, epochs), scores_by_run in sorted(complete.items()):
+        means = [mean(scores_by_run[run]) for run in runs]
+        lines.append([f"{lr:g}", str(batch), str(epochs), *(f"{value:.2f}" for value in [*means, mean(means)])])
+    return markdown(["learning rate", "batch", "epochs", *runs, "mean"], lines)
 
 
 AMOUNTS = {"spans": "first stage", "more": "second stage"}
@@ -147,7 +147,7 @@ AT = {"f1": "threshold of inner", "oracle_best_f1": "best threshold on dev"}
 
 
 def ranking_table() -> str:
-    """The published F1 of each head after 0.3 and 1 epochs beside ours, each with its rank; then rank correlations."""
+    """The published F1 of each head after 0.3 and 1 epochs and ours, each with its rank; then rank correlations."""
     published = _published_heads()
     columns = {
         "paper, 0.3 epochs": [scores.get("3/10e") for _, _, scores in published],
@@ -159,13 +159,13 @@ def ranking_table() -> str:
             columns[f"{AMOUNTS[amount]}, {AT[at]}"] = [ours.get(spec) for _, spec, _ in published]
     ranked = [[_with_rank(value, column) for value in column] for column in columns.values()]
     lines = [[f"`{spec}`", model, *cells] for (model, spec, _), *cells in zip(published, *ranked, strict=True)]
-    found = [
-        f"{one} and {other}: {_rank_correlation(columns[one], columns[other])}"
-        for one, other in itertools.combinations(columns, 2)
-        if one.startswith("paper") or (one.endswith(AT["f1"]) and other.endswith(AT["f1"]))
+    correlations = [
+        f"{first} and {second}: {_rank_correlation(columns[first], columns[second])}"
+        for first, second in itertools.combinations(columns, 2)
+        if first.startswith("paper") or (first.endswith(AT["f1"]) and second.endswith(AT["f1"]))
     ]
     table = markdown(["head", "in the paper", *columns], lines)
-    return f"{table}\n\nRank correlation (Spearman):\n\n" + "\n".join(f"- {line}" for line in found)
+    return f"{table}\n\nRank correlation (Spearman):\n\n" + "\n".join(f"- {line}" for line in correlations)
 
 
 def _published_heads() -> list[tuple[str, str, dict[str, float]]]:
@@ -173,12 +173,12 @@ def _published_heads() -> list[tuple[str, str, dict[str, float]]]:
     recipe = tomllib.loads((RECIPES / "reproduce" / "bv-all-heads.toml").read_text(encoding="utf-8"))
     rows = [row for row in read_csv(RECIPES / "published.csv") if row["item"] == "bv-all-heads"]
     values = {row["row"]: float(row["value"]) for row in rows if row["metric"] == "f1"}
-    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    published: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in recipe["rows"]:
         if "predictor" in row and row["name"] in values:
             model, _, tuned = row["name"].rpartition(", ")
-            found[model, row["predictor"]][tuned] = values[row["name"]]
-    return [(model, spec, scores) for (model, spec), scores in found.items()]
+            published[model, row["predictor"]][tuned] = values[row["name"]]
+    return [(model, spec, scores) for (model, spec), scores in published.items()]
 
 
 def labels_table() -> str:
@@ -187,19 +187,21 @@ def labels_table() -> str:
     specs = [row["name"] for rows in boards.values() for row in rows if row["kind"] in ("head", "encoder")]
     order = _means(boards["mrpc"], "inner")
     lines = []
-    for spec in sorted(dict.fromkeys(specs), key=lambda one: -order.get(one, 0)):
+    for spec in sorted(dict.fromkeys(specs), key=lambda spec_name: -order.get(spec_name, 0)):
         cells = [[row for row in rows if row["name"] == spec] for rows in boards.values()]
-        lines.append([f"`{spec}`", *(score(found, "accuracy") if found else "" for found in cells)])
+        lines.append(
+            [f"`{spec}`", *(score(rows_of_spec, "accuracy") if rows_of_spec else "" for rows_of_spec in cells)]
+        )
     return markdown(["predictor", *(RUNS[name][0] for name in boards)], lines)
 
 
 def _means(rows: Sequence[Row], key: str) -> dict[str, float]:
     """By head, over seeds."""
-    found: dict[str, list[float]] = defaultdict(list)
+    scores: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row["kind"] in ("head", "encoder"):
-            found[row["name"]].append(float(row[key]))
-    return {name: mean(values) for name, values in found.items()}
+            scores[row["name"]].append(float(row[key]))
+    return {name: mean(values) for name, values in scores.items()}
 
 
 def _with_rank(value: float | None, column: Sequence[float | None]) -> str:
@@ -208,10 +210,10 @@ def _with_rank(value: float | None, column: Sequence[float | None]) -> str:
     return f"{value:.1f} ({1 + sum(other > value for other in column if other is not None)})"
 
 
-def _rank_correlation(one: Sequence[float | None], other: Sequence[float | None]) -> str:
+def _rank_correlation(first: Sequence[float | None], second: Sequence[float | None]) -> str:
     from scipy.stats import spearmanr
 
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None]
     return f"{spearmanr(*zip(*pairs, strict=True)).statistic:+.2f} over {len(pairs)}" if len(pairs) > 2 else "no data"
 
 
@@ -219,12 +221,12 @@ DEPTHS = {"mrpc": "MRPC", "sst2": "SST-2", "sst2_cls": "SST-2 by `[CLS]`", "squa
 
 
 def depth_table() -> str:
-    """A line a depth, two columns a task; the depth that inner chose is marked."""
-    found = {title: {row["depth"]: row for row in read(f"{name}_depth")} for name, title in DEPTHS.items()}
-    found = {title: rows for title, rows in found.items() if rows}
-    head = ["layers used", *(f"{title}, {split}" for title in found for split in ("inner", "dev"))]
-    depths = sorted({int(depth) for rows in found.values() for depth in rows})
-    cells = [[cell for rows in found.values() for cell in _depth_cells(rows[str(depth)])] for depth in depths]
+    """One line per depth, two columns per task; the depth selected on inner is bold."""
+    rows_by_task = {title: {row["depth"]: row for row in read(f"{name}_depth")} for name, title in DEPTHS.items()}
+    rows_by_task = {title: rows for title, rows in rows_by_task.items() if rows}
+    head = ["layers used", *(f"{title}, {split}" for title in rows_by_task for split in ("inner", "dev"))]
+    depths = sorted({int(depth) for rows in rows_by_task.values() for depth in rows})
+    cells = [[cell for rows in rows_by_task.values() for cell in _depth_cells(rows[str(depth)])] for depth in depths]
     return markdown(head, [[str(depth), *line] for depth, line in zip(depths, cells, strict=True)])
 
 
@@ -235,28 +237,30 @@ def _depth_cells(row: Row) -> list[str]:
 
 
 def context_conv_table() -> str:
-    """A line a choice of options, a column a run and rate: mean over seeds of the best epoch's score on inner."""
+    """One line per spec, one column per run and learning rate: mean over seeds of the best epoch's score on inner."""
     cells: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in read("context_conv"):
         cells[row["head"]][row["run"], row["lr"]].append(float(row["inner"]))
-    columns = sorted({key for found in cells.values() for key in found})
+    columns = sorted({key for scores_by_column in cells.values() for key in scores_by_column})
     lines = []
-    for spec, found in cells.items():
-        means = [mean(found[key]) for key in columns if key in found]
-        lines.append([f"`{spec}`", *(_mean_and_range(found[key]) for key in columns), f"{mean(means):.2f}"])
-    return markdown(["head", *(f"{run}, rate {lr}" for run, lr in columns), "mean"], lines)
+    for spec, scores_by_column in cells.items():
+        means = [mean(scores_by_column[key]) for key in columns if key in scores_by_column]
+        lines.append([f"`{spec}`", *(_mean_and_range(scores_by_column[key]) for key in columns), f"{mean(means):.2f}"])
+    return markdown(["head", *(f"{run}, learning rate {lr}" for run, lr in columns), "mean"], lines)
 
 
 def thresholds_table() -> str:
-    """A line a run and rule, over heads."""
+    """One line per run and rule: means over heads."""
     rows, lines = read("thresholds"), []
     for run, rule in dict.fromkeys((row["run"], row["rule"]) for row in rows):
-        mine = [row for row in rows if (row["run"], row["rule"]) == (run, rule)]
-        found = {key: [float(row[key]) for row in mine] for key in ("threshold", "inner", "held_out")}
-        spread = f"{mean(found['threshold']):.2f} ± {pstdev(found['threshold']):.2f}"
-        scores = [f"{mean(found[key]):.1f}" for key in ("inner", "held_out")]
-        lines.append([run, str(len(mine)), rule, spread, *scores])
-    return markdown(["run", "heads", "threshold", "its mean and spread", "F1 where fitted", "F1 on the others"], lines)
+        selected = [row for row in rows if (row["run"], row["rule"]) == (run, rule)]
+        values = {key: [float(row[key]) for row in selected] for key in ("threshold", "inner", "held_out")}
+        spread = f"{mean(values['threshold']):.2f} ± {pstdev(values['threshold']):.2f}"
+        scores = [f"{mean(values[key]):.1f}" for key in ("inner", "held_out")]
+        lines.append([run, str(len(selected)), rule, spread, *scores])
+    return markdown(
+        ["run", "heads", "threshold", "its mean and spread", "F1 where fitted", "F1 on held-out articles"], lines
+    )
 
 
 IN_THE_PAPER = {
@@ -265,52 +269,55 @@ IN_THE_PAPER = {
     "adapters:size=64,share=none": "not shared",
     "adapters:size=64,share=3,norms=false": "three-shared",
 }
-"""What Mohebbi & Rajaei call a method."""
+"""Names of methods in Mohebbi & Rajaei."""
 
 
 def adapters_table() -> str:
-    """A line a task and method: what is trained, the means over seeds of what inner chose, and what the paper has."""
+    """One line per task and method: trained parameters, scores of the predictors selected on inner, and the paper's."""
     rows = read("adapters")
-    printed = {
+    published = {
         row["row"]: row["value"]
         for row in read_csv(RECIPES / "published.csv")
         if row["item"] == "mohebbi-table-2" and row["metric"] in ("accuracy", "f1")
     }
     lines = []
     for task in sorted({row["task"] for row in rows}):
-        mine = [row for row in rows if row["task"] == task]
-        trained = {key_of(row): f"{int(row['trained']):,}" for row in mine}
-        for (method, epochs), group in by_method(mine).items():
+        task_rows = [row for row in rows if row["task"] == task]
+        trained = {key_of(row): f"{int(row['trained']):,}" for row in task_rows}
+        for (method, epochs), group in by_method(task_rows).items():
             scores = [_mean_and_range(group[kind]) for kind in KINDS]
             facts = [epochs, trained[method, epochs], str(len(group["encoder"]))]
-            named = IN_THE_PAPER.get(method.split(" at ")[0])
-            lines.append([task, f"`{method}`", *facts, *scores, printed.get(f"{task} / {named}", "")])
-    of = ("alone", "last layer refitted", "best head", "best ensemble", "paper")
-    return markdown(["task", "method", "epochs", "trained", "seeds", *of], lines)
+            paper_name = IN_THE_PAPER.get(method.split(" at ")[0])
+            lines.append([task, f"`{method}`", *facts, *scores, published.get(f"{task} / {paper_name}", "")])
+    score_columns = ("alone", "last layer refitted", "best head", "best ensemble", "paper")
+    return markdown(["task", "method", "epochs", "trained", "seeds", *score_columns], lines)
 
 
 def adapter_rates_table() -> str:
-    """A line a trial: the encoder alone on inner."""
+    """One line per trial: the encoder alone on inner."""
     alone = [row for row in read("adapter_rates") if row["kind"] == "encoder"]
     lines = [
         [row["task"], f"`{row['method']}`", row["lr"], f"{float(row['inner']):.1f}"]
         for row in sorted(alone, key=lambda row: (row["method"], float(row["lr"])))
     ]
-    return markdown(["task", "method", "rate", "F1 on inner"], lines)
+    return markdown(["task", "method", "learning rate", "F1 on inner"], lines)
 
 
 def adapter_inference_table() -> str:
-    """A line an encoder and what is inside, a column a batch."""
+    """One line per encoder and injected modules, one column per batch size."""
     cells: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for row in read("adapter_inference"):
         cells[row["encoder"], row["inside"]][row["batch"]] = row["ratio"]
-    batches = list(dict.fromkeys(batch for found in cells.values() for batch in found))
-    lines = [[encoder, f"`{what}`", *(found[one] for one in batches)] for (encoder, what), found in cells.items()]
-    return markdown(["encoder", "inside", *(f"batch {one}" for one in batches)], lines)
+    batches = list(dict.fromkeys(batch for ratios in cells.values() for batch in ratios))
+    lines = [
+        [encoder, f"`{injected}`", *(ratios[batch] for batch in batches)]
+        for (encoder, injected), ratios in cells.items()
+    ]
+    return markdown(["encoder", "inside", *(f"batch {batch}" for batch in batches)], lines)
 
 
 def heads_cost_table() -> str:
-    return markdown(["what", "time of it by that of", "ratio"], _cells("heads_cost", "what", "against", "ratio"))
+    return markdown(["measured", "relative to", "time ratio"], _cells("heads_cost", "what", "against", "ratio"))
 
 
 def tune_cost_table() -> str:
@@ -322,7 +329,7 @@ def tune_cost_table() -> str:
 
 
 def waiting_table() -> str:
-    head = ["beside", "threads wait awake", "method", "seconds of a step", "by asleep"]
+    head = ["next to", "idle threads spin", "method", "seconds per step", "relative to sleeping"]
     lines = [
         [row["beside"], row["wait"], f"`{row['method']}`", f"{float(row['seconds']):.2f}", row["by_asleep"]]
         for row in read("waiting")
@@ -331,58 +338,68 @@ def waiting_table() -> str:
 
 
 def from_store_table() -> str:
-    """A line a way, over seeds; seconds by seconds for each seed, whose two ways ran one after the other."""
+    """One line per way of tuning: means over seeds, and the ratio of seconds of the two ways, which ran in turns."""
     rows = [row for row in read("from_store") if row["seed"]]
     seconds = {(row["way"], row["seed"]): float(row["seconds"]) for row in rows}
     lines = []
     for way in dict.fromkeys(row["way"] for row in rows):
-        mine = [row for row in rows if row["way"] == way]
-        scores = [_mean_and_range([float(row[split]) for row in mine]) for split in ("inner", "dev")]
-        ratios = [seconds[way, row["seed"]] / seconds["ordinary", row["seed"]] for row in mine]
-        lines.append([way, mine[0]["epochs"], str(len(mine)), f"{mean(ratios):.2f}", *scores])
+        selected = [row for row in rows if row["way"] == way]
+        scores = [_mean_and_range([float(row[split]) for row in selected]) for split in ("inner", "dev")]
+        ratios = [seconds[way, row["seed"]] / seconds["ordinary", row["seed"]] for row in selected]
+        lines.append([way, selected[0]["epochs"], str(len(selected)), f"{mean(ratios):.2f}", *scores])
     return markdown(["way", "epochs", "seeds", "time of ordinary freezing", "inner F1", "dev F1"], lines)
 
 
 def costs_table() -> str:
-    head = ["run", "method", "trained", "s per 1,000", "peak MB", "saved MB", "use, s per 1,000", "score", "efficiency"]
+    head = [
+        "run",
+        "method",
+        "trained",
+        "s per 1,000",
+        "peak MB",
+        "saved MB",
+        "inference, s per 1,000",
+        "score",
+        "efficiency",
+    ]
     lines = []
     for row in read("costs"):
         sizes = [f"{float(row[key]) / 1e6:,.1f}" for key in ("peak_bytes", "saved_bytes")]
         rates = [f"{float(row[key]):.1f}" for key in ("inference_per_1000", "score")]
-        what = [row["encoder"], f"`{row['method']}`", f"{int(row['trained']):,}"]
-        worth = f"{float(row['efficiency']):.2f}"
-        lines.append([*what, f"{float(row['seconds_per_1000']):.1f}", *sizes, *rates, worth])
+        identity = [row["encoder"], f"`{row['method']}`", f"{int(row['trained']):,}"]
+        efficiency = f"{float(row['efficiency']):.2f}"
+        lines.append([*identity, f"{float(row['seconds_per_1000']):.1f}", *sizes, *rates, efficiency])
     return markdown(head, lines)
 
 
 def choices_table() -> str:
-    """A line a run and choice, a column a head: what the refitted head gains or loses, and what stays the same."""
+    """One line per run and choice, one column per head: its score difference when refitted, and unchanged answers."""
     rows = read("store_choices")
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for run, choice in dict.fromkeys((row["run"], row["choice"]) for row in rows):
-        mine = {row["head"]: row for row in rows if (row["run"], row["choice"]) == (run, choice)}
-        size = f"{float(next(iter(mine.values()))['bytes_a_token']):,.0f}"
-        lines.append([run, choice, size, *(_choice_cell(mine[head]) for head in heads)])
-    return markdown(["run", "store", "bytes a stored token", *(f"`{head}`" for head in heads)], lines)
+        rows_by_head = {row["head"]: row for row in rows if (row["run"], row["choice"]) == (run, choice)}
+        size = f"{float(next(iter(rows_by_head.values()))['bytes_a_token']):,.0f}"
+        lines.append([run, choice, size, *(_choice_cell(rows_by_head[head]) for head in heads)])
+    return markdown(["run", "store", "bytes per stored token", *(f"`{head}`" for head in heads)], lines)
 
 
 def _choice_cell(row: Row) -> str:
-    """The score, or its difference from f32's with the interval, and how many answers stay the same."""
+    """The score, or its difference from f32's with the interval, and the share of unchanged answers."""
     if not row["low"]:
         return f"{float(row['score']):.1f}"
-    same = f"; {float(row['same_percent']):.1f} % same" if row["same_percent"] else ""
-    return f"{float(row['minus_f32']):+.2f} ({float(row['low']):+.2f} to {float(row['high']):+.2f}){same}"
+    unchanged = f"; {float(row['same_percent']):.1f} % same" if row["same_percent"] else ""
+    return f"{float(row['minus_f32']):+.2f} ({float(row['low']):+.2f} to {float(row['high']):+.2f}){unchanged}"
 
 
 def extraction_table() -> str:
-    """A line a setting, a column for each thing that extraction (or what is said) is measured against."""
+    """One line per setting, one column per comparison."""
     cells: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for row in read("extraction"):
-        what = "" if row["what"] == "extraction" else f"{row['what']} by "
-        cells[row["encoder"], row["lengths"], row["threads"]][what + row["against"]] = row["ratio"]
-    columns = list(dict.fromkeys(name for found in cells.values() for name in found))
-    lines = [[*setting, *(found.get(name, "") for name in columns)] for setting, found in cells.items()]
+        subject = "" if row["what"] == "extraction" else f"{row['what']} / "
+        cells[row["encoder"], row["lengths"], row["threads"]][subject + row["against"]] = row["ratio"]
+    columns = list(dict.fromkeys(name for ratios in cells.values() for name in ratios))
+    lines = [[*setting, *(ratios.get(name, "") for name in columns)] for setting, ratios in cells.items()]
     return markdown(["encoder", "lengths", "threads", *columns], lines)
 
 

@@ -2,9 +2,9 @@
 
 python benchmarks/tune_cost.py [--layers 12] [--width 384] [--rounds 7]
 
-A random BERT of that shape on random tokens; `minilm` from the store beside it. Writes
-results/tune_cost.csv: a row per method with the median ratio to the full step, and what of the encoder
-it trains. One extraction pass over the same tokens is a row too.
+A random BERT of that shape, and `minilm`, on random tokens. Writes results/tune_cost.csv: one row per method with the
+median ratio to the full step and the number of trained parameters. An extraction pass over the same tokens is a row
+too.
 """
 
 from __future__ import annotations
@@ -67,29 +67,29 @@ def _random_encoder(layers: int, width: int) -> Encoder:
 
 
 def _ratios(encoder: Encoder, rounds: int) -> list[tuple[str, float, int]]:
-    """Every way of stepping in turns, so that a busy machine slows all alike; each round's ratio to its full step."""
+    """All kinds of step in turns, so that a busy machine slows all equally; ratios to the full step of each round."""
     depth = encoder.layers - 1
     methods = ["full", f"freeze:k={depth},norms=true", f"freeze:k={depth}", f"freeze:k={depth - 3}"]
     methods += [f"freeze:k={depth - 1}"]
     seconds: dict[str, list[float]] = {}
     with ExitStack() as stack:
-        ways = {method: stack.enter_context(_stepping(encoder, method)) for method in methods}
-        ways[f"freeze:k={depth - 1} from store"] = stack.enter_context(_from_store(encoder, depth - 1))
-        ways["extraction pass"] = stack.enter_context(_extraction(encoder))
-        for turn in range(rounds + 1):
-            for name, (step, _) in ways.items():
+        steps = {method: stack.enter_context(_stepping(encoder, method)) for method in methods}
+        steps[f"freeze:k={depth - 1} from store"] = stack.enter_context(_from_store(encoder, depth - 1))
+        steps["extraction pass"] = stack.enter_context(_extraction(encoder))
+        for round_number in range(rounds + 1):
+            for name, (step, _) in steps.items():
                 timer = Timer()
                 step()
-                if turn:  # the first makes buffers and optimiser states
+                if round_number:  # the first round allocates buffers and optimiser states
                     seconds.setdefault(name, []).append(timer.seconds)
         full = seconds["full"]
         return [
             (name, median(a / b for a, b in zip(seconds[name], full, strict=True)), trained)
-            for name, (_, trained) in ways.items()
+            for name, (_, trained) in steps.items()
         ]
 
 
-Way = tuple[Callable[[], Any], int]
+TimedStep = tuple[Callable[[], Any], int]
 
 
 def _windows() -> list[Window]:
@@ -101,7 +101,7 @@ def _head(encoder: Encoder) -> Any:
 
 
 @contextmanager
-def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
+def _stepping(encoder: Encoder, method: str) -> Iterator[TimedStep]:
     config = TuneConfig(method=method, lr=1e-5, batch=BATCH)
     tuner = Tuner(encoder.copy(), _head(encoder), config, 1000, choose_device("cpu"))
     windows = _windows()
@@ -109,7 +109,7 @@ def _stepping(encoder: Encoder, method: str) -> Iterator[Way]:
 
 
 @contextmanager
-def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
+def _from_store(encoder: Encoder, k: int) -> Iterator[TimedStep]:
     copy, windows = encoder.copy(), _windows()
     config = TuneConfig(method=f"freeze:k={k}", lr=1e-5, batch=BATCH)
     with torch.inference_mode():
@@ -121,8 +121,8 @@ def _from_store(encoder: Encoder, k: int) -> Iterator[Way]:
 
 
 @contextmanager
-def _extraction(encoder: Encoder) -> Iterator[Way]:
-    """A forward pass with every state put where a shard is made; the disk is left out."""
+def _extraction(encoder: Encoder) -> Iterator[TimedStep]:
+    """A forward pass that encodes every state into shard buffers, without writing to disk."""
     windows, builder = _windows(), ShardBuilder(encoder.copy(), range(encoder.layers), ExtractConfig(device="cpu"))
     buffers = builder.codec.buffers(BATCH * TOKENS, encoder.layers, encoder.width)
     yield (lambda: builder.run_batch(windows, buffers, builder.codec, {})), 0

@@ -2,8 +2,8 @@
 
 python benchmarks/tune_rates.py --data FOLDER [--task squad mrpc airline] [--rates 5e-5 1.5e-4 3e-4]
 
-Writes results/tune_rates.csv, a row a setting; rows that are there are not computed again. A sample
-of the training examples is used (2,500 questions, 3,000 texts); dev is not touched.
+Writes results/tune_rates.csv, one row per setting; existing rows are not computed again. A sample of the training
+examples is used (2,500 questions, 3,000 texts); dev is not used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import bertvision as bv
 from bertvision.evaluation.scoring import score_inner, score_split
-from data import load_named, sampled
+from data import load_named, sample_task
 from rows import Rows
 
 SAMPLES = {"squad": (2500, 600), "mrpc": (None, None), "airline": (3000, None)}
@@ -24,7 +24,7 @@ def main() -> None:
     rows = Rows(Path("results/tune_rates.csv"))
     for name in options.task:
         train, inner = SAMPLES[name]
-        task = sampled(load_named(name, options.data), train, inner, 1)
+        task = sample_task(load_named(name, options.data), train, inner, 1)
         for lr in options.rates:
             settings = {
                 "task": name,
@@ -53,22 +53,22 @@ def _options() -> argparse.Namespace:
 
 
 def _measure(task: bv.Task, lr: float, options: argparse.Namespace) -> dict[str, object]:
-    """Tune on train, score the encoder's own head on inner."""
+    """Tune on train, score the native head on inner."""
     settings = {"epochs": options.epochs, "batch": options.batch, "head": options.head, "seed": options.seed}
     tuned = bv.tune(bv.load_encoder("minilm"), task, lr=lr, **settings)
     model = bv.Model(tuned, "encoder", task, threshold=0.0 if task.no_answer else None)
     logits, table = model.outputs(task["inner"])
-    verdict = score_inner(task, logits, table)
-    at_zero = score_split(task, "inner", logits, table)
+    fitted_threshold = score_inner(task, logits, table)
+    zero_threshold = score_split(task, "inner", logits, table)
     return {
         "train": len(task["train"]),
         "inner": len(task["inner"]),
         "steps": tuned.record["tune"]["steps"],
         "loss": round(tuned.record["cost"]["loss"], 4),
         "metric": task.metric,
-        "score": round(verdict.scores[task.metric], 3),
-        "score_at_zero": round(at_zero.scores[task.metric], 3),
-        "has_answer_f1": round(verdict.scores.get("HasAns_f1", float("nan")), 3),
+        "score": round(fitted_threshold.scores[task.metric], 3),
+        "score_at_zero": round(zero_threshold.scores[task.metric], 3),
+        "has_answer_f1": round(fitted_threshold.scores.get("HasAns_f1", float("nan")), 3),
         "seconds": round(tuned.record["cost"]["seconds"], 1),
     }
 

@@ -2,9 +2,9 @@
 
 python benchmarks/waiting.py [--rounds 3]
 
-Each way of waiting is a process of its own, because OpenMP reads its variables once; ways take turns. Rows go to
-results/waiting.csv: median seconds of a step, and by that of threads that sleep, as the command line has them where
-others compute.
+Each waiting policy runs in a process of its own, because OpenMP reads its variables once; policies take turns. Rows go
+to results/waiting.csv: median seconds of a step, and their ratio to those of sleeping threads, which the command line
+uses on a busy machine.
 """
 
 from __future__ import annotations
@@ -36,31 +36,35 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     rows = Rows(Path("results/waiting.csv"), fresh=True)
-    for beside, neighbour in (("nothing", nullcontext()), ("one busy process", busy())):
-        taken: dict[tuple[str, str], list[float]] = {(way, method): [] for way in WAYS for method in METHODS}
-        with neighbour:
+    for neighbours, context in (("nothing", nullcontext()), ("one busy process", busy_process())):
+        seconds_by_setting: dict[tuple[str, str], list[float]] = {
+            (way, method): [] for way in WAYS for method in METHODS
+        }
+        with context:
             for _ in range(rounds):
-                for way, method in taken:
-                    taken[way, method].append(timed(way, method))
-        middle = {key: median(some) for key, some in taken.items()}
-        for (way, method), seconds in middle.items():
-            ratio = round(seconds / middle[SLEEPING, method], 2)
+                for way, method in seconds_by_setting:
+                    seconds_by_setting[way, method].append(time_step(way, method))
+        medians = {key: median(seconds_of_rounds) for key, seconds_of_rounds in seconds_by_setting.items()}
+        for (way, method), seconds in medians.items():
+            ratio = round(seconds / medians[SLEEPING, method], 2)
             rows.add(
-                {"beside": beside, "wait": way, "method": method, "seconds": round(seconds, 4), "by_asleep": ratio}
+                {"beside": neighbours, "wait": way, "method": method, "seconds": round(seconds, 4), "by_asleep": ratio}
             )
-            print(beside, way, method, round(seconds, 4), ratio, flush=True)
+            print(neighbours, way, method, round(seconds, 4), ratio, flush=True)
 
 
-def timed(way: str, method: str) -> float:
+def time_step(way: str, method: str) -> float:
     """Seconds of a step in a process with these variables."""
-    kept = {key: value for key, value in os.environ.items() if key not in (POLICY, SPIN_COUNT)}
-    words = [sys.executable, __file__, "step", method]
-    return float(subprocess.run(words, env={**kept, **WAYS[way]}, check=True, capture_output=True, text=True).stdout)
+    environment = {key: value for key, value in os.environ.items() if key not in (POLICY, SPIN_COUNT)}
+    command = [sys.executable, __file__, "step", method]
+    return float(
+        subprocess.run(command, env={**environment, **WAYS[way]}, check=True, capture_output=True, text=True).stdout
+    )
 
 
 @contextmanager
-def busy() -> Iterator[None]:
-    """A process that wants a core for itself."""
+def busy_process() -> Iterator[None]:
+    """A process that keeps one core busy."""
     process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
@@ -94,7 +98,7 @@ def step(method: str) -> None:
 
 
 def short_texts() -> Task:
-    """A task of sentences of about eleven tokens, as long as CoLA's."""
+    """A task with sentences of about eleven tokens, as in CoLA."""
     import tempfile
 
     from bertvision import load_task

@@ -9,22 +9,24 @@ import numpy as np
 from bertvision.core.records import Window
 
 SQUAD, GLUE = (155, 0.38, 40, 384), (30, 0.55, 8, 128)
-"""Lengths in tokens: median, spread of the log, least, most."""
+"""Lengths in tokens: median, standard deviation of the logarithm, minimum, maximum."""
 
 
-def drawn_lengths(kind: tuple[int, float, int, int], count: int, draw: np.random.Generator) -> list[int]:
-    """So many lengths, log-normal and cut."""
-    middle, spread, least, most = kind
-    lengths: list[int] = np.clip(np.exp(draw.normal(np.log(middle), spread, count)), least, most).astype(int).tolist()
+def sample_lengths(distribution: tuple[int, float, int, int], count: int, random: np.random.Generator) -> list[int]:
+    """``count`` log-normal lengths, clipped to the minimum and maximum."""
+    median, spread, minimum, maximum = distribution
+    lengths: list[int] = (
+        np.clip(np.exp(random.normal(np.log(median), spread, count)), minimum, maximum).astype(int).tolist()
+    )
     return lengths
 
 
-def random_windows(lengths: Sequence[int], draw: np.random.Generator) -> list[Window]:
+def random_windows(lengths: Sequence[int], random: np.random.Generator) -> list[Window]:
     """One span window of each length."""
     return [
         Window(
             i,
-            draw.integers(1000, 20000, length).astype(np.int32),
+            random.integers(1000, 20000, length).astype(np.int32),
             np.zeros(length, np.uint8),
             np.zeros((length, 2), np.int32),
             0,

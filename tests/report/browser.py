@@ -1,4 +1,4 @@
-"""A headless Chromium on a pipe: just enough of its protocol to open a page, ask it things and listen."""
+"""A headless Chromium controlled through a pipe: opens pages, evaluates expressions and records events."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from types import TracebackType
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync")
-QUIET = ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
-PATIENCE = 180.0
-"""Seconds that a busy machine has for one answer."""
+BASE_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions", "--disable-sync")
+QUIET_FLAGS = ("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage")
+REPLY_TIMEOUT = 180.0
+"""Seconds to wait for a reply, long enough for a busy machine."""
 
 
 def find_chromium() -> str | None:
-    return os.environ.get("CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
+    return os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """``with Browser(program) as browser: browser.open(path)``; every message that was not an answer is kept."""
+    """``with Browser(program) as browser: browser.open(path)``; ``events`` has all messages but replies."""
 
     def __init__(self, program: str, width: int = 1280) -> None:
         self.width = width
         self.home = tempfile.mkdtemp(prefix="chromium-")
         to_browser, self.out = os.pipe()
         self.into, from_browser = os.pipe()
-        own = ("--remote-debugging-pipe", f"--user-data-dir={self.home}", "about:blank")
-        words = [program, *FLAGS, *QUIET, *own]
+        session_flags = ("--remote-debugging-pipe", f"--user-data-dir={self.home}", "about:blank")
+        command = [program, *BASE_FLAGS, *QUIET_FLAGS, *session_flags]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        # Chromium reads commands on 3 and writes on 4; first out of the way, so that neither lies on the other's place.
-        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, from_browser)]
-        place = lambda: [os.dup2(end, 3 + i) for i, end in enumerate(ends)]  # noqa: E731
-        self.process = subprocess.Popen(words, pass_fds=(3, 4), preexec_fn=place, **quiet)
-        for end in ends:
-            os.close(end)
+        # Chromium reads descriptor 3 and writes 4. Both are duplicated first, so that neither overwrites the other.
+        descriptors = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (to_browser, from_browser)]
+        set_descriptors = lambda: [os.dup2(descriptor, 3 + i) for i, descriptor in enumerate(descriptors)]  # noqa: E731
+        self.process = subprocess.Popen(command, pass_fds=(3, 4), preexec_fn=set_descriptors, **quiet)
+        for descriptor in descriptors:
+            os.close(descriptor)
         os.close(to_browser)
         os.close(from_browser)
         self.events: list[dict[str, Any]] = []
@@ -60,7 +60,7 @@ class Browser:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        # A window is never as narrow as a phone; what it shows can be.
+        # A window cannot be as narrow as a phone, but the emulated screen can.
         self.call("Emulation.setDeviceMetricsOverride", width=self.width, height=900, deviceScaleFactor=1, mobile=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -74,23 +74,23 @@ class Browser:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send a command and wait for its answer."""
+        """Send a command and wait for its reply."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.out, json.dumps(message).encode() + b"\0")
         while True:
-            found = self._next()
-            if found.get("id") == self.number:
-                assert "error" not in found, found
-                return dict(found["result"])
-            self.events.append(found)
+            reply = self._next()
+            if reply.get("id") == self.number:
+                assert "error" not in reply, reply
+                return dict(reply["result"])
+            self.events.append(reply)
 
     def _next(self) -> dict[str, Any]:
-        end = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + REPLY_TIMEOUT
         while b"\0" not in self.rest:
-            ready, _, _ = select.select([self.into], [], [], max(0.0, end - time.monotonic()))
+            ready, _, _ = select.select([self.into], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, "the browser does not answer"
             self.rest += os.read(self.into, 1 << 16)
         message, _, self.rest = self.rest.partition(b"\0")
@@ -103,9 +103,9 @@ class Browser:
 
     def ask(self, expression: str) -> Any:
         """The value of an expression in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        reply = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
 
-    def said(self, *methods: str) -> list[dict[str, Any]]:
+    def event_params(self, *methods: str) -> list[dict[str, Any]]:
         return [event["params"] for event in self.events if event.get("method") in methods]

@@ -1,4 +1,4 @@
-"""Run folders like those of ``bertvision run``, made up: one for each kind of task, two heads with two seeds each."""
+"""Made-up run folders with the files of ``bertvision run``: any kind of task, two heads with two seeds each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SCORES: Mapping[str, Mapping[str, float]] = {
     "regress": {"pearson": 70.0, "spearmanr": 68.0, "rmse": 0.8},
 }
 METRICS = {"span": "f1", "classify": "accuracy", "multilabel": "f1_micro", "regress": "pearson"}
-Make = Callable[..., tuple[Path, Task]]
+MakeRun = Callable[..., tuple[Path, Task]]
 
 
 def make_task(kind: Any, plain: Callable[[str], str]) -> Task:
-    """Twelve examples in three splits; ``plain`` may change every text on its way in."""
+    """Twelve examples in three splits; ``plain`` is applied to every text."""
     labels = (plain("label-no"), plain("label-yes")) if kind in ("classify", "multilabel") else ()
     examples = tuple(_example(kind, number, plain) for number in range(12))
     splits = {split: examples[4 * index : 4 * index + 4] for index, split in enumerate(SPLITS)}
@@ -61,16 +61,16 @@ def wrong_answer(task: Task, example: Example) -> object:
 def fill_run(
     folder: Path, task: Task, plain: Callable[[str], str] = str, pool: str = POOL, trust: bool = False
 ) -> None:
-    """Write every file that a report is made from; with ``trust`` the leaderboard has statistics."""
+    """Write every file that a report reads; with ``trust`` the leaderboard has statistics."""
     encoder = {"name": plain("encoder-name"), "parameters": 1000, "record": _record(plain)}
     rows = [_row(task, pool, seed, 5.0 - seed) for seed in (0, 1)] + [
         _row(task, CONTROL, seed, seed) for seed in (0, 1)
     ]
     rows += [_row(task, "encoder", None, 2.0, "encoder"), _row(task, plain("ensemble"), None, 3.0, "ensemble")]
     rows[-1] |= {"spec": "fitted", "members": [plain("member"), "encoder"], "weights": [0.25, 0.75]}
-    base = {"name": plain("baseline"), "scores": dict.fromkeys(SCORES[task.kind], 10.0)}
-    board = {"task": task.name, "split": "dev", "metric": task.metric, "rows": rows, "baseline": base}
-    statistics = trusted(task, rows, pool) if trust else {}
+    baseline = {"name": plain("baseline"), "scores": dict.fromkeys(SCORES[task.kind], 10.0)}
+    board = {"task": task.name, "split": "dev", "metric": task.metric, "rows": rows, "baseline": baseline}
+    statistics = with_statistics(task, rows, pool) if trust else {}
     write_json(folder / "leaderboard.json", {**board, "advice": plain("advice"), **statistics})
     write_json(folder / "store" / "manifest.json", _manifest(encoder, plain))
     write_json(folder / "encoder" / "bertvision.json", encoder)
@@ -84,37 +84,37 @@ def fill_run(
         write_json(folder / "predictions" / f"{row['name']}{seed}.json", answers)
 
 
-def trusted(task: Task, rows: list[dict[str, Any]], pool: str) -> dict[str, Any]:
-    """Intervals, comparisons, thresholds and probabilities, on the rows and for the whole leaderboard."""
-    whats = {"span": ["answer", "no_answer"], "regress": []}.get(task.kind, ["label"])
-    calibration = {what: {"temperature": 1.5, "ece_raw": 0.12, "ece": 0.034} for what in whats}
+def with_statistics(task: Task, rows: list[dict[str, Any]], pool: str) -> dict[str, Any]:
+    """Add intervals, calibration and thresholds to the rows; return the leaderboard's comparisons and reliability."""
+    outputs = {"span": ["answer", "no_answer"], "regress": []}.get(task.kind, ["label"])
+    calibration = {output: {"temperature": 1.5, "ece_raw": 0.12, "ece": 0.034} for output in outputs}
     scores = {"exact": 61.0, "f1": 62.0, "threshold": -0.5}
     oracle = {"best_exact": 77.0, "best_exact_thresh": 1.25, "best_f1": 78.0, "best_f1_thresh": 1.5}
     thresholds = {"zero": {**scores, "threshold": 0.0}, "fitted": scores, "oracle": oracle}
     for row in rows:
         row |= {"interval": [60.0, 80.0], "calibration": calibration}
         row["thresholds"] = thresholds if task.kind == "span" else {}
-    names = {row["name"]: row for row in rows}
-    lines = [_line(name, row) for name, row in names.items()]
-    comparisons = [_versus(pool, name, 0.01) for name in names if name != pool]
-    comparisons += [_versus(name, "encoder", 0.5) for name in names if name not in (pool, "encoder")]
+    rows_by_name = {row["name"]: row for row in rows}
+    summary = [_summary_row(name, row) for name, row in rows_by_name.items()]
+    comparisons = [_comparison(pool, name, 0.01) for name in rows_by_name if name != pool]
+    comparisons += [_comparison(name, "encoder", 0.5) for name in rows_by_name if name not in (pool, "encoder")]
     bins = [[0.25, 0.5, 3], [0.9, 1.0, 1]]
-    pictures = [
-        {"name": name, "seed": seed, "what": what, "raw": bins, "calibrated": bins[:1]}
+    reliability = [
+        {"name": name, "seed": seed, "what": output, "raw": bins, "calibrated": bins[:1]}
         for name, seed in ((pool, 0), ("encoder", None))
-        for what in whats
+        for output in outputs
     ]
     basis = {"level": 0.95, "draws": 2000, "clusters": 3, "of": "contexts", "seeds_vary": "head"}
-    best = {"best_head": pool, "basis": basis}
-    return {**best, "lines": lines, "comparisons": comparisons, "reliability": pictures}
+    header = {"best_head": pool, "basis": basis}
+    return {**header, "lines": summary, "comparisons": comparisons, "reliability": reliability}
 
 
-def _line(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _summary_row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
     facts = {"name": name, "kind": row["kind"], "seeds": [0, 1], "mean": 70.0, "std": 1.0, "min": 69.0, "max": 71.0}
     return {**facts, "interval": [61.2, 82.3]}
 
 
-def _versus(a: str, b: str, p: float) -> dict[str, Any]:
+def _comparison(a: str, b: str, p: float) -> dict[str, Any]:
     return {"a": a, "b": b, "difference": 4.5, "low": -1.25, "high": 9.0, "p": p / 2, "p_holm": p}
 
 
@@ -123,8 +123,8 @@ def _record(plain: Callable[[str], str]) -> dict[str, Any]:
     return {"tune": tune, "cost": {"seconds": 61.0, "loss": 0.5}}
 
 
-def _row(task: Task, spec: str, seed: int | None, more: float, kind: str = "head") -> dict[str, Any]:
-    scores = {name: value if "total" in name else value + more for name, value in SCORES[task.kind].items()}
+def _row(task: Task, spec: str, seed: int | None, bonus: float, kind: str = "head") -> dict[str, Any]:
+    scores = {name: value if "total" in name else value + bonus for name, value in SCORES[task.kind].items()}
     facts = {"name": spec, "spec": spec, "kind": kind, "seed": seed, "parameters": 123, "percent": 12.3}
     return {**facts, "scores": scores, "inner": scores, "seconds": 2.5, "threshold": None, "members": [], "weights": []}
 
@@ -150,7 +150,7 @@ def _manifest(encoder: Mapping[str, Any], plain: Callable[[str], str]) -> dict[s
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Make:
+def make_run(tmp_path: Path) -> MakeRun:
     """A function that makes a run folder for a kind of task and returns it with its task."""
 
     def make(kind: str, plain: Callable[[str], str] = str, pool: str = POOL, trust: bool = False) -> tuple[Path, Task]:

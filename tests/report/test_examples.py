@@ -34,13 +34,13 @@ from bertvision.workflows.file_analyses import save_findings
 WORDS = st.text(alphabet="ab <>&\"'\n", max_size=60)
 
 
-def shown(markup: str) -> str:
+def visible_text(markup: str) -> str:
     """The visible text without tags and superscripts."""
     return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<sup>[^<]*</sup>", "", markup)))
 
 
 @given(st.text())
-def test_escaped_text_has_no_markup_and_reads_the_same(text: str) -> None:
+def test_escape_html_removes_markup_and_keeps_the_text(text: str) -> None:
     safe = escape_html(text)
     assert not set(safe) & set("<>\"'")
     assert len(html.unescape(safe)) == len(text)
@@ -49,7 +49,7 @@ def test_escaped_text_has_no_markup_and_reads_the_same(text: str) -> None:
     assert text.isprintable() <= (html.unescape(safe) == text)
 
 
-def test_markup_is_escaped_once_and_plain_joins_never_pass() -> None:
+def test_markup_is_escaped_once_and_concatenation_loses_the_mark() -> None:
     inner = tag("b", "a < b", title='"')
     assert inner == '<b title="&quot;">a &lt; b</b>'
     assert tag("p", inner) == f"<p>{inner}</p>"
@@ -59,49 +59,53 @@ def test_markup_is_escaped_once_and_plain_joins_never_pass() -> None:
 
 
 @given(WORDS, st.integers(0, 60), st.integers(0, 20), st.integers(0, 60), st.integers(0, 20))
-def test_marking_keeps_every_character(context: str, start: int, long: int, said: int, said_long: int) -> None:
-    gold = min(start, len(context)), min(start + long, len(context))
-    predicted = min(said, len(context)), min(said + said_long, len(context))
-    assert shown(highlight_answers(context, [gold], predicted)) == context
+def test_highlight_answers_keeps_every_character(
+    context: str, start: int, length: int, predicted_start: int, predicted_length: int
+) -> None:
+    gold = min(start, len(context)), min(start + length, len(context))
+    predicted = min(predicted_start, len(context)), min(predicted_start + predicted_length, len(context))
+    assert visible_text(highlight_answers(context, [gold], predicted)) == context
 
 
 @given(WORDS, st.integers(0, 60), st.integers(1, 5), st.integers(0, 60))
-def test_an_answer_is_found_at_its_occurrence_nearest_to_the_gold(context: str, at: int, long: int, near: int) -> None:
-    answer = context[at : at + long]
-    found = nearest_occurrence(answer, context, [near])
+def test_nearest_occurrence_is_closest_to_the_gold(context: str, start: int, length: int, gold_start: int) -> None:
+    answer = context[start : start + length]
+    span = nearest_occurrence(answer, context, [gold_start])
     if not answer:
-        assert found is None
+        assert span is None
         return
-    assert found is not None
-    assert context[found[0] : found[1]] == answer
-    assert abs(found[0] - near) == min(abs(m.start() - near) for m in re.finditer(f"(?={re.escape(answer)})", context))
+    assert span is not None
+    assert context[span[0] : span[1]] == answer
+    assert abs(span[0] - gold_start) == min(
+        abs(m.start() - gold_start) for m in re.finditer(f"(?={re.escape(answer)})", context)
+    )
 
 
-def test_an_answer_that_is_not_in_the_context_is_not_marked() -> None:
+def test_nearest_occurrence_of_a_missing_answer_is_none() -> None:
     assert nearest_occurrence("no", "yes", [0]) is None
     assert nearest_occurrence("b", "a b b", []) == (2, 3)
 
 
-def test_spans_that_overlap_are_marked_piece_by_piece() -> None:
+def test_overlapping_spans_are_marked_in_pieces() -> None:
     assert highlight_answers("a flood in the cellar", [(2, 21)], (0, 7)) == (
         '<mark class="predicted">a </mark><mark class="gold predicted">flood<sup>predicted</sup></mark>'
         '<mark class="gold"> in the cellar<sup>gold</sup></mark>'
     )
 
 
-def test_long_contexts_are_cut_around_the_spans() -> None:
-    context = "word " * 400 + "GOLD " + "word " * 400 + "SAID " + "word " * 400
-    gold, said = context.index("GOLD"), context.index("SAID")
-    text = shown(highlight_answers(context, [(gold, gold + 4)], (said, said + 4)))
+def test_long_contexts_are_shortened_around_the_spans() -> None:
+    context = "word " * 400 + "GOLD " + "word " * 400 + "PRED " + "word " * 400
+    gold, predicted = context.index("GOLD"), context.index("PRED")
+    text = visible_text(highlight_answers(context, [(gold, gold + 4)], (predicted, predicted + 4)))
     assert "GOLD" in text
-    assert "SAID" in text
+    assert "PRED" in text
     assert text.count("\N{HORIZONTAL ELLIPSIS}") == 3
     assert len(text) < 4 * MARGIN + 100
     assert not re.search(r"(?<!w)ord|wor(?!d)", text)
-    assert len(shown(highlight_answers(context, [], None))) < MAX_EXCERPT + 10
+    assert len(visible_text(highlight_answers(context, [], None))) < MAX_EXCERPT + 10
 
 
-def test_examples_mix_all_sorts_and_do_not_depend_on_their_order() -> None:
+def test_chosen_examples_mix_all_sorts_in_a_fixed_order() -> None:
     cases = [Case(Example(f"e{i}", ""), "", None, True, "rare" if i < 2 else "common") for i in range(40)]
     chosen = sample_cases(cases)
     assert [case.outcome for case in chosen] == ["common", "rare"] * 2 + ["common"] * 4
@@ -129,7 +133,7 @@ def test_examples_are_sorted_by_kind_of_error(make_run: Any, kind: str, facts: l
     assert "<dt>encoder</dt>" in examples
 
 
-def test_counts_and_f1_of_each_label() -> None:
+def test_label_table_counts_and_f1() -> None:
     table = label_table(["a", "b", "c"], [(["a", "b"], ["a"]), (["b"], ["b", "a"]), (["b"], []), ([], [])])
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", table)
     assert re.findall(r'scope="row"[^>]*>([^<]*)</th>', table) == ["b", "a", "c"]
@@ -138,7 +142,7 @@ def test_counts_and_f1_of_each_label() -> None:
     assert "5 rarer labels are not shown" in many
 
 
-def test_rare_labels_are_merged() -> None:
+def test_confusion_table_merges_rare_labels() -> None:
     labels = [f"l{number}" for number in range(30)]
     pairs = [(label, "l0") for number, label in enumerate(labels) for _ in range(30 - number)]
     table = confusion_table(labels, pairs)
@@ -149,7 +153,7 @@ def test_rare_labels_are_merged() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=5))
-def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float]) -> None:
+def test_scale_covers_all_values_with_a_few_round_ticks(values: list[float]) -> None:
     scale = scale_for(values)
     assert all(0 <= scale.fraction(value) <= 1 for value in values if abs(value) < 1e300)
     ticks = scale.ticks()
@@ -160,57 +164,59 @@ def test_scales_hold_every_value_and_have_a_few_round_ticks(values: list[float])
     assert Scale(5, 96).ticks(4) == [20, 40, 60, 80]
 
 
-def test_ticks_are_read_at_a_glance() -> None:
+def test_tick_text_is_short() -> None:
     values = (-0.05, 0.0, 2500.0, 99_999.0, 100_000.0, -1e6, 2.5e7, 1e8, 1e12)
-    told = ["-0.05", "0", "2500", "99999", "100k", "-1M", "25M", "100M", "1e+12"]
-    assert [tick_text(value) for value in values] == told
+    labels = ["-0.05", "0", "2500", "99999", "100k", "-1M", "25M", "100M", "1e+12"]
+    assert [tick_text(value) for value in values] == labels
 
 
-def test_no_two_lines_of_a_picture_look_the_same() -> None:
+def test_lines_of_a_chart_differ_in_style() -> None:
     picture = str(line_chart({f"line {n}": [(0.0, n), (1.0, n)] for n in range(12)}, "x", "y"))
-    drawn = re.findall(r'<g class="(s\d)"><polyline [^>]*stroke-dasharray="([^"]*)"', picture)
-    assert len(drawn) == len(set(drawn)) == 12
-    named = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
-    assert [(colour, dash) for dash, colour in named] == drawn
+    line_styles = re.findall(r'<g class="(s\d)"><polyline [^>]*stroke-dasharray="([^"]*)"', picture)
+    assert len(line_styles) == len(set(line_styles)) == 12
+    legend_styles = re.findall(r'<line [^>]*stroke-dasharray="([^"]*)" class="(s\d)"', picture)
+    assert [(colour, dash) for dash, colour in legend_styles] == line_styles
 
 
-def test_a_legend_has_room_for_every_name_and_tells_all_of_it() -> None:
+def test_legend_truncates_long_names_with_a_title() -> None:
     name = "encoder limited too: " + "compress:size=64," * 8
-    found = re.findall(r"<text [^>]*><title>([^<]*)</title>([^<]*)</text>", str(line_chart({name: [(0, 1)]}, "x", "y")))
-    assert found == [(name, truncate(name, 44))]
+    legend = re.findall(
+        r"<text [^>]*><title>([^<]*)</title>([^<]*)</text>", str(line_chart({name: [(0, 1)]}, "x", "y"))
+    )
+    assert legend == [(name, truncate(name, 44))]
 
 
-def test_a_square_of_numbers_is_scrolled_and_not_shrunk(make_run: Any) -> None:
+def test_large_heat_map_scrolls(make_run: Any) -> None:
     folder, task = make_run("span")
     run = gather(folder, task)
     names = tuple(map(str, range(1, 13)))
     plot = Plot("heat", "last", "first", {name: [(11.0, 1.0, "")] for name in names}, names, legend="lost")
     save_findings(folder, run, [Finding("ablation", "Adapters", "", {"first": "first"}, ({"first": 1},), (plot,))])
     content = write_report(folder, task).read_text(encoding="utf-8")
-    wide = 56 + 46 * 12 + 14
-    at = content.index(f'style="min-width:{0.9 * wide:.0f}px')
-    assert content[:at].rstrip().endswith(f'viewBox="0 0 {wide} 644"')
+    width = 56 + 46 * 12 + 14
+    position = content.index(f'style="min-width:{0.9 * width:.0f}px')
+    assert content[:position].rstrip().endswith(f'viewBox="0 0 {width} 644"')
     assert '<div class="scroll" role="region" aria-label="Adapters" tabindex="0"><svg' in content
 
 
-def test_few_cells_are_so_large_that_both_axes_can_be_named() -> None:
+def test_small_heat_map_has_room_for_its_axis_names() -> None:
     axes = {"x": "last layer without", "y": "first layer without adapters"}
     picture = str(draw(Plot("heat", **axes, series={"1": [(0, 1.0, "")]}, names=("1", "2"), legend="lost")))
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', picture)[0])
     assert min(width - 56 - 14, height - 14 - 78) >= 28 * 7
 
 
-@pytest.mark.parametrize(("across", "told"), [((0, 1, 2), ["0", "1", "2"]), ((0.0, 0.5, 1.0), ["0", "0.2", "0.4"])])
-def test_what_is_counted_has_no_ticks_in_between(across: tuple[float, ...], told: list[str]) -> None:
-    picture = str(line_chart({"a": [(x, x) for x in across]}, "x", "y"))
-    assert re.findall(r'text-anchor="middle">([\d.]+)<', picture)[:3] == told
+@pytest.mark.parametrize(("xs", "labels"), [((0, 1, 2), ["0", "1", "2"]), ((0.0, 0.5, 1.0), ["0", "0.2", "0.4"])])
+def test_integer_axis_has_integer_ticks(xs: tuple[float, ...], labels: list[str]) -> None:
+    picture = str(line_chart({"a": [(x, x) for x in xs]}, "x", "y"))
+    assert re.findall(r'text-anchor="middle">([\d.]+)<', picture)[:3] == labels
 
 
-def test_marks_that_hide_each_other_share_their_numbers() -> None:
+def test_overlapping_marks_share_a_number_label() -> None:
     assert number_labels([(0, 0), (50, 0), (3, 5), (50, 20), (50, 1)]) == {0: "1, 3", 1: "2, 5", 3: "4"}
 
 
-def test_numbers_read_well() -> None:
+def test_format_bytes_duration_percent_and_truncate() -> None:
     assert [format_bytes(n) for n in (999, 91_580_924, 1_067_328_627)] == ["999 bytes", "91.6 MB", "1.07 GB"]
     assert [format_duration(s) for s in (7.66, 198, 7300)] == ["7.7 s", "3 min 18 s", "2 h 1 min"]
     assert [format_percent(p) for p in (100.0, 0.1124, 0.0004)] == ["100.000", "0.112", "0.0004"]
@@ -218,9 +224,9 @@ def test_numbers_read_well() -> None:
 
 
 @given(st.floats(0, 1))
-def test_names_of_rules_stay_within_a_narrow_picture(share: float) -> None:
-    """228 pixels are the longest name and its number, 358 what a phone has."""
-    grows = {"start": 0.0, "middle": 0.5, "end": 1.0}[_text_anchor(share)]
-    left = 358 * (0.01 + 0.98 * share) - 228 * grows
+def test_rule_labels_stay_within_a_narrow_chart(share: float) -> None:
+    """228 pixels is the width of the longest label, 358 that of a phone's screen."""
+    anchor_share = {"start": 0.0, "middle": 0.5, "end": 1.0}[_text_anchor(share)]
+    left = 358 * (0.01 + 0.98 * share) - 228 * anchor_share
     assert left > 0
     assert left + 228 < 358

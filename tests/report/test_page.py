@@ -1,4 +1,4 @@
-"""The report: complete, well-formed, safe for any data, and made from whatever files exist."""
+"""The report page: complete, well-formed, safe for any data, and tolerant of missing files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NASTY = "\"><img src=x onerror=alert(1)><svg onload='alert(2)'>&lt;"
 
 
 class Page(HTMLParser):
-    """A parsed page; tags that do not close in order are an error."""
+    """A parsed page; tags must close in order."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(convert_charrefs=True)
@@ -81,12 +81,12 @@ def report(run: tuple[Path, Any]) -> Page:
 
 
 def sections(kind: str) -> list[str]:
-    """The sections of a report; regression has no right and wrong, hence no explorer."""
+    """The sections of a report; regression has no correct and wrong answers, hence no explorer."""
     return [name for name in SECTIONS if name != "explorer" or kind != "regress"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> None:
+def test_page_is_well_formed_with_sections_in_order(make_run: Any, kind: str) -> None:
     page = report(make_run(kind))
     assert page.sections == sections(kind)
     assert [a["href"] for tag, a in page.tags if tag == "a"] == [f"#{name}" for name in sections(kind)]
@@ -95,11 +95,11 @@ def test_every_section_in_order_and_well_formed(make_run: Any, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_have_their_own_sections(make_run: Any, kind: str) -> None:
+def test_page_with_statistics_has_their_sections(make_run: Any, kind: str) -> None:
     page = report(make_run(kind, trust=True))
     assert page.sections == [SECTIONS[0], *STATISTICS.get(kind, ["significance", "calibration"]), *sections(kind)[1:]]
     assert "95 % CI: 61.2 to 82.3" in page.text
-    assert sum(a.get("class") == "band" for _, a in page.tags) == 4  # one a predictor
+    assert sum(a.get("class") == "band" for _, a in page.tags) == 4  # one per predictor
     assert "learned-pool 74.50 (61.20 to 82.30)" in page.alternatives()[0] or kind != "span"
     assert (
         "2,000 resamples of the 3 contexts of dev, drawn with replacement, keeping all questions on a context"
@@ -108,36 +108,48 @@ def test_statistics_have_their_own_sections(make_run: Any, kind: str) -> None:
     assert "Holm-corrected over all 5 tests" in page.text
     assert page.text.count("+4.50 ahead") == 2  # the best head minus the encoder and the control
     assert page.text.count("\N{MINUS SIGN}4.50 behind") == 3  # all others minus the best head
-    assert page.text.count("p 0.500") == 2 + 1  # the encoder and the control are seen from both sides
-    pictures = [told for told in page.alternatives() if told.startswith("Reliability of")]
-    assert len(pictures) == 2 * len({"span": "12", "regress": ""}.get(kind, "1"))
+    assert page.text.count("p 0.500") == 2 + 1  # the encoder and the control appear on both sides
+    reliability = [alternative for alternative in page.alternatives() if alternative.startswith("Reliability of")]
+    assert len(reliability) == 2 * len({"span": "12", "regress": ""}.get(kind, "1"))
     assert all(
-        told.endswith("Observed frequency at predicted probability (examples): 0.50 at 0.25 (3).") for told in pictures
+        alternative.endswith("Observed frequency at predicted probability (examples): 0.50 at 0.25 (3).")
+        for alternative in reliability
     )
-    assert ("ECE 12.0 before, 3.4 after scaling" in page.text) == bool(pictures)
+    assert ("ECE 12.0 before, 3.4 after scaling" in page.text) == bool(reliability)
     assert ("78.00at 1.50" in page.text) == ("upper bound, not a result" in page.text) == (kind == "span")
 
 
 @pytest.mark.parametrize("trust", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_in_the_data_becomes_markup(make_run: Any, kind: str, trust: bool) -> None:
+def test_data_never_become_markup(make_run: Any, kind: str, trust: bool) -> None:
     plain = report(make_run(kind, trust=trust))
     folder, task = make_run(kind, plain=lambda text: text + NASTY, pool="pool" + NASTY, trust=trust)
     shutil.rmtree(folder / "heads" / "learned-pool")
     page = report((folder, task))
     assert {tag for tag, _ in page.tags} == {tag for tag, _ in plain.tags}
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
-    asked = {"span": ["question", "answer", " context-end"], "classify": ["text", "pair", "label-no"]}
-    places = ["task", "encoder-name", "method", "advice", "baseline", "ensemble", "member", "recipe", "dtype", "pool"]
-    asked["multilabel"] = asked["classify"]
-    for place in [*places, *asked.get(kind, ["text", "pair"])]:
-        assert place + NASTY in page.text, place
+    texts_by_kind = {"span": ["question", "answer", " context-end"], "classify": ["text", "pair", "label-no"]}
+    always_shown = [
+        "task",
+        "encoder-name",
+        "method",
+        "advice",
+        "baseline",
+        "ensemble",
+        "member",
+        "recipe",
+        "dtype",
+        "pool",
+    ]
+    texts_by_kind["multilabel"] = texts_by_kind["classify"]
+    for text in [*always_shown, *texts_by_kind.get(kind, ["text", "pair"])]:
+        assert text + NASTY in page.text, text
     assert "id8" + NASTY in page.everything
 
 
 @pytest.mark.parametrize("nasty", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_loaded_and_only_the_pages_own_script_runs(make_run: Any, kind: str, nasty: bool) -> None:
+def test_page_loads_nothing_and_allows_only_its_own_script(make_run: Any, kind: str, nasty: bool) -> None:
     path = write_report(*make_run(kind, plain=lambda text: text + NASTY * nasty))
     page = Page(path)
     for tag, attributes in page.tags:
@@ -161,51 +173,51 @@ def test_nothing_is_loaded_and_only_the_pages_own_script_runs(make_run: Any, kin
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "regress"])
-def test_the_explorer_knows_what_every_predictor_said(make_run: Any, kind: str) -> None:
+def test_explorer_has_the_answers_of_every_predictor(make_run: Any, kind: str) -> None:
     folder, task = make_run(kind, plain=lambda text: text + NASTY)
     data = json.loads(report((folder, task)).scripts[0])
     assert data["models"] == ["learned-pool, seed 0", "encoder", "probe:layers=last1, seed 0"]
-    assert {one["id"] for one in data["examples"]} == {example.id for example in task["dev"]}
-    right = {one["id"]: [said[1] for said in one["said"]] for one in data["examples"]}
-    assert [right[example.id] for example in task["dev"]] == [[1] * 3, [1] * 3, [0] * 3, [0] * 3]
+    assert {entry["id"] for entry in data["examples"]} == {example.id for example in task["dev"]}
+    correct = {entry["id"]: [answer[1] for answer in entry["said"]] for entry in data["examples"]}
+    assert [correct[example.id] for example in task["dev"]] == [[1] * 3, [1] * 3, [0] * 3, [0] * 3]
     if kind == "span":
-        one = next(one for one in data["examples"] if one["id"] == task["dev"][1].id)
-        start, end = one["spans"][0]
-        context = data["contexts"][one["context"]]
-        assert context[start:end] == one["gold"] == "answer" + NASTY
-        assert one["said"][0] == ["answer" + NASTY, 1, start, end]
+        entry = next(entry for entry in data["examples"] if entry["id"] == task["dev"][1].id)
+        start, end = entry["spans"][0]
+        context = data["contexts"][entry["context"]]
+        assert context[start:end] == entry["gold"] == "answer" + NASTY
+        assert entry["said"][0] == ["answer" + NASTY, 1, start, end]
 
 
-def test_the_explorer_holds_the_part_of_a_long_context_that_has_the_answers(make_run: Any) -> None:
+def test_explorer_shortens_long_contexts_around_the_answers(make_run: Any) -> None:
     folder, task = make_run(
         "span", plain=lambda text: "word " * MAX_LENGTH + text if text == "context-start " else text
     )
     page = report((folder, task))
     assert "the part around the answers" in page.text
     data = json.loads(page.scripts[0])
-    for one in data["examples"]:
-        context = data["contexts"][one["context"]]
+    for entry in data["examples"]:
+        context = data["contexts"][entry["context"]]
         assert len(context) == MAX_LENGTH
-        places = [*one["spans"], *(said[2:] for said in one["said"] if len(said) > 2)]
-        assert {context[start:end] for start, end in places} <= {"answer", "word w"}
-    assert sum(len(one["spans"]) for one in data["examples"]) == 2
+        spans = [*entry["spans"], *(answer[2:] for answer in entry["said"] if len(answer) > 2)]
+        assert {context[start:end] for start, end in spans} <= {"answer", "word w"}
+    assert sum(len(entry["spans"]) for entry in data["examples"]) == 2
 
 
-def test_a_place_that_was_kept_is_shown_and_a_guess_is_called_one(make_run: Any) -> None:
+def test_saved_answer_positions_are_used_and_guesses_are_marked(make_run: Any) -> None:
     folder, task = make_run("span")
     example = task["dev"][1]
-    twice = replace(example, pair=f"{example.pair} answer")
-    task = replace(task, splits={**task.splits, "dev": (task["dev"][0], twice, *task["dev"][2:])})
+    ambiguous = replace(example, pair=f"{example.pair} answer")
+    task = replace(task, splits={**task.splits, "dev": (task["dev"][0], ambiguous, *task["dev"][2:])})
     page = report((folder, task))
     assert page.text.count("has no saved answer positions") == 2  # the explorer, the examples
-    end = len(twice.pair or "")
+    end = len(ambiguous.pair or "")
     for path in (folder / "predictions").glob("*.json"):
         write_json(folder / "predictions" / "places" / path.name, {example.id: [end - 6, end]})
     page = report((folder, task))
     assert "has no saved answer positions" not in page.text
-    one = next(one for one in json.loads(page.scripts[0])["examples"] if one["id"] == example.id)
-    assert one["said"][0] == ["answer", 1, end - 6, end]
-    assert one["spans"][0][0] < end - 6
+    entry = next(entry for entry in json.loads(page.scripts[0])["examples"] if entry["id"] == example.id)
+    assert entry["said"][0] == ["answer", 1, end - 6, end]
+    assert entry["spans"][0][0] < end - 6
 
 
 @pytest.mark.parametrize("nasty", ["", NASTY])
@@ -213,9 +225,9 @@ def test_a_place_that_was_kept_is_shown_and_a_guess_is_called_one(make_run: Any)
 def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str) -> None:
     folder, task = make_run(kind, plain=lambda text: text + nasty)
     run = gather(folder, task)
-    silent = {"span": "", "classify": task.labels[:1], "multilabel": []}[kind]
-    none = dict.fromkeys((e.id for e in task["dev"]), silent[0] if kind == "classify" else silent)
-    run = replace(run, answers={**run.answers, ("encoder", None): none})
+    no_answer = {"span": "", "classify": task.labels[:1], "multilabel": []}[kind]
+    constant_answers = dict.fromkeys((e.id for e in task["dev"]), no_answer[0] if kind == "classify" else no_answer)
+    run = replace(run, answers={**run.answers, ("encoder", None): constant_answers})
     save_findings(folder, run, file_findings(run, ["agreement"]))
     page = report((folder, task))
     cards = page.text[page.text.index("examples of disagreement") : page.text.rindex("Tuning and extraction")]
@@ -227,7 +239,7 @@ def test_disagreements_show_gold_and_texts(make_run: Any, kind: str, nasty: str)
 
 
 @pytest.mark.parametrize("nasty", ["", NASTY])
-def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> None:
+def test_several_runs_on_one_page_have_distinct_ids(make_run: Any, tmp_path: Path, nasty: str) -> None:
     folder, task = make_run("span", plain=lambda text: text + nasty)
     shutil.copytree(folder, tmp_path / "two")
     runs = [gather(folder, task), gather(tmp_path / "two", task)]
@@ -243,14 +255,14 @@ def test_several_runs_in_one_page(make_run: Any, tmp_path: Path, nasty: str) -> 
     assert [a.get("type") for tag, a in page.tags if tag == "script"] == ["application/json"] * 2 + [None]
 
 
-def test_findings_are_shown_unless_the_board_has_changed(make_run: Any) -> None:
+def test_findings_are_shown_unless_the_leaderboard_changed(make_run: Any) -> None:
     folder, task = make_run("span", plain=lambda text: text + NASTY)
     run = gather(folder, task)
-    made = file_findings(run)
-    assert [one.name for one in made] == [
+    findings = file_findings(run)
+    assert [finding.name for finding in findings] == [
         *("answer-types", "context-length", "answer-length", "question-word", "agreement", "layer-weights", "cost")
     ]
-    save_findings(folder, run, made)
+    save_findings(folder, run, findings)
     page = report((folder, task))
     assert "analyses" in page.sections
     assert "With and without an answer" in page.text
@@ -264,7 +276,7 @@ def test_findings_are_shown_unless_the_board_has_changed(make_run: Any) -> None:
     assert "With and without an answer" not in report((folder, task)).text
 
 
-def missing_in(run: tuple[Path, Any]) -> list[str]:
+def missing_analyses(run: tuple[Path, Any]) -> list[str]:
     """Names of the missing analyses that a report lists, from their commands."""
     content = write_report(*run).read_text(encoding="utf-8")
     listed = content.partition('<dl class="missing">')[2].partition("</dl>")[0]
@@ -275,62 +287,62 @@ def missing_in(run: tuple[Path, Any]) -> list[str]:
     ("kind", "first"),
     [("span", ["second-best"]), ("classify", []), ("multilabel", []), ("regress", [])],
 )
-def test_what_applies_and_was_not_made_is_listed(make_run: Any, kind: str, first: list[str]) -> None:
-    assert missing_in(make_run(kind)) == [*first, "cost", "layers"]
+def test_missing_analyses_are_listed(make_run: Any, kind: str, first: list[str]) -> None:
+    assert missing_analyses(make_run(kind)) == [*first, "cost", "layers"]
     folder, task = make_run(kind, trust=True)
-    assert missing_in((folder, task)) == [*first, "cost", "layers", "depth", "learning-curve"]
+    assert missing_analyses((folder, task)) == [*first, "cost", "layers", "depth", "learning-curve"]
     path = folder / "encoder" / "bertvision.json"
-    small = {"own": {"spec": "probe"}, "small": {"put_in": "adapters:size=8"}}
-    write_json(path, {**json.loads(path.read_text()), **small})
-    assert "ablation" in missing_in((folder, task))
+    delta_encoder = {"own": {"spec": "probe"}, "small": {"put_in": "adapters:size=8"}}
+    write_json(path, {**json.loads(path.read_text()), **delta_encoder})
+    assert "ablation" in missing_analyses((folder, task))
     write_json(path, {**json.loads(path.read_text()), "small": {"put_in": "lora:r=8"}})
-    assert "ablation" not in missing_in((folder, task))
+    assert "ablation" not in missing_analyses((folder, task))
 
 
-def test_what_was_made_is_not_listed(make_run: Any) -> None:
+def test_existing_analyses_are_not_listed_as_missing(make_run: Any) -> None:
     folder, task = make_run("span")
     run = gather(folder, task)
     layers = Finding("layers", "Score by layer", "", {"at": "layer"}, ({"at": 0},))
     save_findings(folder, run, [*file_findings(run), layers])
-    assert missing_in((folder, task)) == ["second-best", "cost"]  # files do not tell what inference takes
+    assert missing_analyses((folder, task)) == ["second-best", "cost"]  # files have no seconds of inference
     path = folder / "analysis" / "cost.json"
     document = json.loads(path.read_text())
     document["rows"] = [{**row, "inference_seconds": 1.0} for row in document["rows"]]
     write_json(path, document)
-    assert missing_in((folder, task)) == ["second-best"]
+    assert missing_analyses((folder, task)) == ["second-best"]
 
 
-def test_commands_of_what_is_lacking_name_the_run_as_a_shell_wants_it(make_run: Any, tmp_path: Path) -> None:
+def test_commands_of_missing_analyses_quote_the_run_folder(make_run: Any, tmp_path: Path) -> None:
     folder, task = make_run("classify")
-    place = folder.rename(tmp_path / "my <b>run")
-    page = report((place, task))
-    assert f"bertvision analyse '{place}' --what layers" in page.text
-    assert "<b>run" not in (place / "report.html").read_text(encoding="utf-8")
+    moved = folder.rename(tmp_path / "my <b>run")
+    page = report((moved, task))
+    assert f"bertvision analyse '{moved}' --what layers" in page.text
+    assert "<b>run" not in (moved / "report.html").read_text(encoding="utf-8")
 
 
-def hostile(value: Any, key: str = "") -> Any:
-    """Every text of a document, names of series and columns included, with markup behind it."""
+def with_markup(value: Any, key: str = "") -> Any:
+    """A document with markup appended to every text, including names of series and columns."""
     if isinstance(value, dict):
-        return {name if key in ("", "plots") else name + NASTY: hostile(one, name) for name, one in value.items()}
+        return {name if key in ("", "plots") else name + NASTY: with_markup(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [hostile(one, key) for one in value]
+        return [with_markup(item, key) for item in value]
     return value + NASTY if isinstance(value, str) and key not in ("kind", "name", "made_from") else value
 
 
-def test_nothing_in_a_finding_becomes_markup(make_run: Any) -> None:
+def test_findings_never_become_markup(make_run: Any) -> None:
     folder, task = make_run("span")
     run = gather(folder, task)
     save_findings(folder, run, file_findings(run))
     plain = report((folder, task))
     for path in (folder / "analysis").glob("*.json"):
-        write_json(path, hostile(json.loads(path.read_text(encoding="utf-8"))))
+        write_json(path, with_markup(json.loads(path.read_text(encoding="utf-8"))))
     page = report((folder, task))
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert page.everything.count(NASTY) > 50
 
 
-def test_what_is_no_finding_is_named(make_run: Any) -> None:
+def test_broken_finding_is_an_error(make_run: Any) -> None:
     folder, task = make_run("classify")
     run = gather(folder, task)
     save_findings(folder, run, file_findings(run, ["context-length"]))
@@ -342,13 +354,13 @@ def test_what_is_no_finding_is_named(make_run: Any) -> None:
         report((folder, task))
 
 
-def test_text_that_a_page_cannot_hold_is_replaced(make_run: Any) -> None:
+def test_control_characters_are_replaced(make_run: Any) -> None:
     page = report(make_run("classify", plain=lambda text: text.replace("pair", "p\ud800\x00\x1b\u202eair")))
     assert "p\ufffd\ufffd\ufffd\ufffdair" in page.text
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_picture_has_an_alternative_text(make_run: Any, kind: str) -> None:
+def test_every_chart_has_an_alternative_text(make_run: Any, kind: str) -> None:
     page = report(make_run(kind))
     pictures = [a for tag, a in page.tags if tag == "svg" and a.get("aria-hidden") != "true"]
     assert len(page.alternatives()) == len(pictures) == (5 if kind == "regress" else 4)
@@ -356,12 +368,12 @@ def test_every_picture_has_an_alternative_text(make_run: Any, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_run_gives_the_same_bytes(make_run: Any, kind: str) -> None:
+def test_report_is_deterministic(make_run: Any, kind: str) -> None:
     run = make_run(kind)
     assert write_report(*run).read_bytes() == write_report(*run).read_bytes()
 
 
-def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tmp_path: Path) -> None:
+def test_report_of_fit_without_recipe_and_with_an_external_store(make_run: Any, tmp_path: Path) -> None:
     folder, task = make_run("span")
     shutil.rmtree(folder / "encoder")
     (folder / "recipe.toml").unlink()
@@ -375,7 +387,7 @@ def test_a_run_made_by_fit_has_no_recipe_and_a_store_elsewhere(make_run: Any, tm
     assert "bertvision fit STORE --head learned-pool --head probe:layers=last1 --seeds 0,1 --out" in page.text
 
 
-def test_print_hides_the_explorer_with_its_heading_and_unfolds_the_rest() -> None:
+def test_print_style_hides_the_explorer_and_unfolds_details() -> None:
     paper = read_asset(STYLE).partition("@media print")[2]
     assert 'section[id$="explorer"] { display: none; }' in paper
     assert "details::details-content { content-visibility: visible;" in paper
@@ -387,26 +399,26 @@ def log_line(folder: Path, **line: Any) -> None:
         log.write(json.dumps(line) + "\n")
 
 
-def test_what_was_typed_is_shown_once_and_in_order_with_its_versions(make_run: Any) -> None:
+def test_commands_are_listed_once_in_order_with_versions(make_run: Any) -> None:
     folder, task = make_run("span")
     run, fit = ["run", "squad2", "--out", "my runs/x"], ["fit", "my runs/x/store", "--head", "a" + NASTY]
     for words, torch in ((run, "2.1"), ([*run, "--json"], "2.1"), (fit, "2.2"), (run, "2.2")):
         log_line(folder, step="command", words=words, versions={"python": "3.12", "torch": torch})
     log_line(folder, step="fit", versions={"torch": "2.2" + NASTY})
     text = report((folder, task)).text
-    typed = text[text.index("# python 3.12, torch 2.1") :]
-    assert typed.startswith(
+    commands = text[text.index("# python 3.12, torch 2.1") :]
+    assert commands.startswith(
         "# python 3.12, torch 2.1\nbertvision run squad2 --out 'my runs/x'\n# python 3.12, torch 2.2"
     )
-    assert typed.count("bertvision run squad2") == 1
-    assert "--head 'a" in typed
-    assert NASTY.split("'")[0] in typed
+    assert commands.count("bertvision run squad2") == 1
+    assert "--head 'a" in commands
+    assert NASTY.split("'")[0] in commands
     assert f"Run with torch 2.2{NASTY}." in text
     assert "written with" not in text
     assert "bertvision run recipe.toml --out runs/again" in text
 
 
-def test_the_folder_that_paths_begin_in_is_told_where_it_changes(make_run: Any) -> None:
+def test_commands_show_changes_of_the_working_directory(make_run: Any) -> None:
     folder, task = make_run("span")
     for words, where in (("run", "/my work"), ("analyse", "/my work"), ("analyse", "/home" + NASTY)):
         log_line(folder, step="command", words=[words], where=where, versions={"torch": "2.1"})
@@ -416,7 +428,7 @@ def test_the_folder_that_paths_begin_in_is_told_where_it_changes(make_run: Any) 
     assert text.split(first)[1].startswith("'/home\"><img")
 
 
-def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) -> None:
+def test_fit_commands_are_reconstructed_without_recorded_commands(make_run: Any) -> None:
     folder, task = make_run("span")
     log_line(folder, step="run")
     assert "bertvision fit" not in report((folder, task)).text
@@ -426,17 +438,17 @@ def test_heads_that_were_fitted_after_an_untyped_run_are_named(make_run: Any) ->
     assert "Library versions were not recorded" in text
 
 
-def test_heads_with_more_seeds_than_others_are_told(make_run: Any) -> None:
+def test_unequal_numbers_of_seeds_are_shown_as_a_range(make_run: Any) -> None:
     folder, task = make_run("span")
     assert "2 seeds each" in write_report(folder, task).read_text(encoding="utf-8")
     path = folder / "leaderboard.json"
-    board = json.loads(path.read_text(encoding="utf-8"))
-    last = next(row for row in reversed(board["rows"]) if row["kind"] == "head")
-    write_json(path, {**board, "rows": [row for row in board["rows"] if row is not last]})
+    leaderboard = json.loads(path.read_text(encoding="utf-8"))
+    last = next(row for row in reversed(leaderboard["rows"]) if row["kind"] == "head")
+    write_json(path, {**leaderboard, "rows": [row for row in leaderboard["rows"] if row is not last]})
     assert "1 to 2 seeds each" in write_report(folder, task).read_text(encoding="utf-8")
 
 
-def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:
+def test_report_needs_only_the_leaderboard(make_run: Any) -> None:
     folder, task = make_run("span")
     for child in list(folder.iterdir()):
         if child.name != "leaderboard.json":
@@ -444,14 +456,14 @@ def test_the_leaderboard_alone_is_enough(make_run: Any) -> None:
     assert report((folder, task)).sections == ["leaderboard", "cost", "reproducibility"]
 
 
-def test_without_a_leaderboard_one_line_says_what_to_do(make_run: Any) -> None:
+def test_missing_leaderboard_is_an_error(make_run: Any) -> None:
     folder, task = make_run("span")
     (folder / "leaderboard.json").unlink()
     with pytest.raises(BadInput, match=r"leaderboard\.json is missing; make it with: bertvision evaluate"):
         write_report(folder, task)
 
 
-def test_scores_that_are_no_numbers_are_dashes(make_run: Any) -> None:
+def test_invalid_scores_are_shown_as_dashes(make_run: Any) -> None:
     folder, task = make_run("span")
     document = json.loads((folder / "leaderboard.json").read_text())
     for row in document["rows"]:
@@ -462,7 +474,7 @@ def test_scores_that_are_no_numbers_are_dashes(make_run: Any) -> None:
     assert "\N{EM DASH}" in page.text
 
 
-def test_numbers_that_cannot_be_drawn_are_left_out(make_run: Any) -> None:
+def test_nan_and_infinity_are_left_out_of_charts(make_run: Any) -> None:
     folder, task = make_run("span")
     for path in folder.glob("heads/*/seed0/head.json"):
         facts = json.loads(path.read_text())
@@ -470,26 +482,31 @@ def test_numbers_that_cannot_be_drawn_are_left_out(make_run: Any) -> None:
         facts["layer_weights"] = facts["layer_weights"] and [float("nan"), 0.5, float("inf")]
         write_json(path, facts)
     page = report((folder, task))
-    places = [value for _, a in page.tags for name, value in a.items() if name in ("cx", "cy", "x", "y", "points")]
-    assert len(places) > 50
-    assert not re.search("nan|inf", "".join(places))
+    coordinates = [value for _, a in page.tags for name, value in a.items() if name in ("cx", "cy", "x", "y", "points")]
+    assert len(coordinates) > 50
+    assert not re.search("nan|inf", "".join(coordinates))
 
 
-def rows_of(page: Page) -> list[str]:
+def leaderboard_names(page: Page) -> list[str]:
     """Names in the leaderboard, top to bottom, from the text of the dot plot."""
-    return [told.split(" ")[0] for told in page.alternatives()[0].split(": ", 1)[1].split("; ")]
+    return [entry.split(" ")[0] for entry in page.alternatives()[0].split(": ", 1)[1].split("; ")]
 
 
-def test_lines_are_sorted_by_inner_and_hold_all_seeds(make_run: Any) -> None:
+def test_leaderboard_is_sorted_by_inner_and_spans_all_seeds(make_run: Any) -> None:
     folder, task = make_run("span")
     page = report((folder, task))
-    assert [name.split("=")[0] for name in rows_of(page)[:4]] == ["learned-pool", "ensemble", "encoder", "probe:layers"]
+    assert [name.split("=")[0] for name in leaderboard_names(page)[:4]] == [
+        "learned-pool",
+        "ensemble",
+        "encoder",
+        "probe:layers",
+    ]
     assert "74.5074.00\N{EN DASH}75.00" in page.text  # mean, then lowest to highest
     assert "total" not in page.text
     assert "One example of dev corresponds to 25.00 points" in page.text
 
 
-def test_one_seed_has_no_spread(make_run: Any) -> None:
+def test_single_seed_has_no_range(make_run: Any) -> None:
     folder, task = make_run("span")
     document = json.loads((folder / "leaderboard.json").read_text())
     document["rows"] = [row for row in document["rows"] if row["seed"] in (None, 0)]
@@ -499,7 +516,7 @@ def test_one_seed_has_no_spread(make_run: Any) -> None:
     assert "Seed: 0." in page.text
 
 
-def test_heads_that_left_the_leaderboard_are_not_shown(make_run: Any) -> None:
+def test_heads_missing_from_the_leaderboard_are_not_shown(make_run: Any) -> None:
     folder, task = make_run("span")
     shutil.copytree(folder / "heads" / "learned-pool", folder / "heads" / "old")
     for path in (folder / "heads" / "old").glob("*/head.json"):
@@ -507,7 +524,7 @@ def test_heads_that_left_the_leaderboard_are_not_shown(make_run: Any) -> None:
     assert "old-head" not in report((folder, task)).everything
 
 
-def test_the_labels_of_train_are_counted_at_the_top(make_run: Any) -> None:
+def test_label_counts_of_train_are_shown(make_run: Any) -> None:
     folder, task = make_run("multilabel")
     assert "label-no 2, label-yes 2" in report((folder, task)).text
     assert "any number of 2 labels" in report((folder, task)).text
@@ -516,25 +533,25 @@ def test_the_labels_of_train_are_counted_at_the_top(make_run: Any) -> None:
     assert "labels in train" not in report(make_run("regress")).text
 
 
-def test_layer_weights_name_the_stored_states(make_run: Any) -> None:
+def test_layer_weights_are_labelled_by_state(make_run: Any) -> None:
     page = report(make_run("classify"))
-    told = next(text for text in page.alternatives() if "layer weights" in text)
-    assert told == "Mean layer weights of learned-pool by state. 0: 0.200, 4: 0.300, 8: 0.500."
+    alternative = next(text for text in page.alternatives() if "layer weights" in text)
+    assert alternative == "Mean layer weights of learned-pool by state. 0: 0.200, 4: 0.300, 8: 0.500."
     assert "Largest: state 8 (0.500); smallest: state 0 (0.200); uniform weights: 0.333." in page.text
 
 
-def test_curves_tell_which_epoch_was_kept(make_run: Any) -> None:
+def test_training_curves_mark_the_selected_epoch(make_run: Any) -> None:
     page = report(make_run("regress"))
-    told = next(text for text in page.alternatives() if "by epoch" in text)
-    assert "seed 0: 51.00, 52.00, 53.00, epoch 2 selected; seed 1: " in told
+    alternative = next(text for text in page.alternatives() if "by epoch" in text)
+    assert "seed 0: 51.00, 52.00, 53.00, epoch 2 selected; seed 1: " in alternative
     assert "Selected: epoch 2 (seed 0), epoch 2 (seed 1)." in page.text
     assert sum(a.get("class") == "kept" for _, a in page.tags) == 4 + 1  # two heads, two seeds, and the legend
 
 
-def test_the_control_is_marked_and_explained_where_there_is_one(make_run: Any) -> None:
+def test_control_is_marked_and_explained_if_present(make_run: Any) -> None:
     folder, task = make_run("span")
     with_control = report((folder, task))
-    assert sum("control" in a.get("class", "").split() for _, a in with_control.tags) == 1 + 2  # its line, its dots
+    assert sum("control" in a.get("class", "").split() for _, a in with_control.tags) == 1 + 2  # its row, its dots
     assert "comes from refitting, not from additional layers" in with_control.text
     document = json.loads((folder / "leaderboard.json").read_text())
     document["rows"] = [row for row in document["rows"] if not row["name"].startswith("probe")]

@@ -26,34 +26,34 @@ def environment() -> Environment:
 
 
 @given(st.text())
-def test_a_value_is_text_in_content_and_in_attributes(text: str) -> None:
+def test_values_are_escaped_in_content_and_attributes(text: str) -> None:
     written = _environment().from_string('<p title="{{ text }}">{{ text }}</p>').render(text=text)
     inside = written.removeprefix('<p title="').removesuffix("</p>")
     assert not set(inside.replace('">', "", 1)) & set("<>\"'")
     assert html.unescape(inside) == f'{text}">{text}'
 
 
-def test_only_markup_is_not_escaped(environment: Environment) -> None:
+def test_html_values_are_not_escaped(environment: Environment) -> None:
     write = environment.from_string("{{ value }}").render
     assert write(value=tag("b", "<")) == "<b>&lt;</b>"
     assert write(value=Html("<i></i>") + "") == "&lt;i&gt;&lt;/i&gt;"
 
 
-def test_macros_and_filters_do_not_let_markup_through(environment: Environment) -> None:
-    nasty = "</script><img src=x onerror=alert(1)>"
+def test_macros_and_filters_escape_values(environment: Environment) -> None:
+    markup = "</script><img src=x onerror=alert(1)>"
     source = '{% import "macros.html" as m %}{{ m.table([v], [[v, v]], v, v) }}{{ m.facts([(v, v)], v) }}{{ m.tag(v) }}'
-    more = '{{ [v, v]|join(", ") }}{{ v|truncate(30) }}{{ v ~ m.tag(v) }}{{ [v]|tojson }}{{ m.panel(v, v, v, v) }}'
-    written = environment.from_string(source + more).render(v=nasty)
+    filters = '{{ [v, v]|join(", ") }}{{ v|truncate(30) }}{{ v ~ m.tag(v) }}{{ [v]|tojson }}{{ m.panel(v, v, v, v) }}'
+    written = environment.from_string(source + filters).render(v=markup)
     assert "<img" not in written
     assert "</script" not in written
 
 
-def test_a_missing_value_is_an_error() -> None:
+def test_missing_template_value_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="'pairs' is undefined"):
         render("search", title="t", command="c")
 
 
-def test_data_are_no_templates(make_run: Any) -> None:
+def test_template_syntax_in_data_is_not_evaluated(make_run: Any) -> None:
     folder, task = make_run("classify", plain=lambda text: text + SYNTAX)
     content = html.unescape(write_report(folder, task).read_text(encoding="utf-8"))
     assert "label-no" + SYNTAX in content
@@ -62,13 +62,13 @@ def test_data_are_no_templates(make_run: Any) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.html")), ids=lambda path: path.stem)
-def test_every_template_can_be_read_and_none_switches_escaping_off(environment: Environment, path: Path) -> None:
+def test_templates_parse_and_keep_autoescape_on(environment: Environment, path: Path) -> None:
     environment.get_template(path.name)
     source = path.read_text(encoding="utf-8")
     assert "|safe" not in source.replace(" ", "")
     assert "autoescape" not in source
 
 
-def test_neither_style_nor_script_can_end_its_element() -> None:
+def test_style_and_script_do_not_close_their_element() -> None:
     assert "</" not in read_asset(STYLE)
     assert "</" not in read_asset(SCRIPT)

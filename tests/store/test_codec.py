@@ -1,4 +1,4 @@
-"""Codecs: what is stored is finite, as small as promised, and as near to the states as its type allows."""
+"""Codecs: stored values are finite, small and as accurate as their data type allows."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ STATES = arrays.arrays(
 )
 
 
-def passed(states: torch.Tensor, dtype: str) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """States (tokens, layers, width) through a codec and back, and what was stored."""
+def round_trip(states: torch.Tensor, dtype: str) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """States (tokens, layers, width) encoded and decoded, and the stored tensors."""
     codec = make_codec(dtype, channel_statistics([states]) if dtype == "int8" else {})
     stored = codec.buffers(*states.shape)
-    for place in range(states.shape[1]):
-        codec.encode(stored, place, states[:, place])
+    for layer in range(states.shape[1]):
+        codec.encode(stored, layer, states[:, layer])
     shard = {**stored, **codec.statistics()}
-    out = decode_states(shard, torch.arange(len(states)))
-    for place in range(states.shape[1]):
-        assert torch.equal(decode_layer(shard, slice(0, len(states)), place), out[:, place])
-    return out, shard
+    decoded = decode_states(shard, torch.arange(len(states)))
+    for layer in range(states.shape[1]):
+        assert torch.equal(decode_layer(shard, slice(0, len(states)), layer), decoded[:, layer])
+    return decoded, shard
 
 
-def test_names() -> None:
+def test_codec_dtype_maps_names_and_rejects_unknown_ones() -> None:
     assert [codec_dtype(name) for name in ("f32", "f16", "int8")] == [torch.float32, torch.float16, torch.int8]
     with pytest.raises(BadInput, match="unknown store dtype 'f8'; expected one of f32, f16, int8"):
         codec_dtype("f8")
@@ -47,37 +47,37 @@ def test_names() -> None:
 @given(STATES)
 def test_f32_is_exact_and_f16_rounds(states: np.ndarray) -> None:
     exact = torch.from_numpy(states)
-    assert torch.equal(passed(exact, "f32")[0], exact)
-    assert torch.equal(passed(exact, "f16")[0], exact.half().float())
+    assert torch.equal(round_trip(exact, "f32")[0], exact)
+    assert torch.equal(round_trip(exact, "f16")[0], exact.half().float())
 
 
 @given(STATES)
-def test_int8_is_off_by_at_most_half_a_step_of_its_token(states: np.ndarray) -> None:
+def test_int8_error_is_at_most_half_a_quantisation_step(states: np.ndarray) -> None:
     exact = torch.from_numpy(states)
-    found, shard = passed(exact, "int8")
+    decoded, shard = round_trip(exact, "int8")
     step = shard["scales"].float()[..., None] * shard["spread"]  # (tokens, layers, width)
-    # A scale is itself rounded to f16, which the largest of 127 steps feels most; below f16's least it is 0.
+    # A scale is rounded to f16 too: the largest of 127 steps suffers most, and below the smallest f16 it is 0.
     slack = 1e-3 * exact.abs() + 1e-3 + 127 * 6e-8 * shard["spread"]
-    assert bool(((found - exact).abs() <= 0.51 * step + slack).all())
+    assert bool(((decoded - exact).abs() <= 0.51 * step + slack).all())
     assert int(shard["hidden"].abs().max()) <= 127
 
 
-def test_int8_of_states_like_a_berts() -> None:
-    """A channel tens of times as large as the rest, as trained encoders have it, costs the others nothing."""
+def test_int8_outlier_channel_does_not_degrade_the_others() -> None:
+    """Trained BERTs have channels tens of times larger than the rest."""
     states = torch.randn(400, 3, 64, generator=torch.Generator().manual_seed(0))
     states[:, :, 7] = 40 + 5 * states[:, :, 7]
-    found, _ = passed(states, "int8")
+    decoded, _ = round_trip(states, "int8")
     others = [channel for channel in range(64) if channel != 7]
-    error = (found - states)[:, :, others].norm() / states[:, :, others].norm()
+    error = (decoded - states)[:, :, others].norm() / states[:, :, others].norm()
     assert float(error) < 0.01
 
 
-def test_a_channel_that_does_not_vary_and_a_token_at_the_mean() -> None:
+def test_int8_is_exact_for_constant_channels() -> None:
     states = torch.ones(4, 1, 3)
-    assert torch.equal(passed(states, "int8")[0], states)
+    assert torch.equal(round_trip(states, "int8")[0], states)
 
 
-def test_sizes() -> None:
+def test_state_bytes_per_dtype() -> None:
     assert [state_bytes(name, 384) for name in ("f32", "f16", "int8")] == [1536, 768, 386]
     for width in (384, 768, 1024):
         assert state_bytes("int8", width) / state_bytes("f16", width) <= 0.505
@@ -85,7 +85,7 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "int8"])
 @pytest.mark.parametrize("bad", [1e9, float("nan"), float("-inf")])
-def test_what_is_not_finite_is_caught(dtype: str, bad: float) -> None:
+def test_check_finite_rejects_overflow_and_nan(dtype: str, bad: float) -> None:
     states = torch.zeros(3, 1, 2)
     states[1, 0, 1] = bad
     codec = make_codec(dtype, {"mean": torch.zeros(1, 2), "spread": torch.ones(1, 2)})
@@ -95,7 +95,7 @@ def test_what_is_not_finite_is_caught(dtype: str, bad: float) -> None:
         check_finite(stored, dtype)
 
 
-def test_the_largest_number_of_f16_is_fine() -> None:
+def test_check_finite_accepts_the_largest_f16_number() -> None:
     check_finite({"hidden": torch.tensor([65504.0, -65504.0]).half()}, "f16")
     with pytest.raises(BadInput, match=r"not finite in f32.*tune it again"):
         check_finite({"hidden": torch.tensor([float("nan")])}, "f32")

@@ -1,4 +1,4 @@
-"""Fingerprints: whatever makes a difference is seen and named."""
+"""Fingerprints: hashes notice every change, and differences name it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bertvision.core.files import hash_json, hash_lines, hash_tensors
 from bertvision.store.fingerprint import differences
 
 
-def test_hashes_see_names_types_shapes_and_values() -> None:
+def test_hashes_depend_on_names_types_shapes_and_values() -> None:
     base = {"a": torch.arange(4.0), "b": torch.ones(())}
     others = [
         {"a": torch.arange(4.0), "c": torch.ones(())},
@@ -19,7 +19,7 @@ def test_hashes_see_names_types_shapes_and_values() -> None:
         {"a": torch.arange(4.0) + 1e-6, "b": torch.ones(())},
         {"a": torch.arange(4.0)},
     ]
-    assert len({hash_tensors(one.items()) for one in (base, *others)}) == 6
+    assert len({hash_tensors(tensors.items()) for tensors in (base, *others)}) == 6
     assert hash_tensors(base.items()) == hash_tensors(reversed(list(base.items())))
     transposed = torch.arange(6.0).reshape(2, 3).T
     assert hash_tensors([("a", transposed)]) == hash_tensors([("a", transposed.contiguous())])
@@ -27,7 +27,7 @@ def test_hashes_see_names_types_shapes_and_values() -> None:
     assert hash_lines(["ab", "c"]) != hash_lines(["a", "bc"])
 
 
-def test_differences_name_what_differs() -> None:
+def test_differences_list_every_changed_field() -> None:
     stored = {"encoder": "a" * 64, "windows": {"max_length": 32, "overlap": 8}, "format": 1}
     wanted = {"encoder": "b" * 64, "windows": {"max_length": 32, "overlap": 9}, "new": True, "format": 1}
     assert differences(stored, json.loads(json.dumps(stored))) == []

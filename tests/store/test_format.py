@@ -1,4 +1,4 @@
-"""The format as documented: the reader on its page, which knows nothing of this package, reads every store."""
+"""The documented store format: the reader on its page, written without this package, reads every store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "store-format.md"
 
 @pytest.fixture(scope="module")
 def reader() -> Callable[[Path, str], Any]:
-    """The code of the page, which may use json, numpy and safetensors only."""
+    """The function of the page; it may import json, pathlib, numpy and safetensors only."""
     code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(code) == 1
     assert len(code[0].splitlines()) <= 30
@@ -42,7 +42,7 @@ def reader() -> Callable[[Path, str], Any]:
 
 
 @pytest.mark.parametrize("settings", [{"dtype": "f32"}, {}, {"dtype": "int8"}, {"tokens": "context", "dtype": "int8"}])
-def test_a_strangers_reader_sees_what_we_see(
+def test_documented_reader_reads_the_same_values_as_the_package(
     reader: Callable[[Path, str], Any],
     span_encoder: Encoder,
     span_task: Task,
@@ -51,19 +51,21 @@ def test_a_strangers_reader_sees_what_we_see(
 ) -> None:
     store = extract(span_encoder, span_task, tmp_path / "store", batch_tokens=96, **settings)
     for split in ("train", "dev"):
-        theirs = {window: (example, states, target) for window, example, states, target in reader(store.folder, split)}
+        documented = {
+            window: (example, states, target) for window, example, states, target in reader(store.folder, split)
+        }
         table = store[split].table()
-        assert sorted(theirs) == list(range(len(table)))
+        assert sorted(documented) == list(range(len(table)))
         for batch in store[split].batches(4):
             for row, window in enumerate(batch.windows.tolist()):
-                example, states, target = theirs[window]
+                example, states, target = documented[window]
                 assert example == table.example[window]
                 assert np.array_equal(target, table.targets[window])
                 assert np.allclose(states, batch.hidden[row, : len(states)].numpy(), rtol=1e-6, atol=1e-6)
                 assert len(states) == int(batch.mask[row].sum())
 
 
-def test_every_key_and_tensor_is_on_the_page(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+def test_format_page_names_every_key_and_tensor(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     store = extract(span_encoder, span_task, tmp_path / "store", dtype="int8", tokens="context")
     shard = next(store["dev"].shards())

@@ -1,4 +1,4 @@
-"""A stored batch decodes what is asked for, and gives the same states padded, unpadded and of CLS alone."""
+"""A stored batch decodes only the requested view: padded, unpadded or CLS states."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from bertvision.store.shard_file import layer_batch, window_tensors
 SIZES = (5, 2, 7)
 
 
-def _batch() -> LayerBatch:
-    draw = np.random.default_rng(0)
-    ids = [draw.integers(1, 99, size).astype(np.int32) for size in SIZES]
+def _make_batch() -> LayerBatch:
+    random = np.random.default_rng(0)
+    ids = [random.integers(1, 99, size).astype(np.int32) for size in SIZES]
     windows = [
-        Window(number, one, np.zeros(len(one), np.uint8), np.zeros((len(one), 2), np.int32), 0, (1.0, 1.0))
-        for number, one in enumerate(ids)
+        Window(number, tokens, np.zeros(len(tokens), np.uint8), np.zeros((len(tokens), 2), np.int32), 0, (1.0, 1.0))
+        for number, tokens in enumerate(ids)
     ]
     hidden = torch.randn(sum(SIZES), 3, 4, generator=torch.Generator().manual_seed(0)).half()
     return layer_batch({"hidden": hidden, **window_tensors(windows, range(3))}, np.array([2, 0]), "span")
 
 
-def test_unpadded_padded_and_first_are_the_same_states() -> None:
-    batch = _batch()
+def test_padded_unpadded_and_cls_states_agree() -> None:
+    batch = _make_batch()
     assert batch.hidden.shape == (2, 7, 3, 4)
     assert torch.equal(batch.hidden[batch.mask], batch.states)
     assert torch.equal(batch.hidden[:, 0], batch.first)
     assert (batch.hidden[~batch.mask] == 0).all()
 
 
-def test_only_cls_is_decoded_for_whoever_reads_only_cls() -> None:
-    batch = _batch()
+def test_reading_cls_decodes_nothing_else() -> None:
+    batch = _make_batch()
     assert batch.first.shape == (2, 3, 4)
     assert {"states", "hidden"}.isdisjoint(vars(batch))
 
 
-def test_a_batch_from_elsewhere_has_them_too() -> None:
-    stored = _batch()
-    made = LayerBatch(stored.hidden, stored.mask, stored.targets, stored.windows)
-    assert torch.equal(made.states, stored.states)
-    assert torch.equal(made.first, stored.first)
+def test_eager_batch_derives_unpadded_and_cls_states() -> None:
+    stored = _make_batch()
+    eager = LayerBatch(stored.hidden, stored.mask, stored.targets, stored.windows)
+    assert torch.equal(eager.states, stored.states)
+    assert torch.equal(eager.first, stored.first)
 
 
-def test_another_device_gets_all_that_heads_look_at() -> None:
-    moved = _batch().to(torch.device("meta"))
+def test_batch_moves_all_tensors_to_the_device() -> None:
+    moved = _make_batch().to(torch.device("meta"))
     assert {moved.states.device.type, moved.mask.device.type, moved.targets.device.type} == {"meta"}

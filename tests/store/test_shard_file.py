@@ -1,4 +1,4 @@
-"""A file written in pieces is byte by byte the library's, and its hash is that of the bytes."""
+"""A shard file written in chunks equals that of safetensors, and its hash is that of its bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from bertvision.store import shard_file as hashed_file
+from bertvision.store import shard_file
 from bertvision.store.shard_file import NAMES, write_hashed
 
 SHAPES = st.lists(st.integers(0, 5), min_size=0, max_size=3)
@@ -21,9 +21,9 @@ TENSORS = st.dictionaries(
 
 
 @given(TENSORS)
-def test_bytes_are_the_librarys(asked: dict[str, tuple[torch.dtype, list[int]]]) -> None:
+def test_written_bytes_equal_those_of_safetensors(specs: dict[str, tuple[torch.dtype, list[int]]]) -> None:
     tensors = {
-        name: torch.arange(torch.Size(shape).numel()).to(dtype).view(shape) for name, (dtype, shape) in asked.items()
+        name: torch.arange(torch.Size(shape).numel()).to(dtype).view(shape) for name, (dtype, shape) in specs.items()
     }
     file = io.BytesIO()
     digest = write_hashed(tensors, file)
@@ -31,8 +31,8 @@ def test_bytes_are_the_librarys(asked: dict[str, tuple[torch.dtype, list[int]]])
     assert digest == hashlib.sha256(file.getvalue()).hexdigest()
 
 
-def test_pieces_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashed_file, "CHUNK", 7)
+def test_chunked_write_loads_as_the_same_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_file, "CHUNK", 7)
     file = io.BytesIO()
     states = torch.randn(11, 3, 5).half()
     write_hashed({"hidden": states}, file)

@@ -1,4 +1,4 @@
-"""Small files in GLUE's official formats, for the tests of reading and of handing in."""
+"""Small files in GLUE's official formats, for the tests of reading them and of submissions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DIAGNOSTIC = (
 )
 
 NUMBERED = ("cola", "sst2", "mrpc", "qqp", "wnli")
-"""Tasks whose files hold 0 and 1; the others hold words, STS-B scores."""
+"""Tasks whose files have labels 0 and 1; the others have words, and STS-B has scores."""
 
 
 class GlueSamples:
@@ -62,10 +62,10 @@ class GlueSamples:
             return f"{label}.500"
         return str(label) if name in NUMBERED else GLUE[name].labels[label]
 
-    def lines(self, form: tuple[str, str], rows: list[tuple[str, str, str]]) -> list[str]:
-        """The header, if there is one, and a line for each row."""
-        header, row = form
-        body = [row.format(i=i, text=text, pair=pair, label=label) for i, (text, pair, label) in enumerate(rows)]
+    def lines(self, columns_and_row: tuple[str, str], rows: list[tuple[str, str, str]]) -> list[str]:
+        """The header, if the format has one, and a line for each row."""
+        header, row_format = columns_and_row
+        body = [row_format.format(i=i, text=text, pair=pair, label=label) for i, (text, pair, label) in enumerate(rows)]
         return [header, *body] if header else body
 
     def write(self, path: Path, content: list[str]) -> Path:
@@ -74,7 +74,7 @@ class GlueSamples:
         return path
 
     def rows(self, name: str, size: int) -> list[tuple[str, str, str]]:
-        """Texts with what a reader may trip over: quotes that open and never close, blanks, accents."""
+        """Texts that are hard to read: unbalanced quotes, blanks, accents."""
         classes = len(GLUE[name].labels) or 5
         return [(f'"Ein "naïve" text {i}', f"it 's pair {i}", self.label(name, i % classes)) for i in range(size)]
 

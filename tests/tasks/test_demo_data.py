@@ -1,4 +1,4 @@
-"""The demonstration's files: the same to the last byte on every machine."""
+"""The demo files: identical bytes on every machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHA256 = {
 }
 
 
-def test_the_files_are_those_of_every_version(tmp_path: Path) -> None:
+def test_demo_files_never_change(tmp_path: Path) -> None:
     paths = write(tmp_path / "data")
     assert {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths} == SHA256
 
 
-def test_the_files_are_a_task(tmp_path: Path) -> None:
+def test_demo_files_load_as_a_task(tmp_path: Path) -> None:
     train, dev = write(tmp_path)
     task = load_task("squad2", train=train, dev=dev)
     assert len(task["train"]) + len(task["inner"]) == 1500

@@ -1,4 +1,4 @@
-"""GLUE: the table, every official format, and everything a folder or a file can have wrong with it."""
+"""GLUE: the task table, every official file format, and which files are used."""
 
 from __future__ import annotations
 
@@ -20,44 +20,50 @@ from bertvision.tasks.task import TASKS, Task, load_task
 NAMES = tuple(name for name in GLUE if name not in ("mnli-mm", "ax"))
 
 
-def everything(task: Task) -> list[Example]:
+def all_examples(task: Task) -> list[Example]:
     return sorted(
         (e for split in task.splits.values() for e in split), key=lambda e: (e.id[:3], int(e.id.split(":")[1]))
     )
 
 
-def refusal(name: str, **options: object) -> str:
+def load_error(name: str, **options: object) -> str:
     with pytest.raises(BadInput) as error:
         load_task(name, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
-def test_the_table_is_registered_and_says_what_each_task_is() -> None:
+def test_glue_table_is_registered_with_descriptions() -> None:
     assert set(GLUE) == {*NAMES, "mnli-mm", "ax"} <= set(TASKS)
     assert all(record.name == name and record.about for name, record in GLUE.items())
     assert len({record.about for record in GLUE.values()}) == len(GLUE)
 
 
-def test_official_metrics_and_what_models_are_chosen_by() -> None:
-    two = {"mrpc": {"f1", "accuracy"}, "qqp": {"f1", "accuracy"}, "stsb": {"pearson", "spearmanr"}}
-    alone = {"cola": {"matthews_correlation"}, "ax": {"matthews_correlation"}}
+def test_glue_metrics_are_the_official_ones() -> None:
+    with_two_metrics = {"mrpc": {"f1", "accuracy"}, "qqp": {"f1", "accuracy"}, "stsb": {"pearson", "spearmanr"}}
+    with_one_metric = {"cola": {"matthews_correlation"}, "ax": {"matthews_correlation"}}
     for name, record in GLUE.items():
-        assert set(record.metrics) == two.get(name) or set(record.metrics) == alone.get(name, {"accuracy"})
+        assert set(record.metrics) == with_two_metrics.get(name) or set(record.metrics) == with_one_metric.get(
+            name, {"accuracy"}
+        )
     assert [GLUE[name].metrics[0] for name in ("mrpc", "qqp", "stsb")] == ["f1", "f1", "spearmanr"]
 
 
-def test_the_scores_of_a_task_have_its_metrics() -> None:
+def test_scores_include_the_official_metrics() -> None:
     from bertvision.evaluation.metrics.labels import classification_scores
     from bertvision.evaluation.metrics.values import regression_scores
 
     for record in GLUE.values():
-        two = [0, 1, 1], [1, 1, 0]
-        scores = classification_scores(*two, len(record.labels)) if record.labels else regression_scores(*two)
+        gold_and_predicted = [0, 1, 1], [1, 1, 0]
+        scores = (
+            classification_scores(*gold_and_predicted, len(record.labels))
+            if record.labels
+            else regression_scores(*gold_and_predicted)
+        )
         assert set(record.metrics) <= set(scores)
 
 
-def test_files_are_scored_by_the_metrics_and_labels_of_the_table() -> None:
+def test_score_files_use_the_glue_table() -> None:
     from bertvision.evaluation.score_files import TASK_SCORING
 
     for name, record in GLUE.items():
@@ -66,10 +72,10 @@ def test_files_are_scored_by_the_metrics_and_labels_of_the_table() -> None:
         assert set(official.metrics) == set(record.metrics)
 
 
-def test_settings_of_the_paper() -> None:
+def test_settings_equal_the_papers() -> None:
     settings_of = {name: (record.lr, record.batch, record.max_length) for name, record in GLUE.items()}
-    large = (1e-5, 32, 128)
-    assert [settings_of[name] for name in ("mnli", "mnli-mm", "ax", "qnli", "qqp")] == [large] * 5
+    large_task_settings = (1e-5, 32, 128)
+    assert [settings_of[name] for name in ("mnli", "mnli-mm", "ax", "qnli", "qqp")] == [large_task_settings] * 5
     assert settings_of["rte"] == (2e-5, 16, 250)
     assert settings_of["sst2"] == settings_of["mrpc"] == (2e-5, 32, 128)
     assert settings_of["cola"] == settings_of["stsb"] == (2e-5, 16, 128)
@@ -77,17 +83,17 @@ def test_settings_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_official_files_are_read_to_the_letter(
+def test_official_files_are_read_exactly(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], glue: Any
 ) -> None:
     record = GLUE[name]
     task = load_task(name, data=glue.write_task(tmp_path, name))
     assert (task.name, task.labels, task.metric) == (name, record.labels, record.metrics[0])
     assert (task.kind, task.max_length) == ("classify" if record.labels else "regress", record.max_length)
-    dev, first = record.files.dev.stems[0], 1 if name == "cola" else 2
+    dev_stem, first_line = record.files.dev.stems[0], 1 if name == "cola" else 2
     expected = [
         Example(
-            f"{dev}:{i + first}",
+            f"{dev_stem}:{i + first_line}",
             text,
             None if name in ("cola", "sst2") else pair,
             label=float(i % len(record.labels)) if record.labels else float(label),
@@ -95,31 +101,31 @@ def test_official_files_are_read_to_the_letter(
         for i, (text, pair, label) in enumerate(glue.rows(name, 12))
     ]
     assert list(task["dev"]) == expected
-    assert {e.id for e in task["train"] + task["inner"]} == {f"train:{i + first}" for i in range(40)}
+    assert {e.id for e in task["train"] + task["inner"]} == {f"train:{i + first_line}" for i in range(40)}
     notes = capsys.readouterr().err.splitlines()
     assert len(notes) == 2
     assert f"train.tsv: 40 of {record.files.train.rows:,} official rows" in notes[0]
-    assert f"{dev}.tsv: 12 of {record.files.dev.rows:,} official rows" in notes[1]
+    assert f"{dev_stem}.tsv: 12 of {record.files.dev.rows:,} official rows" in notes[1]
 
 
 @pytest.mark.parametrize("name", ["cola", "mrpc", "stsb"])
-def test_the_folder_of_the_task_is_as_good_as_the_one_above(name: str, tmp_path: Path, glue: Any) -> None:
+def test_data_may_be_the_task_folder_or_its_parent(name: str, tmp_path: Path, glue: Any) -> None:
     above = load_task(name, data=str(glue.write_task(tmp_path, name)))
     assert load_task(name, data=tmp_path / GLUE[name].files.train.folders[0]) == above
 
 
-def test_official_sizes_are_not_remarked_upon(tmp_path: Path, capsys: pytest.CaptureFixture[str], glue: Any) -> None:
+def test_files_of_official_size_give_no_note(tmp_path: Path, capsys: pytest.CaptureFixture[str], glue: Any) -> None:
     glue.write_task(tmp_path, "wnli", GLUE["wnli"].files.train.rows, GLUE["wnli"].files.dev.rows)
     load_task("wnli", data=tmp_path)
     assert capsys.readouterr().err == ""
 
 
-def test_a_file_cut_short_is_remarked_upon(tmp_path: Path, capsys: pytest.CaptureFixture[str], glue: Any) -> None:
+def test_incomplete_file_gives_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str], glue: Any) -> None:
     glue.write_task(tmp_path, "wnli", 634, 71)
     load_task("wnli", data=tmp_path)
-    noted = capsys.readouterr().err.splitlines()
-    assert len(noted) == 1
-    assert "WNLI/train.tsv: 634 of 635 official rows" in noted[0]
+    notes = capsys.readouterr().err.splitlines()
+    assert len(notes) == 1
+    assert "WNLI/train.tsv: 634 of 635 official rows" in notes[0]
 
 
 def test_mismatched_and_diagnostic_dev_sets_share_the_training_data(tmp_path: Path, glue: Any) -> None:
@@ -133,39 +139,41 @@ def test_mismatched_and_diagnostic_dev_sets_share_the_training_data(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_json_lines_with_the_hub_s_columns_and_words_or_numbers(name: str, tmp_path: Path, glue: Any) -> None:
+def test_json_lines_with_hub_columns_and_labels_or_numbers(name: str, tmp_path: Path, glue: Any) -> None:
     record, columns = GLUE[name], GLUE[name].columns[-1 if name != "mnli" else 1]
     rows = []
     for i in range(30):
-        place = i % (len(record.labels) or 5)
-        word = record.labels[place] if record.labels and i % 2 else place
-        rows.append({columns.text: f"a {i}", columns.pair or "other": f"b {i}", columns.label: word, "idx": i})
+        label = i % (len(record.labels) or 5)
+        label_or_number = record.labels[label] if record.labels and i % 2 else label
+        rows.append(
+            {columns.text: f"a {i}", columns.pair or "other": f"b {i}", columns.label: label_or_number, "idx": i}
+        )
     path = glue.write(tmp_path / "my.jsonl", [json.dumps(row) for row in rows])
-    found = everything(load_task(name, train=path))
-    assert [e.label for e in found] == [float(i % (len(record.labels) or 5)) for i in range(30)]
-    assert [e.text for e in found] == [f"a {i}" for i in range(30)]
-    assert {e.pair is None for e in found} == {columns.pair is None}
+    examples = all_examples(load_task(name, train=path))
+    assert [e.label for e in examples] == [float(i % (len(record.labels) or 5)) for i in range(30)]
+    assert [e.text for e in examples] == [f"a {i}" for i in range(30)]
+    assert {e.pair is None for e in examples} == {columns.pair is None}
 
 
-def test_given_files_go_before_the_folder_s(tmp_path: Path, glue: Any) -> None:
+def test_given_files_take_precedence_over_the_folder(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
     (tmp_path / "RTE/train.tsv").unlink()
-    own = glue.write(tmp_path / "more/dev.tsv", glue.lines(glue.labelled["rte"], glue.rows("rte", 20)))
-    task = load_task("rte", train=own, data=tmp_path)
+    given = glue.write(tmp_path / "more/dev.tsv", glue.lines(glue.labelled["rte"], glue.rows("rte", 20)))
+    task = load_task("rte", train=given, data=tmp_path)
     assert {e.id.split(":")[0] for e in task["train"]} == {"dev"}
     assert {e.id.split(":")[0] for e in task["dev"]} == {"dev-2"}
 
 
-def test_the_only_file_that_begins_alike_is_taken(tmp_path: Path, glue: Any) -> None:
+def test_single_file_with_the_same_prefix_is_used(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "mnli")
     train = tmp_path / "MNLI/train.tsv"
     sample = train.rename(train.with_name("train_10k.tsv"))
-    assert len(everything(load_task("mnli", data=tmp_path))) == 52
+    assert len(all_examples(load_task("mnli", data=tmp_path))) == 52
     sample.with_name("train_5k.tsv").write_bytes(sample.read_bytes())
-    assert "MNLI contains dev_matched.tsv, train_10k.tsv, train_5k.tsv" in refusal("mnli", data=tmp_path)
+    assert "MNLI contains dev_matched.tsv, train_10k.tsv, train_5k.tsv" in load_error("mnli", data=tmp_path)
 
 
-def test_limit_takes_a_sample(tmp_path: Path, glue: Any) -> None:
+def test_limit_samples_train_and_dev(tmp_path: Path, glue: Any) -> None:
     task = load_task("mrpc", data=glue.write_task(tmp_path, "mrpc"), limit=10)
     assert Counter({"train": len(task["train"]) + len(task["inner"]), "dev": len(task["dev"])}) == {
         "train": 10,
@@ -180,12 +188,12 @@ CELL = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_s
 
 @settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(NAMES), rows=st.lists(st.tuples(CELL, CELL, st.integers(0, 1)), min_size=6, max_size=12))
-def test_any_text_comes_back_as_it_was_written(name: str, rows: list[tuple[str, str, int]], glue: Any) -> None:
+def test_any_text_survives_a_round_trip(name: str, rows: list[tuple[str, str, int]], glue: Any) -> None:
     rows = [(f"{i} {text}", pair, label) for i, (text, pair, label) in enumerate(rows)]
     written = [(text, pair, glue.label(name, label)) for text, pair, label in rows]
     with tempfile.TemporaryDirectory() as folder:
         path = glue.write(Path(folder) / "train.tsv", glue.lines(glue.labelled[name], written))
-        found = everything(load_task(name, train=path))
-    assert [e.text for e in found] == [text.strip() for text, _, _ in rows]
-    assert [e.pair or "" for e in found] == ["" if name in ("cola", "sst2") else pair.strip() for _, pair, _ in rows]
-    assert [e.label for e in found] == [label if GLUE[name].labels else label + 0.5 for _, _, label in rows]
+        examples = all_examples(load_task(name, train=path))
+    assert [e.text for e in examples] == [text.strip() for text, _, _ in rows]
+    assert [e.pair or "" for e in examples] == ["" if name in ("cola", "sst2") else pair.strip() for _, pair, _ in rows]
+    assert [e.label for e in examples] == [label if GLUE[name].labels else label + 0.5 for _, _, label in rows]

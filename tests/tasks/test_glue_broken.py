@@ -1,4 +1,4 @@
-"""GLUE files and folders that are not what they should be: one line of reason, and no row lost in silence."""
+"""Broken GLUE files and folders: a one-line error, or every row is used or counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bertvision.tasks.task import Task, load_task
 NAMES = tuple(name for name in GLUE if name not in ("mnli-mm", "ax"))
 
 
-def refusal(name: str, **options: object) -> str:
+def load_error(name: str, **options: object) -> str:
     with pytest.raises(BadInput) as error:
         load_task(name, **options)
     return str(error.value)
@@ -28,54 +28,54 @@ def row_lines(task: Task) -> list[int]:
     return sorted(int(e.id.split(":")[1]) for split in task.splits.values() for e in split)
 
 
-def test_a_missing_training_file_is_named(tmp_path: Path, glue: Any) -> None:
+def test_missing_train_file_is_an_error(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "qnli")
     (tmp_path / "QNLI/train.tsv").unlink()
-    said = refusal("qnli", data=tmp_path)
-    assert said.startswith("task qnli has no train file: expected QNLI/train.tsv or train.tsv (or .jsonl)")
-    assert said.endswith("QNLI contains dev.tsv; give train files")
+    message = load_error("qnli", data=tmp_path)
+    assert message.startswith("task qnli has no train file: expected QNLI/train.tsv or train.tsv (or .jsonl)")
+    assert message.endswith("QNLI contains dev.tsv; give train files")
 
 
-def test_a_missing_dev_file_is_named(tmp_path: Path, glue: Any) -> None:
+def test_missing_dev_file_is_an_error(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "mnli")
-    said = refusal("mnli-mm", data=tmp_path)
-    assert "no dev file: expected MNLI/dev_mismatched.tsv" in said
-    assert "MNLI contains dev_matched.tsv, train.tsv" in said
+    message = load_error("mnli-mm", data=tmp_path)
+    assert "no dev file: expected MNLI/dev_mismatched.tsv" in message
+    assert "MNLI contains dev_matched.tsv, train.tsv" in message
 
 
-def test_wrong_folders(tmp_path: Path, glue: Any) -> None:
+def test_wrong_folders_are_errors(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
-    assert "no such folder" in refusal("rte", data=tmp_path / "nowhere")
-    assert "expected MRPC/train.tsv or train.tsv" in refusal("mrpc", data=tmp_path)
-    # WNLI's files have RTE's columns: the folder's name is all there is to tell them apart.
-    assert "folder of another task; task wnli is in WNLI" in refusal("wnli", data=tmp_path / "RTE")
-    assert "it contains nothing" in refusal("wnli", data=_made(tmp_path / "empty"))
+    assert "no such folder" in load_error("rte", data=tmp_path / "nowhere")
+    assert "expected MRPC/train.tsv or train.tsv" in load_error("mrpc", data=tmp_path)
+    # WNLI's files have the columns of RTE, so only the folder's name distinguishes them.
+    assert "folder of another task; task wnli is in WNLI" in load_error("wnli", data=tmp_path / "RTE")
+    assert "it contains nothing" in load_error("wnli", data=_make_folder(tmp_path / "empty"))
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
-def test_files_of_another_task(tmp_path: Path, glue: Any) -> None:
+def test_files_of_another_task_are_errors(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
     glue.write_task(tmp_path, "sst2")
     rte, sst2 = tmp_path / "RTE/train.tsv", tmp_path / "SST-2/train.tsv"
-    assert "train.tsv: not a file of task qnli: got columns 'index, sentence1" in refusal("qnli", train=rte)
-    assert "line 1: wrong number of cells: got 2, expected 4: source, label, notation" in refusal("cola", train=sst2)
-    assert "line 2: unknown label: got 'entailment', expected 0 or not_" in refusal("mrpc", train=rte)
-    assert "unknown extension '.csv'" in refusal("rte", train=tmp_path / "a.csv")
+    assert "train.tsv: not a file of task qnli: got columns 'index, sentence1" in load_error("qnli", train=rte)
+    assert "line 1: wrong number of cells: got 2, expected 4: source, label, notation" in load_error("cola", train=sst2)
+    assert "line 2: unknown label: got 'entailment', expected 0 or not_" in load_error("mrpc", train=rte)
+    assert "unknown extension '.csv'" in load_error("rte", train=tmp_path / "a.csv")
 
 
-def test_no_place_two_places_and_the_same_file_twice(tmp_path: Path, glue: Any) -> None:
+def test_missing_conflicting_and_duplicate_sources_are_errors(tmp_path: Path, glue: Any) -> None:
     glue.write_task(tmp_path, "rte")
     train = tmp_path / "RTE/train.tsv"
-    assert refusal("rte") == "task 'rte' needs data (a folder), train (files) or hub (a dataset's name)"
-    assert "needs data" in refusal("rte", dev=train)
-    assert "got both" in refusal("rte", data=tmp_path, hub="nyu-mll/glue")
-    assert "given twice" in refusal("rte", train=train, dev=train)
-    assert "max_length" in refusal("rte", train=train, max_length=0)
-    assert "named 'encoding'" in refusal("rte", train=train, encoding="cp1252")
+    assert load_error("rte") == "task 'rte' needs data (a folder), train (files) or hub (a dataset's name)"
+    assert "needs data" in load_error("rte", dev=train)
+    assert "got both" in load_error("rte", data=tmp_path, hub="nyu-mll/glue")
+    assert "given twice" in load_error("rte", train=train, dev=train)
+    assert "max_length" in load_error("rte", train=train, max_length=0)
+    assert "named 'encoding'" in load_error("rte", train=train, encoding="cp1252")
 
 
 BROKEN_ROWS = [
@@ -97,51 +97,51 @@ BROKEN_ROWS = [
 
 
 @pytest.mark.parametrize(("name", "row", "reason"), BROKEN_ROWS)
-def test_a_broken_row_ends_the_loading_or_is_counted(
-    name: str, row: str, reason: str, tmp_path: Path, glue: Any
-) -> None:
-    good = glue.lines(glue.labelled[name], glue.rows(name, 20))
-    path = glue.write(tmp_path / "train.tsv", [*good[:8], row, *good[8:]])
-    said = refusal(name, train=path)
-    assert f"train.tsv, line 9: {reason}: " in said
-    assert "--skip-bad" in said
+def test_broken_row_is_an_error_or_counted(name: str, row: str, reason: str, tmp_path: Path, glue: Any) -> None:
+    good_lines = glue.lines(glue.labelled[name], glue.rows(name, 20))
+    path = glue.write(tmp_path / "train.tsv", [*good_lines[:8], row, *good_lines[8:]])
+    message = load_error(name, train=path)
+    assert f"train.tsv, line 9: {reason}: " in message
+    assert "--skip-bad" in message
     task = load_task(name, train=path, skip_bad=True)
     assert task.skipped == {reason: 1}
-    first = 1 if name == "cola" else 2
-    assert row_lines(task) == [line for line in range(first, first + 21) if line != 9]
+    first_line = 1 if name == "cola" else 2
+    assert row_lines(task) == [line for line in range(first_line, first_line + 21) if line != 9]
 
 
-def test_labels_that_are_kept_back_are_explained(tmp_path: Path, glue: Any) -> None:
+def test_hidden_labels_are_explained(tmp_path: Path, glue: Any) -> None:
     row = json.dumps({"sentence": "x", "label": -1})
-    assert "-1 marks the hidden labels of a test set" in refusal("sst2", train=glue.write(tmp_path / "a.jsonl", [row]))
+    assert "-1 marks the hidden labels of a test set" in load_error(
+        "sst2", train=glue.write(tmp_path / "a.jsonl", [row])
+    )
 
 
-def test_a_file_without_one_good_row(tmp_path: Path, glue: Any) -> None:
+def test_file_without_usable_rows_is_an_error(tmp_path: Path, glue: Any) -> None:
     header, _ = glue.labelled["rte"]
     rows = ["0\ta\tb\tmaybe", "1\ta\tb\tperhaps"]
     path = glue.write(tmp_path / "train.tsv", [header, *rows])
-    assert "no usable row; skipped 2 bad rows: unknown label (2)" in refusal("rte", train=path, skip_bad=True)
+    assert "no usable row; skipped 2 bad rows: unknown label (2)" in load_error("rte", train=path, skip_bad=True)
     path = glue.write(tmp_path / "train.tsv", [header, "0\ta", "1"])
-    assert "no usable row; skipped 2 bad rows" in refusal("rte", train=path, skip_bad=True)
+    assert "no usable row; skipped 2 bad rows" in load_error("rte", train=path, skip_bad=True)
 
 
-def test_texts_in_json_must_be_texts(tmp_path: Path, glue: Any) -> None:
+def test_json_texts_must_be_strings(tmp_path: Path, glue: Any) -> None:
     for text, reason in ((7, "wrong type"), (None, "missing text"), ("\ud83d", "broken character")):
         path = glue.write(tmp_path / "a.jsonl", [json.dumps({"sentence": text, "label": 1})])
-        assert f"line 1: {reason}: column 'sentence'" in refusal("sst2", train=path)
+        assert f"line 1: {reason}: column 'sentence'" in load_error("sst2", train=path)
 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_mutated_files_lose_no_row_in_silence(data: st.DataObject, glue: Any) -> None:
-    """Whatever bytes are put in, taken out or cut off: one line of reason, or every row is an example or counted."""
+def test_mutated_files_load_with_all_rows_counted_or_raise_bad_input(data: st.DataObject, glue: Any) -> None:
+    """After inserting, deleting and truncating bytes: an error, or every row is an example or counted."""
     name = data.draw(st.sampled_from(NAMES))
     content = "\n".join(glue.lines(glue.labelled[name], glue.rows(name, 12))).encode()
     for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(content)))
-        end = data.draw(st.sampled_from([at, at + 1, at + 9, len(content)]))
+        position = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.sampled_from([position, position + 1, position + 9, len(content)]))
         content = (
-            content[:at]
+            content[:position]
             + data.draw(st.sampled_from([b"", b"\t", b"\n", b'"', b"\r", b"-", b"\xff", b"\0", b"x"]))
             + content[end:]
         )

@@ -1,4 +1,4 @@
-"""GLUE from the Hub, with a stand-in for the library that reaches for it."""
+"""GLUE from the Hub, with a fake ``datasets`` library."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ def hub_rows(config: str, split: str, names: tuple[str, ...]) -> HubRows:
 
 
 @pytest.mark.parametrize("name", [name for name in GLUE if name != "ax"])
-def test_every_task_asks_for_its_configuration_and_splits(name: str, install: Install) -> None:
-    asked = []
+def test_hub_task_requests_its_configuration_and_splits(name: str, install: Install) -> None:
+    requested = []
 
     def load(hub: str, config: str, split: str) -> HubRows:
-        asked.append((hub, config, split))
+        requested.append((hub, config, split))
         return hub_rows(config, split, GLUE[name].labels)
 
     install(load)
     task = load_task(name, hub="nyu-mll/glue")
     config = "mnli" if name == "mnli-mm" else name
     dev = {"mnli": "validation_matched", "mnli-mm": "validation_mismatched"}.get(name, "validation")
-    assert asked == [("nyu-mll/glue", config, "train"), ("nyu-mll/glue", config, dev)]
+    assert requested == [("nyu-mll/glue", config, "train"), ("nyu-mll/glue", config, dev)]
     assert [e.id for e in task["dev"]] == [f"{dev}:{i}" for i in range(ROWS[dev])]
     assert [e.label for e in task["dev"]] == [i % (len(GLUE[name].labels) or 5) for i in range(ROWS[dev])]
     assert len(task["train"]) + len(task["inner"]) == 20
 
 
-def test_labels_numbered_in_another_order_are_known_by_name(install: Install) -> None:
+def test_hub_labels_in_another_order_are_matched_by_name(install: Install) -> None:
     swapped = ("not_entailment", "entailment")
     install(lambda hub, config, split: hub_rows(config, split, swapped))
     assert [e.label for e in load_task("rte", hub="some/copy")["dev"]] == [1.0, 0.0] * 3
 
 
-def test_rows_without_a_label_are_bad_rows(install: Install) -> None:
+def test_hub_rows_without_a_label_are_bad_rows(install: Install) -> None:
     def load(hub: str, config: str, split: str) -> HubRows:
         rows = hub_rows(config, split, GLUE["rte"].labels)
         rows[2]["label"] = -1
@@ -79,7 +79,7 @@ def test_rows_without_a_label_are_bad_rows(install: Install) -> None:
     assert load_task("rte", hub="nyu-mll/glue", skip_bad=True).skipped == {"unknown label": 2}
 
 
-def test_a_hub_that_cannot_be_reached_is_one_line(install: Install) -> None:
+def test_unreachable_hub_is_a_one_line_error(install: Install) -> None:
     def load(hub: str, config: str, split: str) -> HubRows:
         raise ConnectionError("no route\nto the Hub")
 
@@ -88,13 +88,13 @@ def test_a_hub_that_cannot_be_reached_is_one_line(install: Install) -> None:
         load_task("rte", hub="nyu-mll/glue")
 
 
-def test_the_diagnostic_set_has_no_labels_there(install: Install) -> None:
+def test_hub_diagnostic_set_without_labels_is_an_error(install: Install) -> None:
     install(lambda hub, config, split: hub_rows(config, split, GLUE["mnli"].labels))
     with pytest.raises(BadInput, match=r"no labels for task ax; give a data folder with diagnostic-full\.tsv"):
         load_task("ax", hub="nyu-mll/glue")
 
 
-def test_the_library_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_datasets_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(BadInput, match=r"datasets is not installed.*'\.\[hub\]'"):
         load_task("rte", hub="nyu-mll/glue")

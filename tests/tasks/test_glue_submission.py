@@ -1,4 +1,4 @@
-"""What is handed in: one file a test set, every index once, written as the server reads it."""
+"""GLUE submissions: one file per test set, every index once, in the server's format."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SINGLE = {
 VALUES = (-0.7, 2.3456, 9.1)
 
 
-class Fake:
-    """Labels in turn; remembers what it was asked."""
+class FakeModel:
+    """Predicts the labels in turn and records the texts that it received."""
 
     def __init__(self, name: str) -> None:
-        self.names, self.asked = GLUE[name].labels, list[Texts]()
+        self.names, self.received = GLUE[name].labels, list[Texts]()
 
     def __call__(self, texts: Sequence[Texts]) -> Iterator[dict[str, Any]]:
-        self.asked += texts
+        self.received += texts
         for i in range(len(texts)):
             yield {"label": self.names[i % len(self.names)]} if self.names else {"value": VALUES[i % 3]}
 
@@ -46,50 +46,54 @@ def write_test(glue: Any, folder: Path, name: str, target: str, size: int = 5) -
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_one_file_for_one_test_set(name: str, tmp_path: Path, glue: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    target, words = SINGLE[name]
+def test_submission_of_a_single_test_set(
+    name: str, tmp_path: Path, glue: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, predictions = SINGLE[name]
     write_test(glue, tmp_path / "data", name, target)
-    fake = Fake(name)
-    assert write_submission(name, fake, tmp_path / "data", tmp_path / "out") == {target: 5}
-    expected = [f"{i}\t{words[i % len(words)]}" for i in range(5)]
+    model = FakeModel(name)
+    assert write_submission(name, model, tmp_path / "data", tmp_path / "out") == {target: 5}
+    expected = [f"{i}\t{predictions[i % len(predictions)]}" for i in range(5)]
     assert (tmp_path / "out" / target).read_bytes().decode() == "\n".join(["index\tprediction", *expected, ""])
     single = name in ("cola", "sst2")
-    assert fake.asked == [(f"text {i}", None if single else f'"pair {i}') for i in range(5)]
+    assert model.received == [(f"text {i}", None if single else f'"pair {i}') for i in range(5)]
     assert f"5 of {GLUE[name].files.tests[target].rows:,} official rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["mnli", "mnli-mm", "ax"])
-def test_an_mnli_model_hands_in_three(name: str, tmp_path: Path, glue: Any) -> None:
+def test_mnli_model_submits_three_files(name: str, tmp_path: Path, glue: Any) -> None:
     write_test(glue, tmp_path, "mnli", "MNLI-m.tsv", 4)
     write_test(glue, tmp_path, "mnli", "MNLI-mm.tsv", 3)
     glue.write(tmp_path / "diagnostic/diagnostic.tsv", ["index\tsentence1\tsentence2", "0\ta\tb", "1\tc\td"])
     out = tmp_path / "out"
-    assert write_submission(name, Fake(name), tmp_path, out) == {"MNLI-m.tsv": 4, "MNLI-mm.tsv": 3, "AX.tsv": 2}
+    assert write_submission(name, FakeModel(name), tmp_path, out) == {"MNLI-m.tsv": 4, "MNLI-mm.tsv": 3, "AX.tsv": 2}
     assert (out / "AX.tsv").read_text() == "index\tprediction\n0\tentailment\n1\tneutral\n"
 
 
-def test_the_diagnostic_set_with_labels_is_numbered_by_row(tmp_path: Path, glue: Any) -> None:
+def test_labelled_diagnostic_set_is_numbered_by_row(tmp_path: Path, glue: Any) -> None:
     rows = [("a", "b", "neutral"), ("c", "d", "neutral")]
     glue.write(tmp_path / "AX/diagnostic-full.tsv", glue.lines(glue.diagnostic, rows))
-    assert write_submission("mnli", Fake("mnli"), tmp_path, tmp_path / "out") == {"AX.tsv": 2}
+    assert write_submission("mnli", FakeModel("mnli"), tmp_path, tmp_path / "out") == {"AX.tsv": 2}
     assert (tmp_path / "out/AX.tsv").read_text().splitlines()[1:] == ["0\tentailment", "1\tneutral"]
 
 
-def test_test_sets_that_are_not_there_are_noted(tmp_path: Path, glue: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_test_sets_are_skipped_with_a_note(
+    tmp_path: Path, glue: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_test(glue, tmp_path, "mnli", "MNLI-m.tsv")
-    write_submission("mnli", Fake("mnli"), tmp_path, tmp_path / "out")
+    write_submission("mnli", FakeModel("mnli"), tmp_path, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["MNLI-m.tsv"]
-    said = capsys.readouterr().err
-    assert "note: skipping MNLI-mm.tsv, its test file is missing: expected MNLI/test_mismatched.tsv" in said
-    assert "note: skipping AX.tsv, its test file is missing: expected AX/diagnostic.tsv" in said
+    notes = capsys.readouterr().err
+    assert "note: skipping MNLI-mm.tsv, its test file is missing: expected MNLI/test_mismatched.tsv" in notes
+    assert "note: skipping AX.tsv, its test file is missing: expected AX/diagnostic.tsv" in notes
 
 
-def test_the_indexes_of_the_file_are_kept_and_blank_texts_answered(tmp_path: Path, glue: Any) -> None:
+def test_submission_keeps_indexes_and_predicts_blank_texts(tmp_path: Path, glue: Any) -> None:
     glue.write(tmp_path / "QQP/test.tsv", ["id\tquestion1\tquestion2", "7\ta\t", "3\t\tb"])
-    fake = Fake("qqp")
-    write_submission("qqp", fake, tmp_path, tmp_path)
+    model = FakeModel("qqp")
+    write_submission("qqp", model, tmp_path, tmp_path)
     assert (tmp_path / "QQP.tsv").read_text() == "index\tprediction\n7\t0\n3\t1\n"
-    assert fake.asked == [("a", ""), ("", "b")]
+    assert model.received == [("a", ""), ("", "b")]
 
 
 @pytest.mark.parametrize(
@@ -101,27 +105,27 @@ def test_the_indexes_of_the_file_are_kept_and_blank_texts_answered(tmp_path: Pat
         ([], "a header and no rows"),
     ],
 )
-def test_no_row_can_be_left_out(rows: list[str], reason: str, tmp_path: Path, glue: Any) -> None:
+def test_broken_test_row_is_an_error(rows: list[str], reason: str, tmp_path: Path, glue: Any) -> None:
     glue.write(tmp_path / "RTE/test.tsv", ["index\tsentence1\tsentence2", *rows])
     with pytest.raises(BadInput) as error:
-        write_submission("rte", Fake("rte"), tmp_path, tmp_path / "out")
+        write_submission("rte", FakeModel("rte"), tmp_path, tmp_path / "out")
     assert reason in str(error.value)
     assert "--skip-bad" not in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
-def test_what_cannot_be_handed_in(tmp_path: Path, glue: Any) -> None:
+def test_submission_of_wrong_tasks_and_files_is_an_error(tmp_path: Path, glue: Any) -> None:
     with pytest.raises(BadInput, match="this model's task is text, which is not a GLUE task; expected one of cola"):
-        write_submission("text", Fake("rte"), tmp_path, tmp_path)
+        write_submission("text", FakeModel("rte"), tmp_path, tmp_path)
     with pytest.raises(BadInput, match=r"task rte has no test file: expected RTE/test\.tsv or test\.tsv"):
-        write_submission("rte", Fake("rte"), tmp_path, tmp_path)
+        write_submission("rte", FakeModel("rte"), tmp_path, tmp_path)
     glue.write(tmp_path / "RTE/test.tsv", ["index\tsentence", "0\ta"])
     with pytest.raises(BadInput, match="not a file of task rte: got columns 'index, sentence'; expected sentence1"):
-        write_submission("rte", Fake("rte"), tmp_path, tmp_path)
+        write_submission("rte", FakeModel("rte"), tmp_path, tmp_path)
 
 
 @given(st.floats())
-def test_scores_stay_on_the_scale(value: float) -> None:
+def test_format_prediction_limits_scores_to_the_scale(value: float) -> None:
     written = format_prediction(GLUE["stsb"], {"value": value})
     assert 0 <= float(written) <= 5
     assert len(written) == 5

@@ -1,4 +1,4 @@
-"""Decoding: against brute force, merged over windows, and with the no-answer rule."""
+"""Span decoding: compared with brute force, merged over windows, and with the no-answer threshold."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ Logits = NDArray[np.float32]
 Offsets = NDArray[np.int32]
 
 
-def places(inside: Sequence[bool], shift: int = 0) -> Offsets:
-    """Tokens of two characters and a blank; NO_OFFSET where a token is not in the context."""
-    rows = [(shift + 3 * t, shift + 3 * t + 2) if there else (NO_OFFSET, NO_OFFSET) for t, there in enumerate(inside)]
+def offsets_of(context_mask: Sequence[bool], shift: int = 0) -> Offsets:
+    """Offsets of tokens of two characters and a blank; NO_OFFSET for tokens outside the context."""
+    rows = [
+        (shift + 3 * t, shift + 3 * t + 2) if in_context else (NO_OFFSET, NO_OFFSET)
+        for t, in_context in enumerate(context_mask)
+    ]
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> tuple[Logits, Offsets]:
-    inside = draw(st.lists(st.booleans(), min_size=1, max_size=14))
-    logits = draw(st.lists(st.tuples(LOGIT, LOGIT), min_size=len(inside), max_size=len(inside)))
-    return np.array(logits, np.float32), places(inside)
+def random_windows(draw: st.DrawFn) -> tuple[Logits, Offsets]:
+    context_mask = draw(st.lists(st.booleans(), min_size=1, max_size=14))
+    logits = draw(st.lists(st.tuples(LOGIT, LOGIT), min_size=len(context_mask), max_size=len(context_mask)))
+    return np.array(logits, np.float32), offsets_of(context_mask)
 
 
 def brute_force(logits: Logits, offsets: Offsets, longest: int) -> list[Candidate]:
@@ -55,9 +58,9 @@ def brute_force(logits: Logits, offsets: Offsets, longest: int) -> list[Candidat
     ]
 
 
-def table(example: Sequence[int], offsets: Sequence[Offsets], cls: int = 0) -> WindowTable:
-    count = len(example)
-    return WindowTable(np.array(example, np.int64), np.full(count, cls), offsets, np.zeros((count, 2)))
+def window_table(examples: Sequence[int], offsets: Sequence[Offsets], cls: int = 0) -> WindowTable:
+    count = len(examples)
+    return WindowTable(np.array(examples, np.int64), np.full(count, cls), offsets, np.zeros((count, 2)))
 
 
 def peaks(tokens: int, start: int, end: int, height: float = 5.0, null: float = 0.0) -> Logits:
@@ -70,115 +73,119 @@ def peaks(tokens: int, start: int, end: int, height: float = 5.0, null: float = 
 
 
 @QUICK
-@given(windows(), st.integers(1, 15))
-def test_all_spans_are_found_when_top_k_is_large(window: tuple[Logits, Offsets], longest: int) -> None:
+@given(random_windows(), st.integers(1, 15))
+def test_decode_window_finds_all_spans_with_a_large_top_k(window: tuple[Logits, Offsets], longest: int) -> None:
     logits, offsets = window
-    found = decode_window(logits, offsets, top_k=1000, longest=longest)
+    candidates = decode_window(logits, offsets, top_k=1000, longest=longest)
     expected = brute_force(logits, offsets, longest)
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
-    assert [one.score for one in found] == sorted((one.score for one in expected), reverse=True)
+    assert sorted(candidates, key=repr) == sorted(expected, key=repr)
+    assert [candidate.score for candidate in candidates] == sorted(
+        (candidate.score for candidate in expected), reverse=True
+    )
 
 
 @QUICK
-@given(windows(), st.integers(1, 6))
-def test_a_small_top_k_gives_allowed_spans_and_the_best_of_them(window: tuple[Logits, Offsets], top_k: int) -> None:
+@given(random_windows(), st.integers(1, 6))
+def test_decode_window_with_a_small_top_k_finds_valid_spans_and_the_best(
+    window: tuple[Logits, Offsets], top_k: int
+) -> None:
     logits, offsets = window
-    found = decode_window(logits, offsets, top_k=top_k, longest=4)
-    assert len(found) <= top_k
-    assert set(found) <= set(brute_force(logits, offsets, 4))
-    assert all(one.start < one.end for one in found)
-    inside = np.flatnonzero(offsets[:, 0] != NO_OFFSET)
-    if len(inside):
-        start, end = (inside[np.argmax(logits[inside, side])] for side in (0, 1))
+    candidates = decode_window(logits, offsets, top_k=top_k, longest=4)
+    assert len(candidates) <= top_k
+    assert set(candidates) <= set(brute_force(logits, offsets, 4))
+    assert all(candidate.start < candidate.end for candidate in candidates)
+    context_tokens = np.flatnonzero(offsets[:, 0] != NO_OFFSET)
+    if len(context_tokens):
+        start, end = (context_tokens[np.argmax(logits[context_tokens, side])] for side in (0, 1))
         if start <= end < start + 4:  # then no span can be better
-            assert found[0].score == float(logits[start, 0] + logits[end, 1])
+            assert candidates[0].score == float(logits[start, 0] + logits[end, 1])
 
 
-def test_the_length_cap_counts_tokens() -> None:
+def test_maximum_answer_length_counts_tokens() -> None:
     tokens = MAX_ANSWER_TOKENS + 2
-    logits, offsets = np.full((tokens, 2), -9, np.float32), places([True] * tokens)
+    logits, offsets = np.full((tokens, 2), -9, np.float32), offsets_of([True] * tokens)
     logits[0, 0], logits[MAX_ANSWER_TOKENS - 1, 1], logits[MAX_ANSWER_TOKENS, 1] = 5, 5, 9
     best = decode_window(logits, offsets)[0]
     assert (best.start, best.end) == (0, offsets[MAX_ANSWER_TOKENS - 1, 1])
 
 
-def test_nothing_outside_the_context_is_an_answer() -> None:
+def test_tokens_outside_the_context_are_never_answers() -> None:
     logits = np.array([[9, 9], [9, 9], [0, 0], [1, 1], [9, 9]], np.float32)
-    found = decode_window(logits, places([False, False, True, True, False]))
-    assert [(one.start, one.end) for one in found] == [(9, 11), (6, 11), (6, 8)]
-    assert decode_window(logits, places([False] * 5)) == []
+    candidates = decode_window(logits, offsets_of([False, False, True, True, False]))
+    assert [(candidate.start, candidate.end) for candidate in candidates] == [(9, 11), (6, 11), (6, 8)]
+    assert decode_window(logits, offsets_of([False] * 5)) == []
 
 
-def test_ties_are_broken_by_place_and_always_the_same() -> None:
+def test_ties_are_broken_by_position() -> None:
     flat = np.zeros((4, 2), np.float32)
-    found = decode_window(flat, places([True] * 4), top_k=3)
-    assert [(one.start, one.end) for one in found] == [(0, 2), (0, 5), (0, 8)]
-    (one,) = decode([flat], table([0], [places([True] * 4)]), 1)
-    (again,) = decode([flat.copy()], table([0], [places([True] * 4)]), 1)
-    assert one == again
-    assert one.candidates[0] == Candidate(0, 2, 0.0)
+    candidates = decode_window(flat, offsets_of([True] * 4), top_k=3)
+    assert [(candidate.start, candidate.end) for candidate in candidates] == [(0, 2), (0, 5), (0, 8)]
+    (decoded_question,) = decode([flat], window_table([0], [offsets_of([True] * 4)]), 1)
+    (again,) = decode([flat.copy()], window_table([0], [offsets_of([True] * 4)]), 1)
+    assert decoded_question == again
+    assert decoded_question.candidates[0] == Candidate(0, 2, 0.0)
 
 
-def test_windows_of_one_question_are_merged() -> None:
-    """The same span in both: the larger score; the null score: the smaller."""
-    offsets = places([False, True, True])
-    one, two = peaks(3, 1, 2, height=2, null=6), peaks(3, 1, 2, height=4, null=-3)
-    (found,) = decode([one, two], table([0, 0], [offsets, offsets]), 1)
-    spans = [(c.start, c.end) for c in found.candidates]
+def test_decode_merges_the_windows_of_a_question() -> None:
+    """A span in both windows has the larger score; the null score is the smaller one."""
+    offsets = offsets_of([False, True, True])
+    first, second = peaks(3, 1, 2, height=2, null=6), peaks(3, 1, 2, height=4, null=-3)
+    (merged,) = decode([first, second], window_table([0, 0], [offsets, offsets]), 1)
+    spans = [(c.start, c.end) for c in merged.candidates]
     assert len(set(spans)) == len(spans) == 3
-    assert found.candidates[0] == Candidate(3, 8, 8.0)
-    assert found.null == -3.0
-    assert found.no_answer_score == -11.0
+    assert merged.candidates[0] == Candidate(3, 8, 8.0)
+    assert merged.null == -3.0
+    assert merged.no_answer_score == -11.0
 
 
 @QUICK
-@given(st.lists(windows(), min_size=1, max_size=4))
-def test_merging_is_max_over_spans_and_min_over_nulls(several: list[tuple[Logits, Offsets]]) -> None:
-    logits, offsets = [one for one, _ in several], [two for _, two in several]
-    (found,) = decode(logits, table([0] * len(several), offsets), 1, top_k=10_000)
+@given(st.lists(random_windows(), min_size=1, max_size=4))
+def test_decode_takes_the_maximum_over_spans_and_the_minimum_over_nulls(windows: list[tuple[Logits, Offsets]]) -> None:
+    logits, offsets = [pair[0] for pair in windows], [pair[1] for pair in windows]
+    (merged,) = decode(logits, window_table([0] * len(windows), offsets), 1, top_k=10_000)
     best: dict[tuple[int, int], float] = {}
-    for one, two in several:
-        for span in brute_force(one, two, MAX_ANSWER_TOKENS):
+    for window_logits, window_offsets in windows:
+        for span in brute_force(window_logits, window_offsets, MAX_ANSWER_TOKENS):
             best[span.start, span.end] = max(span.score, best.get((span.start, span.end), -math.inf))
-    assert {(one.start, one.end): one.score for one in found.candidates} == best
-    assert found.null == min(float(one[0].sum()) for one in logits)
-    ranked = [(-one.score, one.start, one.end) for one in found.candidates]
+    assert {(span.start, span.end): span.score for span in merged.candidates} == best
+    assert merged.null == min(float(window[0].sum()) for window in logits)
+    ranked = [(-span.score, span.start, span.end) for span in merged.candidates]
     assert ranked == sorted(ranked)
 
 
-def test_an_answer_cut_by_a_border_is_found_whole_in_the_other_window() -> None:
+def test_truncated_answer_is_found_in_the_overlapping_window() -> None:
     context = "aa bb cc dd ee ff"
-    first, second = places([False, True, True, True], shift=-3), places([False, True, True, True], shift=3)
+    first, second = offsets_of([False, True, True, True], shift=-3), offsets_of([False, True, True, True], shift=3)
     cut, whole = peaks(4, 3, 3, height=2), peaks(4, 1, 2, height=5)  # "cc"; "cc dd"
-    (found,) = decode([cut, whole], table([0, 0], [first, second]), 1)
-    best = found.candidates[0]
+    (merged,) = decode([cut, whole], window_table([0, 0], [first, second]), 1)
+    best = merged.candidates[0]
     assert context[best.start : best.end] == "cc dd"
 
 
-def test_every_question_gets_its_own_windows() -> None:
-    offsets = places([False, True, True])
+def test_decode_groups_windows_by_question() -> None:
+    offsets = offsets_of([False, True, True])
     logits = [peaks(3, 2, 2, null=1), peaks(3, 1, 1, null=2), peaks(3, 1, 2, null=3)]
-    found = decode(logits, table([2, 0, 2], [offsets] * 3), 3)
-    assert [one.null for one in found] == [2.0, math.inf, 1.0]
-    assert [len(one.candidates) for one in found] == [3, 0, 3]
-    assert (found[0].candidates[0].start, found[0].candidates[0].end) == (3, 5)
+    decoded_questions = decode(logits, window_table([2, 0, 2], [offsets] * 3), 3)
+    assert [decoded_question.null for decoded_question in decoded_questions] == [2.0, math.inf, 1.0]
+    assert [len(decoded_question.candidates) for decoded_question in decoded_questions] == [3, 0, 3]
+    assert (decoded_questions[0].candidates[0].start, decoded_questions[0].candidates[0].end) == (3, 5)
 
 
-def test_the_null_score_is_at_the_cls_token_wherever_that_is() -> None:
+def test_null_score_is_read_at_the_cls_token() -> None:
     logits = np.array([[0, 0], [0, 0], [3, 4]], np.float32)
-    (found,) = decode([logits], table([0], [places([True, True, False])], cls=2), 1)
-    assert found.null == 7.0
-    assert found.no_answer_score == 7.0
+    (decoded_question,) = decode([logits], window_table([0], [offsets_of([True, True, False])], cls=2), 1)
+    assert decoded_question.null == 7.0
+    assert decoded_question.no_answer_score == 7.0
 
 
-def test_no_more_than_top_k_candidates_are_kept() -> None:
+def test_decode_keeps_at_most_top_k_candidates() -> None:
     logits = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
-    (found,) = decode([logits] * 2, table([0, 0], [places([True] * 60)] * 2), 1)
-    assert len(found.candidates) == TOP_K
+    (decoded_question,) = decode([logits] * 2, window_table([0, 0], [offsets_of([True] * 60)] * 2), 1)
+    assert len(decoded_question.candidates) == TOP_K
 
 
 CONTEXT = "aa bb cc"
-SURE = DecodedSpans((Candidate(3, 5, 4.0), Candidate(0, 2, 1.0)), null=3.0)  # no-answer score -1
+DECODED = DecodedSpans((Candidate(3, 5, 4.0), Candidate(0, 2, 1.0)), null=3.0)  # no-answer score -1
 EMPTY = DecodedSpans((), null=math.inf)
 
 
@@ -186,55 +193,62 @@ def examples(count: int) -> list[Example]:
     return [Example(f"q{i}", "?", CONTEXT, (Answer("bb", 3),)) for i in range(count)]
 
 
-@pytest.mark.parametrize(("threshold", "said"), [(None, "bb"), (0.0, "bb"), (-1.0, "bb"), (-1.001, ""), (-9.0, "")])
-def test_a_question_is_answered_up_to_the_threshold(threshold: float | None, said: str) -> None:
-    assert answer_texts([SURE], examples(1), threshold) == {"q0": said}
+@pytest.mark.parametrize(("threshold", "expected"), [(None, "bb"), (0.0, "bb"), (-1.0, "bb"), (-1.001, ""), (-9.0, "")])
+def test_answer_is_given_up_to_the_threshold(threshold: float | None, expected: str) -> None:
+    assert answer_texts([DECODED], examples(1), threshold) == {"q0": expected}
 
 
-def test_a_question_without_candidates_is_never_answered() -> None:
+def test_question_without_candidates_has_no_answer() -> None:
     assert EMPTY.no_answer_score == math.inf
     for threshold in (None, 0.0, 1e9):
-        assert answer_texts([EMPTY, SURE], examples(2), threshold) == {"q0": "", "q1": "bb"}
+        assert answer_texts([EMPTY, DECODED], examples(2), threshold) == {"q0": "", "q1": "bb"}
         (entry,) = n_best(EMPTY, CONTEXT, threshold, 5)
         assert entry == {"answer": "", "score": 1.0, "start": 0, "end": 0}
 
 
-def test_as_many_answers_as_questions() -> None:
+def test_answer_texts_needs_one_decoding_per_question() -> None:
     with pytest.raises(ValueError, match="zip"):
-        answer_texts([SURE], examples(2), None)
+        answer_texts([DECODED], examples(2), None)
 
 
 def test_n_best_without_a_threshold_has_spans_only() -> None:
-    entries = n_best(SURE, CONTEXT, None, 5)
+    entries = n_best(DECODED, CONTEXT, None, 5)
     assert [(e["answer"], e["start"], e["end"]) for e in entries] == [("bb", 3, 5), ("aa", 0, 2)]
     expected = 1 / (1 + math.exp(-3))
     assert [e["score"] for e in entries] == pytest.approx([expected, 1 - expected])
 
 
-def test_n_best_with_a_threshold_has_no_answer_among_them() -> None:
-    entries = n_best(SURE, CONTEXT, 1.0, 5)
+def test_n_best_with_a_threshold_includes_no_answer() -> None:
+    entries = n_best(DECODED, CONTEXT, 1.0, 5)
     assert [e["answer"] for e in entries] == ["bb", "", "aa"]
     weights = np.exp([4.0, 3.0 - 1.0, 1.0])
     assert [e["score"] for e in entries] == pytest.approx((weights / weights.sum()).tolist())
-    assert n_best(SURE, CONTEXT, 1.0, 1) == entries[:1]
+    assert n_best(DECODED, CONTEXT, 1.0, 1) == entries[:1]
 
 
 @st.composite
-def decoded(draw: st.DrawFn) -> DecodedSpans:
+def random_decoded(draw: st.DrawFn) -> DecodedSpans:
     scores = sorted(draw(st.lists(SCORE, min_size=1, max_size=4)), reverse=True)
     return DecodedSpans(tuple(Candidate(3 * i, 3 * i + 2, score) for i, score in enumerate(scores)), draw(SCORE))
 
 
 @QUICK
-@given(decoded(), SCORE, st.sampled_from(["far", "at", "above", "below"]))
-@example(DecodedSpans((Candidate(0, 2, 0.11),), -0.95), 0.0, "at")  # null - threshold > best, by rounding alone
-def test_no_answer_is_first_exactly_when_the_threshold_says_so(one: DecodedSpans, far: float, where: str) -> None:
-    at = one.no_answer_score
-    threshold = {"far": far, "at": at, "above": math.nextafter(at, 99), "below": math.nextafter(at, -99)}[where]
-    entries = n_best(one, "aa bb cc dd", threshold, 10)
-    said = answer_texts([one], [Example("q", "?", "aa bb cc dd")], threshold)["q"]
-    assert entries[0]["answer"] == said
+@given(random_decoded(), SCORE, st.sampled_from(["far", "at", "above", "below"]))
+@example(DecodedSpans((Candidate(0, 2, 0.11),), -0.95), 0.0, "at")  # null - threshold > best only because of rounding
+def test_n_best_starts_with_no_answer_iff_the_threshold_is_exceeded(
+    decoded_question: DecodedSpans, arbitrary: float, position: str
+) -> None:
+    boundary = decoded_question.no_answer_score
+    threshold = {
+        "far": arbitrary,
+        "at": boundary,
+        "above": math.nextafter(boundary, 99),
+        "below": math.nextafter(boundary, -99),
+    }[position]
+    entries = n_best(decoded_question, "aa bb cc dd", threshold, 10)
+    answer = answer_texts([decoded_question], [Example("q", "?", "aa bb cc dd")], threshold)["q"]
+    assert entries[0]["answer"] == answer
     shares = [float(str(entry["score"])) for entry in entries]
     assert sum(shares) == pytest.approx(1.0)
     assert shares == sorted(shares, reverse=True)
-    assert len(entries) == len(one.candidates) + 1
+    assert len(entries) == len(decoded_question.candidates) + 1

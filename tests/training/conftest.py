@@ -1,4 +1,4 @@
-"""What the tests of the steps share."""
+"""Fixtures for the tests of training."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import torch
 from bertvision.training.fitted_head import FittedHead
 
 
-def _told(one: FittedHead) -> tuple[object, ...]:
-    """All of a fitted head but its weights, its outputs and the time it took."""
-    fitted = one.best_epoch, one.threshold, one.temperatures
-    return one.spec, one.seed, *fitted, one.history, one.states, one.head.shape
+def _facts(head: FittedHead) -> tuple[object, ...]:
+    """Everything in a fitted head except weights, outputs and seconds."""
+    fitted = head.best_epoch, head.threshold, head.temperatures
+    return head.spec, head.seed, *fitted, head.history, head.states, head.head.shape
 
 
 @pytest.fixture(scope="session")
-def same() -> Callable[[FittedHead, FittedHead], None]:
-    """Asserts that two fitted heads are equal to the last bit."""
+def assert_same() -> Callable[[FittedHead, FittedHead], None]:
+    """A function that asserts that two fitted heads are equal bit for bit."""
 
-    def check(one: FittedHead, other: FittedHead) -> None:
-        assert _told(one) == _told(other)
-        states, others = one.head.state_dict(), other.head.state_dict()
-        assert list(states) == list(others)
-        assert all(torch.equal(states[key], others[key]) for key in states)
-        assert len(one.inner) == len(other.inner)
-        assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(one.inner, other.inner, strict=True))
+    def check(first: FittedHead, second: FittedHead) -> None:
+        assert _facts(first) == _facts(second)
+        states, second_states = first.head.state_dict(), second.head.state_dict()
+        assert list(states) == list(second_states)
+        assert all(torch.equal(states[key], second_states[key]) for key in states)
+        assert len(first.inner) == len(second.inner)
+        assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(first.inner, second.inner, strict=True))
 
     return check

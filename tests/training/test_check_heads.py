@@ -1,4 +1,4 @@
-"""Heads are looked at before there are states: those that cannot be fitted are refused, and ``all`` are the others."""
+"""``check_heads``: heads that cannot be fitted are errors before extraction, and ``all`` means the others."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from bertvision.tasks.task import Task
 from bertvision.training.inputs import check_heads
 
 
-def test_all_are_those_that_fit_task_encoder_and_layers(
+def test_all_means_heads_that_suit_task_encoder_and_layers(
     tiny_encoder: Encoder, span_task: Task, label_task: Task
 ) -> None:
     spans, labels = (check_heads(["all"], task, tiny_encoder, "all") for task in (span_task, label_task))
     assert "ladder:size=64" in spans
     assert set(spans) < set(labels)
     assert {"xception", "flatten:size=16", "linear"} <= set(labels) - set(spans)
-    assert "probe:layers=last4" not in labels  # of three states
+    assert "probe:layers=last4" not in labels  # there are only three states
     assert check_heads(["probe", "all", "mean-pool"], label_task, tiny_encoder, "all")[0] == "probe"
     assert len(set(labels)) == len(labels)
 
 
-def test_without_a_pooler_all_need_none(
+def test_all_excludes_pooled_heads_without_a_pooler(
     tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "learned-pool:pooled=true" in check_heads(["all"], label_task, tiny_encoder, "all")
@@ -32,6 +32,6 @@ def test_without_a_pooler_all_need_none(
         check_heads(["learned-pool:pooled=true"], label_task, tiny_encoder, "all")
 
 
-def test_a_head_for_labels_is_refused_on_spans(tiny_encoder: Encoder, span_task: Task) -> None:
+def test_label_head_on_a_span_task_is_an_error(tiny_encoder: Encoder, span_task: Task) -> None:
     with pytest.raises(BadInput, match="head flatten:size=16 is for labels and values"):
         check_heads(["all", "flatten"], span_task, tiny_encoder, "all")

@@ -1,4 +1,4 @@
-"""Tensors with a note: only for those who made them, and damage is told in one line."""
+"""Checkpoints: read only if made from the same inputs; damage is a one-line error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bertvision.core.errors import BadInput
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 
 
-def test_what_was_written_is_read_by_who_made_it(tmp_path: Path) -> None:
+def test_checkpoint_is_read_only_with_the_same_made_from(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     assert read_checkpoint(path, "me") is None
     write_checkpoint(path, {"a": torch.arange(3)}, made_from="me", step=7)
@@ -21,7 +21,7 @@ def test_what_was_written_is_read_by_who_made_it(tmp_path: Path) -> None:
     assert note["step"] == 7
 
 
-def test_a_damaged_file_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
     write_checkpoint(path, {"a": torch.arange(3)}, made_from="me")
     path.write_bytes(path.read_bytes()[:-5])

@@ -1,4 +1,4 @@
-"""Weights of labels, from the task to what tuned encoders and fitted heads say."""
+"""Class weights, from the task to the outputs of tuned encoders and fitted heads."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ from bertvision.training.predict import predict
 from bertvision.training.tune import tune
 
 
-def text(number: int, split: str) -> Example:
-    """One in five says "good", and of these one in three is rare: more likely not, but more likely than the others."""
+def toned_example(number: int, split: str) -> Example:
+    """One in five texts contains "good", and one in three of those is rare: below one half, but above the base rate."""
     good, rare = number % 5 == 0, number % 15 == 0
     return Example(f"{split}-{number}", f"the {'good' if good else 'plain'} old town", label=float(rare))
 
 
 def rare_task() -> Task:
     sizes = {"train": 90, "inner": 30, "dev": 45}
-    splits = {split: tuple(text(i, split) for i in range(size)) for split, size in sizes.items()}
+    splits = {split: tuple(toned_example(i, split) for i in range(size)) for split, size in sizes.items()}
     return Task("rare", "classify", splits, "accuracy", labels=("usual", "rare"), max_length=32)
 
 
-def recall(store: Store, task: Task) -> float:
+def rare_recall(store: Store, task: Task) -> float:
     (head,) = fit(["probe:read=mean"], store, epochs=8, lr=3e-2, batch=8)
-    picked = np.stack(list(predict(head, store["dev"])[0].logits)).argmax(1)
-    return float(np.mean([picked[i] == 1 for i, example in enumerate(task["dev"]) if example.label == 1.0]))
+    predicted = np.stack(list(predict(head, store["dev"])[0].logits)).argmax(1)
+    return float(np.mean([predicted[i] == 1 for i, example in enumerate(task["dev"]) if example.label == 1.0]))
 
 
-def test_weights_raise_the_recall_of_the_rare_label(tiny_encoder: Encoder, tmp_path: Path) -> None:
+def test_class_weights_raise_the_recall_of_the_rare_label(tiny_encoder: Encoder, tmp_path: Path) -> None:
     task = rare_task()
-    found = [
-        recall(extract(tiny_encoder, one, tmp_path / str(place), dtype="f32"), task)
-        for place, one in enumerate((task, with_class_weights(task, "balanced")))
+    recalls = [
+        rare_recall(extract(tiny_encoder, weighted_task, tmp_path / str(index), dtype="f32"), task)
+        for index, weighted_task in enumerate((task, with_class_weights(task, "balanced")))
     ]
-    assert found == [0.0, 1.0]
+    assert recalls == [0.0, 1.0]
 
 
-def test_tuning_uses_them_too(tiny_encoder: Encoder) -> None:
+def test_tune_uses_class_weights(tiny_encoder: Encoder) -> None:
     task = rare_task()
     plain, even, uneven = (
-        tune(tiny_encoder, one, epochs=1, lr=1e-3, batch=8)
-        for one in (task, replace(task, class_weights=(1.0, 1.0)), with_class_weights(task, "balanced"))
+        tune(tiny_encoder, variant, epochs=1, lr=1e-3, batch=8)
+        for variant in (task, replace(task, class_weights=(1.0, 1.0)), with_class_weights(task, "balanced"))
     )
-    own = [tuned.own.state["body.dense.weight"] for tuned in (plain, even, uneven) if tuned.own is not None]
-    torch.testing.assert_close(own[0], own[1])
-    assert not torch.allclose(own[0], own[2])
+    native_weights = [tuned.own.state["body.dense.weight"] for tuned in (plain, even, uneven) if tuned.own is not None]
+    torch.testing.assert_close(native_weights[0], native_weights[1])
+    assert not torch.allclose(native_weights[0], native_weights[2])
 
 
-def test_only_weights_that_are_there_change_the_data() -> None:
+def test_class_weights_change_the_data_hash() -> None:
     task = rare_task()
     device = torch.device("cpu")
     assert label_weights(task, device) is None

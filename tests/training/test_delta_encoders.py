@@ -1,4 +1,4 @@
-"""Smaller stores: int8, some tokens only. What is stored is what was asked for, and live states equal it."""
+"""Smaller stores: int8 and token subsets, which equal the live states."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from bertvision.training.live_states import LiveStates
 from bertvision.training.predict import predict, predict_own
 from bertvision.training.shard_builder import STATISTICS
 
-SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
-CHOICES = [
+SMALL_SHARDS: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
+STORAGE_OPTIONS = [
     ("span", {"dtype": "int8"}),
     ("span", {"tokens": "context"}),
     ("span", {"tokens": "context", "dtype": "int8", "layers": "last2"}),
@@ -48,76 +48,90 @@ def by_window(states: Any, split: str = "dev") -> dict[int, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize(("kind", "choice"), CHOICES)
-def test_live_states_are_the_stored_ones(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, choice: dict[str, Any], same: Callable[..., None]
+@pytest.mark.parametrize(("kind", "storage"), STORAGE_OPTIONS)
+def test_live_states_equal_stored_ones_for_all_storage_options(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, storage: dict[str, Any], assert_same: Callable[..., None]
 ) -> None:
     encoder, task = request.getfixturevalue(f"{kind}_encoder"), request.getfixturevalue(f"{kind}_task")
-    store = extract(encoder, task, tmp_path / "store", **SMALL, **choice)
-    live = LiveStates(encoder, task, **SMALL, **choice)
-    assert (live.id, live.tokens) == (store.id, choice.get("tokens", "all"))
+    store = extract(encoder, task, tmp_path / "store", **SMALL_SHARDS, **storage)
+    live = LiveStates(encoder, task, **SMALL_SHARDS, **storage)
+    assert (live.id, live.tokens) == (store.id, storage.get("tokens", "all"))
     for split in ("train", "dev"):
-        for stored, lived in zip(store[split].batches(5, seed=3), live[split].batches(5, seed=3), strict=True):
+        for stored_batch, live_batch in zip(
+            store[split].batches(5, seed=3), live[split].batches(5, seed=3), strict=True
+        ):
             for name in ("hidden", "mask", "targets", "windows", "pooled", "logits"):
-                assert torch.equal(getattr(stored, name), getattr(lived, name)), name
-        one, other = store[split].table(), live[split].table()
-        assert np.array_equal(one.cls, other.cls)
-        assert np.array_equal(one.targets, other.targets)
-        assert all(np.array_equal(a, b) for a, b in zip(one.offsets, other.offsets, strict=True))
+                assert torch.equal(getattr(stored_batch, name), getattr(live_batch, name)), name
+        stored_table, live_table = store[split].table(), live[split].table()
+        assert np.array_equal(stored_table.cls, live_table.cls)
+        assert np.array_equal(stored_table.targets, live_table.targets)
+        assert all(np.array_equal(a, b) for a, b in zip(stored_table.offsets, live_table.offsets, strict=True))
         assert live.manifest["splits"][split]["tokens"] == store.manifest["splits"][split]["tokens"]
-    spec = "probe:read=mean" if choice.get("tokens") == "mean" else "learned-pool"
-    stored_head, lived_head = (fit([spec], states, epochs=1, batch=8)[0] for states in (store, live))
-    same(stored_head, lived_head)
-    assert stored_head.tokens == choice.get("tokens", "all")
+    spec = "probe:read=mean" if storage.get("tokens") == "mean" else "learned-pool"
+    stored_head, live_head = (fit([spec], states, epochs=1, batch=8)[0] for states in (store, live))
+    assert_same(stored_head, live_head)
+    assert stored_head.tokens == storage.get("tokens", "all")
 
 
-def test_int8_is_near_f32_and_half_of_f16(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
-    stores = {name: extract(span_encoder, span_task, tmp_path / name, **SMALL, dtype=name) for name in ("f32", "int8")}
-    exact, near = (by_window(store) for store in stores.values())
-    error = sum(float((near[i] - exact[i]).square().sum()) for i in exact)
-    assert 0 < error / sum(float(one.square().sum()) for one in exact.values()) < 0.02**2
+def test_int8_is_close_to_f32_and_half_the_size_of_f16(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    stores = {
+        name: extract(span_encoder, span_task, tmp_path / name, **SMALL_SHARDS, dtype=name) for name in ("f32", "int8")
+    }
+    exact, approximate = (by_window(store) for store in stores.values())
+    error = sum(float((approximate[i] - exact[i]).square().sum()) for i in exact)
+    assert 0 < error / sum(float(exact_states.square().sum()) for exact_states in exact.values()) < 0.02**2
     shard = next(stores["int8"]["dev"].shards())
     tokens, layers, width = shard["hidden"].shape
     assert shard["hidden"].nbytes + shard["scales"].nbytes == tokens * layers * (width + 2)
-    own, full = (predict_own(store["dev"]).logits for store in stores.values())
-    assert all(np.array_equal(a, b) for a, b in zip(own, full, strict=True))
+    int8_logits, exact_logits = (predict_own(store["dev"]).logits for store in stores.values())
+    assert all(np.array_equal(a, b) for a, b in zip(int8_logits, exact_logits, strict=True))
 
 
-def test_statistics_are_fixed_before_the_first_shard(
+def test_int8_statistics_are_written_before_the_first_shard(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = extract(tiny_encoder, label_task, tmp_path / "store", **SMALL, dtype="int8")
-    fixed = load_file(store.folder / STATISTICS)
-    assert fixed["mean"].shape == fixed["spread"].shape == (3, 16)
+    store = extract(tiny_encoder, label_task, tmp_path / "store", **SMALL_SHARDS, dtype="int8")
+    statistics = load_file(store.folder / STATISTICS)
+    assert statistics["mean"].shape == statistics["spread"].shape == (3, 16)
     for split in ("train", "inner", "dev"):
         for shard in store[split].shards():
-            assert all(torch.equal(shard[name], fixed[name]) for name in ("mean", "spread"))
-    made = [path for path in store.folder.rglob("*.safetensors") if path.name != STATISTICS]
-    assert (store.folder / STATISTICS).stat().st_mtime_ns < min(path.stat().st_mtime_ns for path in made)
+            assert all(torch.equal(shard[name], statistics[name]) for name in ("mean", "spread"))
+    shards = [path for path in store.folder.rglob("*.safetensors") if path.name != STATISTICS]
+    assert (store.folder / STATISTICS).stat().st_mtime_ns < min(path.stat().st_mtime_ns for path in shards)
 
 
-def test_context_and_cls_only(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
-    whole = extract(span_encoder, span_task, tmp_path / "whole", **SMALL)
-    part = extract(span_encoder, span_task, tmp_path / "part", **SMALL, tokens="context")
-    everything, some, windows = by_window(whole), by_window(part), split_windows(span_task, "dev", span_encoder)
-    full, table, fewer = whole["dev"].native_logits(), part["dev"].table(), part["dev"].native_logits()
-    assert full is not None
-    assert fewer is not None
+def test_context_store_keeps_cls_and_context_tokens(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    whole_store = extract(span_encoder, span_task, tmp_path / "whole", **SMALL_SHARDS)
+    context_store = extract(span_encoder, span_task, tmp_path / "part", **SMALL_SHARDS, tokens="context")
+    all_states, context_states, windows = (
+        by_window(whole_store),
+        by_window(context_store),
+        split_windows(span_task, "dev", span_encoder),
+    )
+    all_logits, table, context_logits = (
+        whole_store["dev"].native_logits(),
+        context_store["dev"].table(),
+        context_store["dev"].native_logits(),
+    )
+    assert all_logits is not None
+    assert context_logits is not None
     for number, window in enumerate(windows):
         kept = [t for t in range(len(window)) if t == window.cls or window.offsets[t, 0] != NO_OFFSET]
         assert 1 < len(kept) < len(window)
-        assert torch.equal(some[number], everything[number][kept])
-        assert np.array_equal(fewer[number], full[number][kept])
-        assert [kept[int(place)] for place in table.targets[number]] == [int(place) for place in window.target]
+        assert torch.equal(context_states[number], all_states[number][kept])
+        assert np.array_equal(context_logits[number], all_logits[number][kept])
+        assert [kept[int(position)] for position in table.targets[number]] == [
+            int(position) for position in window.target
+        ]
         assert np.array_equal(table.input_ids[number], window.input_ids[kept])
         assert kept[table.cls[number]] == window.cls
 
 
 @pytest.mark.parametrize("spec", ["compress:size=4", "bilstm:size=4"])
-def test_a_model_shows_a_head_the_tokens_it_was_fitted_on(
+def test_model_gives_a_head_the_tokens_it_was_fitted_on(
     span_encoder: Encoder, span_task: Task, tmp_path: Path, spec: str
 ) -> None:
-    """A head over tokens would give other answers if it saw the question for the first time when asked."""
+    """A sequence head that was fitted without question tokens gives other answers if it sees them."""
     store = extract(span_encoder, span_task, tmp_path / "store", dtype="f32", tokens="context")
     head = fit([spec], store, epochs=1, batch=8)[0]
     save_fitted(head, tmp_path / "head", "here")
@@ -134,19 +148,19 @@ def test_a_model_shows_a_head_the_tokens_it_was_fitted_on(
             assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(logits, stored, strict=True))
 
 
-def test_one_vector_a_text(label_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_cls_and_mean_stores_hold_one_vector_per_text(label_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     whole, cls, mean = (
         extract(label_encoder, label_task, tmp_path / name, dtype="f32", tokens=name) for name in ("all", "cls", "mean")
     )
-    everything, first, middle = by_window(whole), by_window(cls), by_window(mean)
-    for number, states in everything.items():
-        assert torch.equal(first[number], states[:1])
-        torch.testing.assert_close(middle[number][0], states.mean(0))
+    all_states, cls_states, mean_states = by_window(whole), by_window(cls), by_window(mean)
+    for number, states in all_states.items():
+        assert torch.equal(cls_states[number], states[:1])
+        torch.testing.assert_close(mean_states[number][0], states.mean(0))
     assert cls.manifest["splits"]["dev"]["tokens"] == len(label_task["dev"])
     for name, store in {"cls": cls, "mean": mean}.items():
         head = fit([f"probe:read={name}"], store, epochs=2, batch=8)[0]
-        one, other = (predict(head, states["dev"])[0].logits for states in (store, whole))
-        assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(one, other, strict=True))
+        stored_logits, whole_logits = (predict(head, states["dev"])[0].logits for states in (store, whole))
+        assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(stored_logits, whole_logits, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -158,16 +172,16 @@ def test_one_vector_a_text(label_encoder: Encoder, label_task: Task, tmp_path: P
         ("mean", "flatten", "all"),
     ],
 )
-def test_what_one_vector_cannot_serve_is_refused_with_the_way_out(
+def test_head_that_needs_other_tokens_is_an_error(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, tokens: str, spec: str, needed: str
 ) -> None:
     store = extract(tiny_encoder, label_task, tmp_path / "store", tokens=tokens)
-    for refuse in (
+    for use in (
         lambda: fit([spec], store),
         lambda: check_heads([spec], label_task, tiny_encoder, "all", tokens),
     ):
         with pytest.raises(BadInput, match=rf"--tokens {tokens}.*bertvision extract TASK ... --tokens {needed} --to"):
-            refuse()
+            use()
     serving = check_heads(["all"], label_task, tiny_encoder, "all", tokens)
     assert ("learned-pool" in serving) == (tokens == "cls")
     assert spec not in serving
@@ -175,7 +189,9 @@ def test_what_one_vector_cannot_serve_is_refused_with_the_way_out(
     assert isinstance(fit([f"probe:read={tokens}"], store, epochs=1)[0], FittedHead)
 
 
-def test_choices_that_make_no_sense(tiny_encoder: Encoder, span_task: Task, label_task: Task, tmp_path: Path) -> None:
+def test_unsuitable_token_subset_is_an_error(
+    tiny_encoder: Encoder, span_task: Task, label_task: Task, tmp_path: Path
+) -> None:
     for task, tokens, reason in (
         (span_task, "cls", "answers are spans of tokens; use all or context"),
         (label_task, "context", "for questions with a context"),
@@ -186,17 +202,17 @@ def test_choices_that_make_no_sense(tiny_encoder: Encoder, span_task: Task, labe
     assert not list(tmp_path.iterdir())
 
 
-def test_another_choice_of_tokens_is_refused(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_existing_store_with_another_token_subset_is_an_error(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
     extract(tiny_encoder, label_task, tmp_path / "store")
     with pytest.raises(BadInput, match="tokens is all there and cls here"):
         extract(tiny_encoder, label_task, tmp_path / "store", tokens="cls")
 
 
-def test_a_store_from_before_there_was_a_choice_is_the_same(
-    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
-) -> None:
+def test_fingerprint_of_all_tokens_has_no_tokens_field(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     store = extract(tiny_encoder, label_task, tmp_path / "store")
     assert "tokens" not in store.manifest["fingerprint"]
-    old = replace(label_task)
-    assert extract(tiny_encoder, old, tmp_path / "store", tokens="all").id == store.id
+    same_task = replace(label_task)
+    assert extract(tiny_encoder, same_task, tmp_path / "store", tokens="all").id == store.id
     assert Store(store.folder).tokens == "all"

@@ -1,4 +1,4 @@
-"""A store that a Ray cluster made is that of one process; set BERTVISION_SLOW=1 (starting Ray takes its time)."""
+"""Extraction on a Ray cluster gives the same store as one process; run with BERTVISION_SLOW=1, as Ray starts slowly."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ pytestmark = [
 
 LABELS = ("even", "odd")
 SIZES = {"train": 600, "inner": 80, "dev": 80}
-START = 150.0
-"""Seconds that actors may take to begin, on a busy machine."""
+ACTOR_TIMEOUT = 150.0
+"""Seconds that actors may take to start on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def encoder(tiny_encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    """Deep and slow enough that there is time to kill somebody, and that a shard of a megabyte is soon full."""
+    """Slow enough that there is time to kill a worker, and deep enough that shards of a megabyte fill quickly."""
     folder = tmp_path_factory.mktemp("encoder") / "slow"
     config = transformers.BertConfig(
         vocab_size=len(tiny_encoder.tokenizer),
@@ -67,15 +67,15 @@ def task() -> Task:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ray's processes find this very package; what a test started of Ray ends with it."""
+    """Ray's processes import this package, and Ray is shut down after each test."""
     monkeypatch.setenv("PYTHONPATH", str(Path(bertvision.__file__).parents[1]))
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     yield
     ray.shutdown()
 
 
-def settings(**more: Any) -> ExtractConfig:
-    return ExtractConfig(batch_tokens=32, shard_mb=1, **more)
+def extract_config(**options: Any) -> ExtractConfig:
+    return ExtractConfig(batch_tokens=32, shard_mb=1, **options)
 
 
 def contents(folder: Path) -> dict[str, Any]:
@@ -85,42 +85,43 @@ def contents(folder: Path) -> dict[str, Any]:
     return {**files, MANIFEST: manifest}
 
 
-def test_a_ray_of_its_own_makes_the_store_of_one_process(encoder: Encoder, task: Task, tmp_path: Path) -> None:
-    config = settings(dtype="int8")
-    alone = extract(encoder, task, tmp_path / "alone", config)
+def test_ray_extract_makes_the_same_store_as_one_process(encoder: Encoder, task: Task, tmp_path: Path) -> None:
+    config = extract_config(dtype="int8")
+    local = extract(encoder, task, tmp_path / "alone", config)
     store = ray_extract(encoder, task, tmp_path / "store", config)
-    assert contents(store.folder) == contents(alone.folder)
+    assert contents(store.folder) == contents(local.folder)
     assert not ray.is_initialized()
-    assert ray_extract(encoder, task, tmp_path / "store", config, address="nowhere:1").id == alone.id  # nothing to do
+    finished = ray_extract(encoder, task, tmp_path / "store", config, address="nowhere:1")
+    assert finished.id == local.id, "a complete store needs no cluster"
 
 
 def actors_under(process: int) -> list[int]:
     """Ray Data's actors among the children of a raylet."""
-    found = []
+    actors = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # the process has ended
             parent = int(path.read_text().rpartition(")")[2].split()[1])
             if parent == process and b"MapWorker" in path.with_name("cmdline").read_bytes():
-                found.append(int(path.parent.name))
-    return found
+                actors.append(int(path.parent.name))
+    return actors
 
 
-class Loss:
-    """A machine of a cluster on loopback, lost once it works: its actors fall silent, and nobody looks after them."""
+class LostMachine:
+    """Removes a machine of a local cluster once it works, with its actors stopped so that they do not finish."""
 
     def __init__(self, cluster: Any, machine: Any, store: Path) -> None:
         self.cluster, self.machine, self.store = cluster, machine, store
-        self.made: int | None = None  # shards there were then
+        self.shards_made: int | None = None  # number of shards when the machine was removed
         self.thread = threading.Thread(target=self._lose)
         self.thread.start()
 
     def _lose(self) -> None:
-        raylet, deadline = self.machine.all_processes["raylet"][0].process.pid, time.monotonic() + START
+        raylet, deadline = self.machine.all_processes["raylet"][0].process.pid, time.monotonic() + ACTOR_TIMEOUT
         while time.monotonic() < deadline:
-            made = len(list(self.store.glob("*/shard-*.json")))
-            actors = actors_under(raylet) if made >= 2 else []
+            shards_made = len(list(self.store.glob("*/shard-*.json")))
+            actors = actors_under(raylet) if shards_made >= 2 else []
             if actors:
-                self.made = made
+                self.shards_made = shards_made
                 for actor in actors:
                     os.kill(actor, signal.SIGSTOP)
                 self.cluster.remove_node(self.machine, allow_graceful=False)
@@ -131,26 +132,27 @@ class Loss:
             time.sleep(0.01)
 
 
-def test_a_machine_lost_costs_what_it_had_in_hand(
+def test_lost_machine_costs_at_most_one_group_of_shards(
     encoder: Encoder, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from ray.cluster_utils import Cluster
 
-    config = settings(dtype="f32")
-    alone = extract(encoder, task, tmp_path / "alone", config)
-    total = len(list(alone.folder.glob("*/*.safetensors")))
+    config = extract_config(dtype="f32")
+    local = extract(encoder, task, tmp_path / "alone", config)
+    total = len(list(local.folder.glob("*/*.safetensors")))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
-        loss = Loss(cluster, cluster.add_node(num_cpus=1), tmp_path / "store")
-        ray.data.DataContext.get_current().wait_for_min_actors_s = int(START)  # nobody is done before all begin
+        lost_machine = LostMachine(cluster, cluster.add_node(num_cpus=1), tmp_path / "store")
+        # All actors start before any finishes.
+        ray.data.DataContext.get_current().wait_for_min_actors_s = int(ACTOR_TIMEOUT)
         store = ray_extract(encoder, task, tmp_path / "store", config, address=cluster.address)
-        loss.thread.join()
+        lost_machine.thread.join()
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert loss.made is not None, "nobody was lost in time"
-    assert loss.made < total // 2
-    again = re.findall(rf"extract: retrying (\d+) of {total} shards", capsys.readouterr().err)
-    assert len(again) == 1
-    assert 1 <= int(again[0]) <= total // 8, "one group, and no more"
-    assert contents(store.folder) == contents(alone.folder)
+    assert lost_machine.shards_made is not None, "no machine was removed in time"
+    assert lost_machine.shards_made < total // 2
+    retried = re.findall(rf"extract: retrying (\d+) of {total} shards", capsys.readouterr().err)
+    assert len(retried) == 1
+    assert 1 <= int(retried[0]) <= total // 8, "at most one group"
+    assert contents(store.folder) == contents(local.folder)

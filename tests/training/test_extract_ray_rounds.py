@@ -1,4 +1,4 @@
-"""What holds without Ray: rounds until all shards are there, encoders that travel, and what a user did wrong."""
+"""Ray extraction, as far as it can be tested without Ray: retries, packed encoders and user errors."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ from bertvision.training.fingerprints import store_fingerprint
 
 
 class RayError(Exception):
-    """As Ray has one."""
+    """Stands for ``ray.exceptions.RayError``."""
 
 
-class Scripted(Driver):
-    """A driver whose rounds go as they are told to."""
+class ScriptedDriver(Driver):
+    """A driver whose rounds have scripted outcomes."""
 
     def __init__(self, shards: int, rounds: list[Any]) -> None:
         self.ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RayError))
         self.plan: Any = SimpleNamespace(jobs=[SimpleNamespace(windows=10)] * shards)
-        self.reason, self.rounds, self.asked = "a machine was lost", iter(rounds), list[list[int]]()
+        self.reason, self.rounds, self.rounds_requested = "a machine was lost", iter(rounds), list[list[int]]()
 
     def _round(self, numbers: list[int]) -> Iterator[int]:
-        self.asked.append(numbers)
-        for one in next(self.rounds):
-            if isinstance(one, Exception):
-                raise one
-            if self._check(*(("", False) if isinstance(one, int) else one)):
-                yield one
+        self.rounds_requested.append(numbers)
+        for outcome in next(self.rounds):
+            if isinstance(outcome, Exception):
+                raise outcome
+            if self._check(*(("", False) if isinstance(outcome, int) else outcome)):
+                yield outcome
 
 
-def test_only_what_was_lost_is_made_once_more(capsys: pytest.CaptureFixture[str]) -> None:
-    driver, windows = Scripted(4, [[0, 2], [1, RayError()], [3]]), list[int]()
+def test_lost_shards_are_retried(capsys: pytest.CaptureFixture[str]) -> None:
+    driver, windows = ScriptedDriver(4, [[0, 2], [1, RayError()], [3]]), list[int]()
     driver.run(windows.append)
-    assert driver.asked == [[0, 1, 2, 3], [1, 3], [3]]
+    assert driver.rounds_requested == [[0, 1, 2, 3], [1, 3], [3]]
     assert sum(windows) == 40
-    said = capsys.readouterr().err
-    assert "retrying 2 of 4 shards ('a machine was lost')" in said
-    assert "retrying 1 of 4 shards ('RayError')" in said
+    log = capsys.readouterr().err
+    assert "retrying 2 of 4 shards ('a machine was lost')" in log
+    assert "retrying 1 of 4 shards ('RayError')" in log
 
 
-def test_rounds_that_bring_nothing_come_to_an_end() -> None:
-    driver = Scripted(2, [[("OSError: far away", False)], [0], [], [RayError()], [("OSError: no", False)], [1]])
+def test_rounds_without_progress_end_with_an_error() -> None:
+    driver = ScriptedDriver(2, [[("OSError: far away", False)], [0], [], [RayError()], [("OSError: no", False)], [1]])
     with pytest.raises(RuntimeError, match="1 shards were not made in 3 rounds: OSError: no"):
         driver.run(lambda _: None)
-    assert len(driver.asked) == 5
+    assert len(driver.rounds_requested) == 5
 
 
-def test_what_nobody_can_make_ends_it_at_once() -> None:
-    driver = Scripted(2, [[0, ("cannot write shard", True)], [1]])
+def test_fatal_error_ends_extraction_at_once() -> None:
+    driver = ScriptedDriver(2, [[0, ("cannot write shard", True)], [1]])
     with pytest.raises(BadInput, match="cannot write shard"):
         driver.run(lambda _: None)
 
 
-def test_an_encoder_travels_into_another_process(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
-    """Its states must come out too: a pickled model has none."""
+def test_packed_encoder_works_in_another_process(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    """The other process must compute states: forward hooks are lost by pickling."""
     packed = pack_encoder(span_encoder)
     for name, content in packed.items():
         (tmp_path / name).write_bytes(content)
@@ -90,13 +90,15 @@ print(json.dumps(store_fingerprint(encoder, task, ExtractConfig())))
 
     save_task(span_task, tmp_path / "task")
     environment = {"PYTHONPATH": str(Path(bertvision.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == store_fingerprint(span_encoder, span_task, ExtractConfig())
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout) == store_fingerprint(span_encoder, span_task, ExtractConfig())
     assert unpack_encoder(packed).name == span_encoder.name
 
 
-def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
+def test_folder_that_is_not_shared_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput, match=r"is not complete at .* on this machine; give --to a folder that all machines share"
     ):
@@ -104,26 +106,26 @@ def test_a_folder_that_is_not_shared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
-def test_an_address_where_nobody_is(address: str) -> None:
+def test_address_without_ray_is_an_error(address: str) -> None:
     ray = SimpleNamespace(is_initialized=lambda: False)
     line = rf"^no Ray at {address}: .*; start one with: ray start --head"
     with pytest.raises(BadInput, match=line), _connected(ray, address):
-        pytest.fail("somebody answered")
+        pytest.fail("a connection was made")
 
 
-def words(*more: str) -> list[str]:
-    return ["extract", "demo", "--to", "nowhere", *more]
+def extract_arguments(*options: str) -> list[str]:
+    return ["extract", "demo", "--to", "nowhere", *options]
 
 
-def test_options_that_need_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    for more in (["--address", "auto"], ["--actors", "2"]):
-        assert main(words(*more)) == 2
+def test_ray_options_need_the_ray_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["--address", "auto"], ["--actors", "2"]):
+        assert main(extract_arguments(*options)) == 2
         assert "need --engine ray; add it" in capsys.readouterr().err
-    assert main(words("--engine", "ray", "--shard", "1/2")) == 2
-    assert main(words("--engine", "ray", "--actors", "0")) == 2
+    assert main(extract_arguments("--engine", "ray", "--shard", "1/2")) == 2
+    assert main(extract_arguments("--engine", "ray", "--actors", "0")) == 2
 
 
-def test_without_ray_one_line_names_the_extra(
+def test_missing_ray_names_the_extra(
     span_encoder: Encoder, span_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bertvision.training.extract_ray import ray_extract

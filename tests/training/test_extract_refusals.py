@@ -1,4 +1,4 @@
-"""Extraction refuses what differs from what is there, and what cannot be, and then leaves the disk alone."""
+"""Errors of extraction: mismatched stores and invalid settings, without changes on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract
 
-SMALL: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
+SMALL_SHARDS: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
 
 
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -26,68 +26,70 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def stamps(folder: Path) -> dict[str, int]:
+def modification_times(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def refusal(*arguments: Any, **settings: Any) -> str:
+def extract_error(*arguments: Any, **settings: Any) -> str:
     with pytest.raises(BadInput) as error:
         extract(*arguments, **settings)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
-def nudged(encoder: Encoder) -> Encoder:
+def with_changed_weight(encoder: Encoder) -> Encoder:
     other = encoder.copy()
     with torch.no_grad():
         other.model.embeddings.word_embeddings.weight[7, 3] += 1e-3
     return other
 
 
-def fewer_attention_heads(encoder: Encoder) -> Encoder:
-    """The very same weights, used in another way."""
+def with_fewer_attention_heads(encoder: Encoder) -> Encoder:
+    """The same weights with another number of attention heads."""
     other = encoder.copy()
     other.model.config.num_attention_heads = 1
     return other
 
 
-def other_own_head(encoder: Encoder) -> Encoder:
+def with_other_native_head(encoder: Encoder) -> Encoder:
     assert encoder.own is not None
     return replace(encoder, own=replace(encoder.own, spec="probe:layers=first1"))
 
 
-def cased(encoder: Encoder) -> Encoder:
+def with_cased_tokenizer(encoder: Encoder) -> Encoder:
     other = copy.deepcopy(encoder.tokenizer)
     other.backend_tokenizer.normalizer.lowercase = False
     return replace(encoder, tokenizer=other)
 
 
-@pytest.mark.parametrize("change", [nudged, fewer_attention_heads, other_own_head, cased])
-def test_another_encoder_is_refused(
+@pytest.mark.parametrize(
+    "change", [with_changed_weight, with_fewer_attention_heads, with_other_native_head, with_cased_tokenizer]
+)
+def test_store_of_another_encoder_is_an_error(
     span_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Encoder], Encoder]
 ) -> None:
-    extract(span_encoder, span_task, tmp_path / "store", **SMALL)
-    before = stamps(tmp_path)
-    text = refusal(change(span_encoder), span_task, tmp_path / "store", **SMALL)
+    extract(span_encoder, span_task, tmp_path / "store", **SMALL_SHARDS)
+    before = modification_times(tmp_path)
+    text = extract_error(change(span_encoder), span_task, tmp_path / "store", **SMALL_SHARDS)
     assert f"store {tmp_path / 'store'} was made from other inputs" in text
-    assert ("tokenizer is " if change is cased else "encoder is ") in text
+    assert ("tokenizer is " if change is with_cased_tokenizer else "encoder is ") in text
     assert "there and" in text
     assert "choose another folder" in text
-    assert stamps(tmp_path) == before
+    assert modification_times(tmp_path) == before
 
 
-def first_changed(task: Task, **changes: Any) -> Task:
+def with_first_dev_example_changed(task: Task, **changes: Any) -> Task:
     first, *others = task["dev"]
     return replace(task, splits={**task.splits, "dev": (replace(first, **changes), *others)})
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "expected"),
     [
-        (lambda task: first_changed(task, text="where does Ben live"), "data is "),
-        (lambda task: first_changed(task, pair=task["dev"][0].pair + " "), "data is "),
-        (lambda task: first_changed(task, answers=()), "data is "),
-        (lambda task: first_changed(task, id="other"), "data is "),
+        (lambda task: with_first_dev_example_changed(task, text="where does Ben live"), "data is "),
+        (lambda task: with_first_dev_example_changed(task, pair=task["dev"][0].pair + " "), "data is "),
+        (lambda task: with_first_dev_example_changed(task, answers=()), "data is "),
+        (lambda task: with_first_dev_example_changed(task, id="other"), "data is "),
         (lambda task: replace(task, splits={**task.splits, "dev": task["dev"][:-1]}), "data is "),
         (lambda task: replace(task, no_answer=False), "data is "),
         (lambda task: replace(task, name="squad1"), "data is "),
@@ -95,24 +97,24 @@ def first_changed(task: Task, **changes: Any) -> Task:
         (lambda task: replace(task, overlap=7), "windows.overlap is 8 there and 7 here"),
     ],
 )
-def test_other_data_is_refused(
-    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Task], Task], named: str
+def test_store_of_other_data_is_an_error(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Task], Task], expected: str
 ) -> None:
-    extract(tiny_encoder, span_task, tmp_path / "store", **SMALL)
-    before = stamps(tmp_path)
-    text = refusal(tiny_encoder, change(span_task), tmp_path / "store", **SMALL)
-    assert named in text
+    extract(tiny_encoder, span_task, tmp_path / "store", **SMALL_SHARDS)
+    before = modification_times(tmp_path)
+    text = extract_error(tiny_encoder, change(span_task), tmp_path / "store", **SMALL_SHARDS)
+    assert expected in text
     assert text.count(" there and ") == 1
-    assert stamps(tmp_path) == before
+    assert modification_times(tmp_path) == before
 
 
-def test_other_label_names_are_refused(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_store_with_other_label_names_is_an_error(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     extract(tiny_encoder, label_task, tmp_path / "store")
-    assert "data is " in refusal(tiny_encoder, replace(label_task, labels=("a", "b", "c")), tmp_path / "store")
+    assert "data is " in extract_error(tiny_encoder, replace(label_task, labels=("a", "b", "c")), tmp_path / "store")
 
 
 @pytest.mark.parametrize(
-    ("settings", "named"),
+    ("settings", "expected"),
     [
         ({"dtype": "f32"}, "dtype is f16 there and f32 here"),
         ({"layers": "last2"}, "layers is [0, 1, 2] there and [1, 2] here"),
@@ -120,43 +122,41 @@ def test_other_label_names_are_refused(tiny_encoder: Encoder, label_task: Task, 
         ({"seed": 4}, "plan.seed is 0 there and 4 here"),
     ],
 )
-def test_other_settings_are_refused(
-    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, settings: dict[str, Any], named: str
+def test_store_with_other_settings_is_an_error(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path, settings: dict[str, Any], expected: str
 ) -> None:
-    extract(tiny_encoder, label_task, tmp_path / "store", **SMALL)
-    before = stamps(tmp_path)
-    assert named in refusal(tiny_encoder, label_task, tmp_path / "store", **{**SMALL, **settings})
-    assert stamps(tmp_path) == before
+    extract(tiny_encoder, label_task, tmp_path / "store", **SMALL_SHARDS)
+    before = modification_times(tmp_path)
+    assert expected in extract_error(tiny_encoder, label_task, tmp_path / "store", **{**SMALL_SHARDS, **settings})
+    assert modification_times(tmp_path) == before
 
 
-def test_the_same_layers_in_other_words_are_the_same(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
-    one = extract(tiny_encoder, label_task, tmp_path / "store", layers="all")
-    assert extract(tiny_encoder, label_task, tmp_path / "store", layers="0+1+2").id == one.id
+def test_equivalent_layer_specs_match_the_store(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    store = extract(tiny_encoder, label_task, tmp_path / "store", layers="all")
+    assert extract(tiny_encoder, label_task, tmp_path / "store", layers="0+1+2").id == store.id
 
 
-def too_large(encoder: Encoder) -> Encoder:
+def with_large_states(encoder: Encoder) -> Encoder:
     other = encoder.copy()
     with torch.no_grad():
         other.model.embeddings.LayerNorm.weight.mul_(1e5)
     return other
 
 
-def test_states_beyond_f16_are_caught_and_f32_is_the_way_out(
-    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
-) -> None:
-    text = refusal(too_large(tiny_encoder), label_task, tmp_path / "store")
+def test_states_beyond_f16_are_an_error_and_f32_works(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    text = extract_error(with_large_states(tiny_encoder), label_task, tmp_path / "store")
     assert "not finite in f16" in text
     assert "--dtype f32" in text
     assert not list(tmp_path.rglob("*.safetensors"))
-    store = extract(too_large(tiny_encoder), label_task, tmp_path / "store", dtype="f32")
+    store = extract(with_large_states(tiny_encoder), label_task, tmp_path / "store", dtype="f32")
     assert max(float(batch.hidden.abs().max()) for batch in store["dev"].batches(9)) > 65504
 
 
-def test_a_folder_with_something_else_is_left_alone(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_folder_with_other_files_is_an_error(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    assert "is not empty and not a store" in refusal(tiny_encoder, label_task, tmp_path)
-    assert "is not empty and not a store" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt")
-    assert "cannot write" in refusal(tiny_encoder, label_task, tmp_path / "notes.txt" / "below")
+    assert "is not empty and not a store" in extract_error(tiny_encoder, label_task, tmp_path)
+    assert "is not empty and not a store" in extract_error(tiny_encoder, label_task, tmp_path / "notes.txt")
+    assert "cannot write" in extract_error(tiny_encoder, label_task, tmp_path / "notes.txt" / "below")
     assert contents(tmp_path) == {"notes.txt": b"mine"}
 
 
@@ -170,44 +170,48 @@ def test_a_folder_with_something_else_is_left_alone(tiny_encoder: Encoder, label
         ({"batch_tokens": 0}, "extract.batch_tokens is 0; expected at least 1"),
     ],
 )
-def test_a_bad_setting_is_refused_before_anything_is_written(
+def test_bad_setting_is_an_error_before_anything_is_written(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, settings: dict[str, Any], reason: str
 ) -> None:
-    assert reason in refusal(tiny_encoder, label_task, tmp_path / "store", **settings)
+    assert reason in extract_error(tiny_encoder, label_task, tmp_path / "store", **settings)
     assert not list(tmp_path.iterdir())
 
 
-def long_question(task: Task) -> Task:
-    return first_changed(task, text="where " * 40)
+def with_long_question(task: Task) -> Task:
+    return with_first_dev_example_changed(task, text="where " * 40)
 
 
-def test_a_question_too_long_for_a_window_ends_it_before_anything_is_written(
+def test_too_long_question_is_an_error_before_anything_is_written(
     tiny_encoder: Encoder, span_task: Task, tmp_path: Path
 ) -> None:
-    """It is in the last split: nobody should have to wait for the first two."""
-    assert "question longer than the window" in refusal(tiny_encoder, long_question(span_task), tmp_path / "store")
+    """The question is in the last split, and the error comes before the first is extracted."""
+    assert "question longer than the window" in extract_error(
+        tiny_encoder, with_long_question(span_task), tmp_path / "store"
+    )
     assert not list(tmp_path.iterdir())
 
 
-def test_a_question_too_long_for_a_window_is_counted_under_skip(
+def test_too_long_question_is_skipped_and_counted(
     tiny_encoder: Encoder, span_task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    task = replace(long_question(span_task), skip_bad=True)
-    store = extract(tiny_encoder, task, tmp_path / "store", **SMALL)
+    task = replace(with_long_question(span_task), skip_bad=True)
+    store = extract(tiny_encoder, task, tmp_path / "store", **SMALL_SHARDS)
     assert 0 not in store["dev"].table().example
     assert 1 in store["dev"].table().example
-    said = capsys.readouterr().err
-    assert said.count("skipped") == 1
-    assert "dev: skipped 1 bad rows: question longer than the window (1)" in said
+    log = capsys.readouterr().err
+    assert log.count("skipped") == 1
+    assert "dev: skipped 1 bad rows: question longer than the window (1)" in log
 
 
-def test_a_split_without_a_window_is_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
-    only = replace(span_task["dev"][0], text="where " * 40)
-    task = replace(span_task, splits={**span_task.splits, "dev": (only,)}, skip_bad=True)
-    assert "no example of the dev split" in refusal(tiny_encoder, task, tmp_path / "store")
+def test_split_without_windows_is_an_error(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+    long_example = replace(span_task["dev"][0], text="where " * 40)
+    task = replace(span_task, splits={**span_task.splits, "dev": (long_example,)}, skip_bad=True)
+    assert "no example of the dev split" in extract_error(tiny_encoder, task, tmp_path / "store")
 
 
-def test_windows_longer_than_the_encoder_are_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
-    text = refusal(tiny_encoder, replace(span_task, max_length=65), tmp_path / "store")
+def test_windows_longer_than_the_encoder_allows_are_an_error(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path
+) -> None:
+    text = extract_error(tiny_encoder, replace(span_task, max_length=65), tmp_path / "store")
     assert "max_length is 65, but encoder" in text
     assert "at most 64" in text

@@ -1,4 +1,4 @@
-"""A fit that is interrupted goes on after its last epoch and ends as if it had never stopped."""
+"""An interrupted fit resumes after its last epoch and gives the same heads as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -16,74 +16,78 @@ from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.head_trainer import FIT_CHECKPOINT
 
-Same = Callable[[FittedHead, FittedHead], None]
+AssertSame = Callable[[FittedHead, FittedHead], None]
 
 QUICK: dict[str, Any] = {"epochs": 4, "lr": 1e-2, "batch": 8}
 SPECS = ["learned-pool", "compress:size=4,skip=true", "select:strength=0.5", "token-cnn:size=4,dropout=0.5"]
 
 
 @pytest.fixture
-def killed_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
-    """Ctrl-C at the beginning of an epoch, once; the list tells which epochs were begun."""
-    real, begun = fit_module._train_epoch, list[int]()
+def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """A function that arranges for Ctrl-C at the start of an epoch, once, and returns the list of started epochs."""
+    original, started_epochs = fit_module._train_epoch, list[int]()
     monkeypatch.setattr(fit_module, "SAVE_SECONDS", 0)
 
-    def arm(at: int) -> list[int]:
-        def train(runners: Any, train: Any, config: Any, epoch: int, advance: Any) -> None:
-            begun.append(epoch)
-            if epoch == at and begun.count(at) == 1:
+    def arm(interrupted_epoch: int) -> list[int]:
+        def train(trainers: Any, train: Any, config: Any, epoch: int, advance: Any) -> None:
+            started_epochs.append(epoch)
+            if epoch == interrupted_epoch and started_epochs.count(interrupted_epoch) == 1:
                 raise KeyboardInterrupt
-            real(runners, train, config, epoch, advance)
+            original(trainers, train, config, epoch, advance)
 
         monkeypatch.setattr(fit_module, "_train_epoch", train)
-        return begun
+        return started_epochs
 
     return arm
 
 
 @pytest.mark.parametrize("kind", ["span_store", "label_store"])
-def test_an_interrupted_fit_goes_on(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path, same: Same, killed_at: Callable[[int], list[int]]
+def test_interrupted_fit_resumes_bit_exactly(
+    kind: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    assert_same: AssertSame,
+    interrupt_at: Callable[[int], list[int]],
 ) -> None:
-    store, saved = request.getfixturevalue(kind), tmp_path / FIT_CHECKPOINT
+    store, checkpoint = request.getfixturevalue(kind), tmp_path / FIT_CHECKPOINT
     whole = fit(SPECS, store, seeds=[0, 1], **QUICK)
-    begun = killed_at(3)
+    started_epochs = interrupt_at(3)
     with pytest.raises(KeyboardInterrupt):
-        fit(SPECS, store, seeds=[0, 1], saved=saved, **QUICK)
-    for one, other in zip(whole, fit(SPECS, store, seeds=[0, 1], saved=saved, **QUICK), strict=True):
-        same(one, other)
-    assert begun == [1, 2, 3, 3, 4]
+        fit(SPECS, store, seeds=[0, 1], saved=checkpoint, **QUICK)
+    for expected, resumed in zip(whole, fit(SPECS, store, seeds=[0, 1], saved=checkpoint, **QUICK), strict=True):
+        assert_same(expected, resumed)
+    assert started_epochs == [1, 2, 3, 3, 4]
 
 
-def test_a_computed_head_is_computed_again(
-    label_store: Store, tmp_path: Path, killed_at: Callable[[int], list[int]]
+def test_interrupted_closed_form_head_is_recomputed(
+    label_store: Store, tmp_path: Path, interrupt_at: Callable[[int], list[int]]
 ) -> None:
     (whole,) = fit(["linear"], label_store, **QUICK)
-    killed_at(2)
+    interrupt_at(2)
     with pytest.raises(KeyboardInterrupt):
         fit(["linear"], label_store, saved=tmp_path / FIT_CHECKPOINT, **QUICK)
-    (other,) = fit(["linear"], label_store, saved=tmp_path / FIT_CHECKPOINT, **QUICK)
-    assert [entry["inner"] for entry in other.history] == [entry["inner"] for entry in whole.history]
-    assert other.best_epoch == whole.best_epoch
+    (resumed,) = fit(["linear"], label_store, saved=tmp_path / FIT_CHECKPOINT, **QUICK)
+    assert [entry["inner"] for entry in resumed.history] == [entry["inner"] for entry in whole.history]
+    assert resumed.best_epoch == whole.best_epoch
 
 
-def test_the_state_of_another_fit_is_not_taken_up(
-    label_store: Store, tmp_path: Path, same: Same, killed_at: Callable[[int], list[int]]
+def test_checkpoint_of_another_fit_is_ignored(
+    label_store: Store, tmp_path: Path, assert_same: AssertSame, interrupt_at: Callable[[int], list[int]]
 ) -> None:
-    saved = tmp_path / FIT_CHECKPOINT
-    begun = killed_at(2)
+    checkpoint = tmp_path / FIT_CHECKPOINT
+    started_epochs = interrupt_at(2)
     with pytest.raises(KeyboardInterrupt):
-        fit(["learned-pool"], label_store, saved=saved, **QUICK)
-    (fitted,) = fit(["learned-pool"], label_store, saved=saved, **{**QUICK, "lr": 3e-3})
-    assert begun == [1, 2, 1, 2, 3, 4]
-    same(fitted, fit(["learned-pool"], label_store, **{**QUICK, "lr": 3e-3})[0])
+        fit(["learned-pool"], label_store, saved=checkpoint, **QUICK)
+    (fitted,) = fit(["learned-pool"], label_store, saved=checkpoint, **{**QUICK, "lr": 3e-3})
+    assert started_epochs == [1, 2, 1, 2, 3, 4]
+    assert_same(fitted, fit(["learned-pool"], label_store, **{**QUICK, "lr": 3e-3})[0])
 
 
-def test_a_run_leaves_no_state_behind(
-    label_store: Store, tmp_path: Path, killed_at: Callable[[int], list[int]], capsys: pytest.CaptureFixture[str]
+def test_checkpoint_is_removed_after_the_fit(
+    label_store: Store, tmp_path: Path, interrupt_at: Callable[[int], list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = FitConfig(**QUICK)
-    killed_at(3)
+    interrupt_at(3)
     with pytest.raises(KeyboardInterrupt):
         fit_into(tmp_path, label_store, SPECS[:1], [0], config)
     assert (tmp_path / FIT_CHECKPOINT).exists()

@@ -1,4 +1,4 @@
-"""Several processes, nobody to direct them, one store: the same as one process makes."""
+"""Several independent processes make the same store as one process."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from bertvision.store.batching import plan_shards
 from bertvision.store.lock import writing
 from bertvision.store.store import MANIFEST, Store
 from bertvision.tasks.task import Task
-from bertvision.training import shard_builder as shard_maker
+from bertvision.training import shard_builder
 from bertvision.training.extract import extract, extract_share, finalize
 from bertvision.training.shard_builder import ExtractionPlan, make_shards
 
-SMALL: dict[str, Any] = {"batch_tokens": 48, "shard_mb": 1, "dtype": "int8"}
+SMALL_SHARDS: dict[str, Any] = {"batch_tokens": 48, "shard_mb": 1, "dtype": "int8"}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def many_shards() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_maker, "plan_shards", lambda b, lengths, per, mb: plan_shards(b, lengths, per * 100, mb))
+        patch.setattr(shard_builder, "plan_shards", lambda b, lengths, per, mb: plan_shards(b, lengths, per * 100, mb))
         yield
 
 
 @pytest.fixture(scope="module")
-def alone(many_shards: None, span_encoder: Encoder, span_task: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return extract(span_encoder, span_task, tmp_path_factory.mktemp("alone") / "store", **SMALL).folder
+def single_process_store(
+    many_shards: None, span_encoder: Encoder, span_task: Task, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    return extract(span_encoder, span_task, tmp_path_factory.mktemp("alone") / "store", **SMALL_SHARDS).folder
 
 
 def contents(folder: Path) -> dict[str, Any]:
@@ -44,11 +46,11 @@ def contents(folder: Path) -> dict[str, Any]:
     return {**files, MANIFEST: manifest}
 
 
-def at_once(*work: Callable[[], object]) -> list[int]:
-    """Exit codes of child processes that ran side by side."""
+def run_in_parallel(*functions: Callable[[], object]) -> list[int]:
+    """Run functions in parallel child processes; return their exit codes."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a thread of the test runner's does not matter here
-        children = [multiprocessing.get_context("fork").Process(target=one) for one in work]
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of the test runner do not matter here
+        children = [multiprocessing.get_context("fork").Process(target=target) for target in functions]
         for child in children:
             child.start()
     for child in children:
@@ -56,68 +58,68 @@ def at_once(*work: Callable[[], object]) -> list[int]:
     return [int(child.exitcode or 0) for child in children]
 
 
-def test_three_processes_make_the_store_of_one(
-    span_encoder: Encoder, span_task: Task, tmp_path: Path, alone: Path
+def test_three_processes_make_the_same_store_as_one(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, single_process_store: Path
 ) -> None:
     target = tmp_path / "store"
 
     def share(part: int) -> Callable[[], object]:
-        return lambda: extract_share(span_encoder, span_task, target, (part, 3), **SMALL)
+        return lambda: extract_share(span_encoder, span_task, target, (part, 3), **SMALL_SHARDS)
 
-    assert at_once(share(1), share(2), share(3)) == [0, 0, 0]
+    assert run_in_parallel(share(1), share(2), share(3)) == [0, 0, 0]
     assert not (target / MANIFEST).exists()
     with pytest.raises(BadInput, match="no finished store"):
         Store(target)
-    finalize(span_encoder, span_task, target, **SMALL)
-    assert contents(target) == contents(alone)
+    finalize(span_encoder, span_task, target, **SMALL_SHARDS)
+    assert contents(target) == contents(single_process_store)
     before = {path: path.stat().st_mtime_ns for path in target.rglob("*")}
-    assert finalize(span_encoder, span_task, target, **SMALL).id == Store(alone).id
-    assert extract_share(span_encoder, span_task, target, (1, 3), **SMALL) == 0
+    assert finalize(span_encoder, span_task, target, **SMALL_SHARDS).id == Store(single_process_store).id
+    assert extract_share(span_encoder, span_task, target, (1, 3), **SMALL_SHARDS) == 0
     assert {path: path.stat().st_mtime_ns for path in target.rglob("*")} == before
 
 
-def test_what_is_missing_is_named(span_encoder: Encoder, span_task: Task, tmp_path: Path, alone: Path) -> None:
+def test_missing_shards_are_an_error(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, single_process_store: Path
+) -> None:
     target = tmp_path / "store"
-    total = sum(len(split["shards"]) for split in Store(alone).manifest["splits"].values())
-    made = extract_share(span_encoder, span_task, target, (1, 2), **SMALL)
-    assert made == -(-total // 2) > 2
-    missing = f"has {total - made} of {total} shards missing"
+    total = sum(len(split["shards"]) for split in Store(single_process_store).manifest["splits"].values())
+    shards_made = extract_share(span_encoder, span_task, target, (1, 2), **SMALL_SHARDS)
+    assert shards_made == -(-total // 2) > 2
+    missing = f"has {total - shards_made} of {total} shards missing"
     line = rf"{missing}, the first is train/shard-00001.safetensors; rerun extract --shard"
     with pytest.raises(BadInput, match=line):
-        finalize(span_encoder, span_task, target, **SMALL)
-    extract(span_encoder, span_task, target, **SMALL)  # one process may as well end it
-    assert contents(target) == contents(alone)
+        finalize(span_encoder, span_task, target, **SMALL_SHARDS)
+    extract(span_encoder, span_task, target, **SMALL_SHARDS)  # a single process can finish the store
+    assert contents(target) == contents(single_process_store)
 
 
-def test_a_share_is_made_by_one_and_a_whole_by_nobody_else(
-    span_encoder: Encoder, span_task: Task, tmp_path: Path
-) -> None:
+def test_concurrent_writers_of_a_share_are_an_error(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     target = tmp_path / "store"
     with writing(target, shared=True), writing(target, "lock.1-of-2"):
         for work in (
-            lambda: extract_share(span_encoder, span_task, target, (1, 2), **SMALL),
-            lambda: extract(span_encoder, span_task, target, **SMALL),
-            lambda: finalize(span_encoder, span_task, target, **SMALL),
+            lambda: extract_share(span_encoder, span_task, target, (1, 2), **SMALL_SHARDS),
+            lambda: extract(span_encoder, span_task, target, **SMALL_SHARDS),
+            lambda: finalize(span_encoder, span_task, target, **SMALL_SHARDS),
         ):
             with pytest.raises(BadInput, match="is being written by"):
                 work()
-        assert extract_share(span_encoder, span_task, target, (2, 2), **SMALL) > 0
+        assert extract_share(span_encoder, span_task, target, (2, 2), **SMALL_SHARDS) > 0
 
 
 @pytest.mark.parametrize("share", [(0, 2), (3, 2)])
-def test_a_share_that_there_is_not(
+def test_invalid_share_is_an_error(
     span_encoder: Encoder, span_task: Task, tmp_path: Path, share: tuple[int, int]
 ) -> None:
     with pytest.raises(BadInput, match="expected i/n with i from 1 to n"):
-        extract_share(span_encoder, span_task, tmp_path / "store", share, **SMALL)
+        extract_share(span_encoder, span_task, tmp_path / "store", share, **SMALL_SHARDS)
 
 
-def test_any_shards_of_the_plan_into_any_folder(
-    span_encoder: Encoder, span_task: Task, tmp_path: Path, alone: Path
+def test_make_shards_writes_any_shards_into_any_folder(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path, single_process_store: Path
 ) -> None:
-    """What a cluster's worker does: it knows numbers, and a folder of its own."""
-    work = ExtractionPlan(span_encoder, span_task, ExtractConfig(**SMALL))
-    entries = make_shards(work, [4, 1], tmp_path / "worker")
-    assert [entry["file"] for entry in entries] == [work.jobs[4].name, work.jobs[1].name]
+    """As a worker in a cluster does, with shard numbers and its own folder."""
+    plan = ExtractionPlan(span_encoder, span_task, ExtractConfig(**SMALL_SHARDS))
+    entries = make_shards(plan, [4, 1], tmp_path / "worker")
+    assert [entry["file"] for entry in entries] == [plan.jobs[4].name, plan.jobs[1].name]
     for entry in entries:
-        assert (tmp_path / "worker" / entry["file"]).read_bytes() == (alone / entry["file"]).read_bytes()
+        assert (tmp_path / "worker" / entry["file"]).read_bytes() == (single_process_store / entry["file"]).read_bytes()

@@ -1,4 +1,4 @@
-"""Dev is only reported: no weight, epoch, threshold, temperature or rank depends on what it says."""
+"""Dev is only reported: no weight, epoch, threshold, temperature or rank depends on its labels."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bertvision.training.inputs import encoder_hash
 from bertvision.training.predict import predict, predict_own
 from bertvision.training.tune import tune
 
-Same = Callable[[FittedHead, FittedHead], None]
+AssertSame = Callable[[FittedHead, FittedHead], None]
 
 QUICK: dict[str, Any] = {"epochs": 3, "lr": 1e-2, "batch": 8}
 SPECS = ["probe:layers=last1", "learned-pool", "compress:size=4,skip=true"]
 
 
-def other_dev(task: Task) -> Task:
-    """The same task, but everything that dev says is different."""
+def with_other_dev_labels(task: Task) -> Task:
+    """The same task with a different gold answer for every dev example."""
     changed = []
     for example in task["dev"]:
         if task.kind == "span":
@@ -41,26 +41,26 @@ def other_dev(task: Task) -> Task:
 
 
 def temperatures_of(board: Board) -> list[dict[str, float]]:
-    return [{what: one["temperature"] for what, one in row.calibration.items()} for row in board.rows]
+    return [{what: calibration["temperature"] for what, calibration in row.calibration.items()} for row in board.rows]
 
 
-def compared(board: Board) -> list[tuple[object, ...]]:
-    """Who is compared with whom, by which seeds."""
-    return [(one.a, one.b, one.a_seeds, one.b_seeds) for one in board.comparisons]
+def comparisons_of(board: Board) -> list[tuple[object, ...]]:
+    """The compared rows and their seeds."""
+    return [(comparison.a, comparison.b, comparison.a_seeds, comparison.b_seeds) for comparison in board.comparisons]
 
 
 @pytest.mark.parametrize("kind", ["span", "label", "value"])
-def test_dev_labels_change_no_weight_no_epoch_no_threshold(
-    kind: str, tiny_encoder: Encoder, tmp_path: Path, request: pytest.FixtureRequest, same: Same
+def test_dev_labels_affect_nothing_but_dev_scores(
+    kind: str, tiny_encoder: Encoder, tmp_path: Path, request: pytest.FixtureRequest, assert_same: AssertSame
 ) -> None:
     task = request.getfixturevalue(f"{kind}_task")
     boards, heads, ensembles = [], [], []
     encoders = [
         request.getfixturevalue(f"{kind}_encoder"),
-        tune(tiny_encoder, other_dev(task), epochs=10, lr=1e-2, batch=8),
+        tune(tiny_encoder, with_other_dev_labels(task), epochs=10, lr=1e-2, batch=8),
     ]
     assert encoder_hash(encoders[0]) == encoder_hash(encoders[1])
-    for number, one_task in enumerate([task, other_dev(task)]):
+    for number, one_task in enumerate([task, with_other_dev_labels(task)]):
         store = extract(encoders[number], one_task, tmp_path / f"store{number}")
         fitted = fit(SPECS, store, seeds=[0, 1], **QUICK)
         predictions = [*predict(fitted, store["dev"]), predict_own(store["dev"])]
@@ -68,13 +68,14 @@ def test_dev_labels_change_no_weight_no_epoch_no_threshold(
         heads.append(fitted)
         ensembles.append(mixed)
         boards.append(evaluate([*predictions, *mixed], one_task))
-    for one, other in zip(*heads, strict=True):
-        same(one, other)
-    assert [one.weights for one in ensembles[0]] == [one.weights for one in ensembles[1]]
-    chosen = [[(row.name, row.seed, row.threshold, row.inner, row.weights) for row in board.rows] for board in boards]
-    assert chosen[0] == chosen[1]  # the order of the rows included
+    for first, second in zip(*heads, strict=True):
+        assert_same(first, second)
+    assert [combined.weights for combined in ensembles[0]] == [combined.weights for combined in ensembles[1]]
+    selected = [[(row.name, row.seed, row.threshold, row.inner, row.weights) for row in board.rows] for board in boards]
+    assert selected[0] == selected[1]  # the order of the rows included
     assert temperatures_of(boards[0]) == temperatures_of(boards[1])
     assert any(temperatures_of(boards[0])) == (kind != "value")
     assert boards[0].best_head == boards[1].best_head
-    assert compared(boards[0]) == compared(boards[1])
-    assert [row.scores for row in boards[0].rows] != [row.scores for row in boards[1].rows]  # the change did reach dev
+    assert comparisons_of(boards[0]) == comparisons_of(boards[1])
+    dev_scores = [[row.scores for row in board.rows] for board in boards]
+    assert dev_scores[0] != dev_scores[1], "the labels of dev did change"

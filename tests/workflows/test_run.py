@@ -1,4 +1,4 @@
-"""A run from start to end: what it has made it hands on, and what it wrote says the same when it is read."""
+"""A run from start to end: results are passed on in memory, and the files give the same report."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bertvision.runs import folder as run_folder
 from bertvision.tasks.task import Task
 from bertvision.training import inputs
 from bertvision.training.inputs import TaskWindows, reuse_windows
-from bertvision.workflows import conclude as concluding
+from bertvision.workflows import conclude as conclude_module
 from bertvision.workflows.conclude import update_report
 
 
-def words(samples: Any, folder: Path, kind: str, encoder: Path) -> list[str]:
+def run_command(samples: Any, folder: Path, kind: str, encoder: Path) -> list[str]:
     if kind == "squad":
         samples.write_squad(folder / "train.json", samples.squad("t"))
         samples.write_squad(folder / "dev.json", samples.squad("d", 3))
@@ -32,8 +32,8 @@ def words(samples: Any, folder: Path, kind: str, encoder: Path) -> list[str]:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the windows of each split are made."""
+def tokenised_splits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts how often the windows of each split are made."""
     counts: Counter[str] = Counter()
     make: Callable[..., Any] = inputs.split_windows
 
@@ -46,36 +46,36 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kind", ["squad", "text", "live"])
-def test_texts_are_tokenised_once_and_nothing_is_read_back(
+def test_run_tokenises_once_and_reads_nothing_back(
     samples: Any,
-    counted: Counter[str],
+    tokenised_splits: Counter[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     tiny_encoder_folder: Path,
     kind: str,
 ) -> None:
-    command = words(samples, tmp_path, kind, tiny_encoder_folder)
+    command = run_command(samples, tmp_path, kind, tiny_encoder_folder)
     command += ["--live"] if kind == "live" else []
     scored: list[Any] = []
-    real = scoring.score_inner
+    original = scoring.score_inner
     with monkeypatch.context() as patch:
         for name in ("gather", "read_task", "task_of_states", "run_states", "run_heads"):
-            patch.setattr(concluding, name, lambda *_: pytest.fail("read back"))
+            patch.setattr(conclude_module, name, lambda *_: pytest.fail("read back"))
         if kind == "live":  # the encoder that makes the states is the one that is saved
             patch.setattr(run_folder, "load_encoder", lambda *_: pytest.fail("read back"))
-        patch.setattr(scoring, "score_inner", lambda *given: scored.append(given) or real(*given))
+        patch.setattr(scoring, "score_inner", lambda *arguments: scored.append(arguments) or original(*arguments))
         assert main([*command, "--out", str(tmp_path / "run")]) == 0
-    assert counted == {"train": 1, "inner": 1, "dev": 1}
+    assert tokenised_splits == {"train": 1, "inner": 1, "dev": 1}
     rows, heads = (tmp_path / "run" / "predictions").glob("*.json"), (tmp_path / "run" / "heads").rglob("head.json")
     assert len(scored) == len(list(rows)) - len(list(heads)), "heads were scored on inner when they were fitted"
 
 
 @pytest.mark.parametrize("name", ["squad_run", "text_run"])
-def test_a_report_made_of_the_files_is_the_one_that_the_run_made(
+def test_report_from_the_files_equals_that_of_the_run(
     request: pytest.FixtureRequest, samples: Any, tmp_path: Path, tiny_encoder_folder: Path, name: str
 ) -> None:
     kind = name.removesuffix("_run")
-    assert main([*words(samples, tmp_path, kind, tiny_encoder_folder), "--out", str(tmp_path / "run")]) == 0
+    assert main([*run_command(samples, tmp_path, kind, tiny_encoder_folder), "--out", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     analyses = {path.name: path.read_bytes() for path in (tmp_path / "run" / "analysis").iterdir()}
     shutil.rmtree(tmp_path / "run" / "analysis")
@@ -84,7 +84,7 @@ def test_a_report_made_of_the_files_is_the_one_that_the_run_made(
     assert re.search("<h2", page)
 
 
-def test_windows_of_another_task_or_tokenizer_are_made_anew(
+def test_windows_of_another_task_are_not_reused(
     tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, span_task: Task
 ) -> None:
     windows = TaskWindows(label_task, tiny_encoder)

@@ -1,4 +1,4 @@
-"""The table of costs: one row an encoder, true to its record, and Hulburd's figure."""
+"""The table of tuning costs: one row per encoder, and the published efficiency."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bertvision.training.tune import tune
 from bertvision.workflows.tuning_costs import cost_table, cost_table_text
 
 
-def test_a_row_for_every_encoder(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+def test_cost_table_has_a_row_per_encoder(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     folders = []
     for method in ("full", "freeze:k=1"):
         folders.append(tmp_path / method)
@@ -32,11 +32,11 @@ def test_a_row_for_every_encoder(tiny_encoder: Encoder, span_task: Task, tmp_pat
 
 
 @pytest.mark.parametrize(("f1", "trained", "published"), [(76.3, 108_311_810, 3.27), (75.2, 42_548_738, 3.30)])
-def test_hulburd_s_efficiency_is_as_published(f1: float, trained: int, published: float) -> None:
+def test_efficiency_equals_the_published_one(f1: float, trained: int, published: float) -> None:
     assert efficiency(f1, trained, PAPER_FLOOR) == pytest.approx(published, abs=0.006)
 
 
-def test_an_encoder_that_was_not_tuned_here_is_refused(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+def test_untuned_encoder_is_an_error(tiny_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
     tiny_encoder.save_pretrained(tmp_path / "raw")
     with pytest.raises(BadInput, match="no tuning cost on record"):
         cost_table([tmp_path / "raw"], span_task)

@@ -1,4 +1,4 @@
-"""A curve: checkpoints of one run, scored, resumable, each an encoder like any other."""
+"""A tuning curve: scored checkpoints of one tuning, resumable, each loadable as an encoder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bertvision.training.tuner import Tuner
 from bertvision.workflows.tuning_curve import checkpoint_path, tune_curve
 
 CONFIG = TuneConfig(lr=3e-3, batch=4)
-AT = (0, 0.5, 1, 2)
+EPOCHS = (0, 0.5, 1, 2)
 
 
-def told(document: dict[str, Any]) -> list[tuple[Any, ...]]:
+def results(document: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [(row["epochs"], row["steps"], row["scores"], row["inner"]) for row in document["rows"]]
 
 
@@ -31,10 +31,10 @@ def curve(
     tiny_encoder: Encoder, label_task: Task, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("curve")
-    return folder, tune_curve(tiny_encoder, label_task, CONFIG, AT, folder)
+    return folder, tune_curve(tiny_encoder, label_task, CONFIG, EPOCHS, folder)
 
 
-def test_points_are_those_asked_for(curve: tuple[Path, dict[str, Any]]) -> None:
+def test_curve_has_the_requested_points(curve: tuple[Path, dict[str, Any]]) -> None:
     folder, document = curve
     assert [(row["epochs"], row["steps"]) for row in document["rows"]] == [(0, 0), (0.5, 3), (1, 6), (2, 12)]
     seconds = [row["seconds"] for row in document["rows"]]
@@ -46,7 +46,7 @@ def test_points_are_those_asked_for(curve: tuple[Path, dict[str, Any]]) -> None:
     assert not (folder / "tuning.safetensors").exists()
 
 
-def test_a_point_is_the_beginning_of_the_run(
+def test_checkpoints_equal_prefixes_of_one_tuning(
     curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, tmp_path: Path
 ) -> None:
     folder, _ = curve
@@ -60,40 +60,38 @@ def test_a_point_is_the_beginning_of_the_run(
     assert all(torch.equal(v, tiny_encoder.model.state_dict()[k]) for k, v in start.model.state_dict().items())
 
 
-def test_what_is_done_is_not_done_again(
+def test_finished_curve_is_not_recomputed(
     curve: tuple[Path, dict[str, Any]], tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, document = curve
     monkeypatch.setattr(Tuner, "step", lambda *_: pytest.fail("tuned again"))
-    assert tune_curve(tiny_encoder, label_task, CONFIG, AT, folder) == document
+    assert tune_curve(tiny_encoder, label_task, CONFIG, EPOCHS, folder) == document
 
 
-def test_an_interrupted_curve_goes_on(
+def test_interrupted_curve_resumes(
     curve: tuple[Path, dict[str, Any]],
     tiny_encoder: Encoder,
     label_task: Task,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, steps = Tuner.step, []
+    original, steps = Tuner.step, []
 
-    def counted(self: Tuner, batch: Any) -> None:
+    def counting_step(self: Tuner, batch: Any) -> None:
         steps.append(self.steps_done)
         if steps.count(8) == 1 and self.steps_done == 8:
             raise KeyboardInterrupt
-        real(self, batch)
+        original(self, batch)
 
-    monkeypatch.setattr(Tuner, "step", counted)
+    monkeypatch.setattr(Tuner, "step", counting_step)
     with pytest.raises(KeyboardInterrupt):
-        tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)
-    document = tune_curve(tiny_encoder, label_task, CONFIG, AT, tmp_path)
-    assert told(document) == told(curve[1])
+        tune_curve(tiny_encoder, label_task, CONFIG, EPOCHS, tmp_path)
+    document = tune_curve(tiny_encoder, label_task, CONFIG, EPOCHS, tmp_path)
+    assert results(document) == results(curve[1])
     assert steps == [*range(9), *range(6, 12)]
 
 
-def test_no_points_and_points_before_the_start_are_refused(
-    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
-) -> None:
-    for at in ((), (-1, 2)):
+def test_empty_and_negative_epochs_are_errors(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+    for epochs in ((), (-1, 2)):
         with pytest.raises(BadInput, match="expected epochs of 0 or more"):
-            tune_curve(tiny_encoder, label_task, CONFIG, at, tmp_path)
+            tune_curve(tiny_encoder, label_task, CONFIG, epochs, tmp_path)

@@ -1,4 +1,4 @@
-"""Which column is what: guessed where there is one candidate, asked for otherwise."""
+"""Choice of columns: guessed if there is a single candidate, otherwise an error asks for them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bertvision.tasks.readers.columns import Columns, RequestedColumns, choose_c
 FILE = Path("my.csv")
 
 
-def refusal(there: list[str], wanted: RequestedColumns) -> str:
+def choice_error(header: list[str], requested: RequestedColumns) -> str:
     with pytest.raises(BadInput) as error:
-        choose_columns(there, wanted, FILE)
+        choose_columns(header, requested, FILE)
     return str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("there", "columns"),
+    ("header", "columns"),
     [
         (["text", "label"], Columns("text", None, "label")),
         (["id", "Sentiment", "CONTENT"], Columns("CONTENT", None, "Sentiment")),
@@ -29,12 +29,12 @@ def refusal(there: list[str], wanted: RequestedColumns) -> str:
         (["stars", "review", "score of it"], Columns("review", None, "stars")),
     ],
 )
-def test_columns_are_guessed(there: list[str], columns: Columns) -> None:
-    assert choose_columns(there, RequestedColumns(), FILE) == columns
+def test_known_column_names_are_guessed(header: list[str], columns: Columns) -> None:
+    assert choose_columns(header, RequestedColumns(), FILE) == columns
 
 
 @pytest.mark.parametrize(
-    ("there", "parts"),
+    ("header", "parts"),
     [
         (["text", "bias"], ["no column has a known name for a label", "the file has: text, bias", "give label_column"]),
         (["text", "label", "score"], ["the label may be 'label' or 'score'", "give label_column"]),
@@ -45,13 +45,13 @@ def test_columns_are_guessed(there: list[str], columns: Columns) -> None:
         (["label", "x" * 500], ["x" * 37 + "...;"]),
     ],
 )
-def test_what_cannot_be_guessed_is_asked_for(there: list[str], parts: list[str]) -> None:
-    message = refusal(there, RequestedColumns())
+def test_ambiguous_columns_are_errors(header: list[str], parts: list[str]) -> None:
+    message = choice_error(header, RequestedColumns())
     assert all(part in message for part in ["my.csv: ", *parts]), message
 
 
 @pytest.mark.parametrize(
-    ("wanted", "columns"),
+    ("requested", "columns"),
     [
         (RequestedColumns(text="text"), Columns("text", None, "label")),
         (RequestedColumns(text="#2", pair="text"), Columns("#2", "text", "label")),
@@ -60,13 +60,13 @@ def test_what_cannot_be_guessed_is_asked_for(there: list[str], parts: list[str])
         (RequestedColumns(text="label", label="text"), Columns("label", None, "text")),
     ],
 )
-def test_columns_can_be_given(wanted: RequestedColumns, columns: Columns) -> None:
-    assert choose_columns(["text", "text_pair", "label", "#2"], wanted, FILE) == columns
+def test_columns_can_be_given(requested: RequestedColumns, columns: Columns) -> None:
+    assert choose_columns(["text", "text_pair", "label", "#2"], requested, FILE) == columns
 
 
-def test_a_column_that_is_not_there_or_named_twice() -> None:
-    there = ["a", "b", "c"]
+def test_missing_or_duplicate_column_is_an_error() -> None:
+    header = ["a", "b", "c"]
     expected = "my.csv: no column 'stars'; the file has: a, b, c; give label_column"
-    assert refusal(there, RequestedColumns(text="a", label="stars")) == expected
-    assert "no column 'A'; the file has: a, b, c; give pair_column" in refusal(there, RequestedColumns(pair="A"))
-    assert "column 'a' is named twice" in refusal(there, RequestedColumns(text="a", label="a"))
+    assert choice_error(header, RequestedColumns(text="a", label="stars")) == expected
+    assert "no column 'A'; the file has: a, b, c; give pair_column" in choice_error(header, RequestedColumns(pair="A"))
+    assert "column 'a' is named twice" in choice_error(header, RequestedColumns(text="a", label="a"))

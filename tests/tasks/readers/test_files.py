@@ -1,4 +1,4 @@
-"""Reading tables: what is written comes back, and whatever is wrong gives one clear line."""
+"""Reading tables: round trips, and a clear one-line error for everything that is wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows_of(path: Path, encoding: str | None = None) -> list[Row]:
     return list(read_table(path, BadRows(skip=False), encoding))
 
 
-def refusal(path: Path, encoding: str | None = None, skip: bool = False) -> str:
+def read_error(path: Path, encoding: str | None = None, skip: bool = False) -> str:
     with pytest.raises(BadInput) as error:
         list(read_table(path, BadRows(skip), encoding))
     return str(error.value)
@@ -41,7 +41,7 @@ def refusal(path: Path, encoding: str | None = None, skip: bool = False) -> str:
 
 @QUICK
 @given(st.lists(st.tuples(FILLED, TEXT, TEXT), min_size=1, max_size=8), st.sampled_from(",;"), st.booleans())
-def test_csv_comes_back_as_it_was_written(table: list[tuple[str, str, str]], delimiter: str, bom: bool) -> None:
+def test_csv_survives_a_round_trip(table: list[tuple[str, str, str]], delimiter: str, bom: bool) -> None:
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=delimiter)
     writer.writerow(["a", "b", "c"])
@@ -57,16 +57,16 @@ def test_csv_comes_back_as_it_was_written(table: list[tuple[str, str, str]], del
 
 @QUICK
 @given(st.lists(st.tuples(FLAT.map("x{}".format), FLAT), min_size=1, max_size=8), st.sampled_from(["\n", "\r\n"]))
-def test_tsv_comes_back_as_it_was_written(table: list[tuple[str, str]], end: str) -> None:
-    content = end.join(["a\tb", *("\t".join(cells) for cells in table), ""])
+def test_tsv_survives_a_round_trip(table: list[tuple[str, str]], newline: str) -> None:
+    content = newline.join(["a\tb", *("\t".join(cells) for cells in table), ""])
     with tempfile.TemporaryDirectory() as folder:
-        found = rows_of(write(Path(folder), "t.tsv", content))
-    assert found == [(line, dict(zip("ab", cells, strict=True))) for line, cells in enumerate(table, start=2)]
+        rows = rows_of(write(Path(folder), "t.tsv", content))
+    assert rows == [(line, dict(zip("ab", cells, strict=True))) for line, cells in enumerate(table, start=2)]
 
 
 @QUICK
 @given(st.lists(st.dictionaries(TEXT, st.none() | st.booleans() | st.integers() | TEXT), min_size=1, max_size=8))
-def test_json_lines_come_back_as_they_were_written(table: list[dict[str, object]]) -> None:
+def test_json_lines_survive_a_round_trip(table: list[dict[str, object]]) -> None:
     for name in ("t.jsonl", "t.NDJSON"):
         with tempfile.TemporaryDirectory() as folder:
             content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in table)
@@ -75,18 +75,18 @@ def test_json_lines_come_back_as_they_were_written(table: list[dict[str, object]
 
 @QUICK
 @given(st.binary(max_size=80), st.sampled_from([".csv", ".tsv", ".jsonl"]), st.booleans(), st.booleans())
-def test_any_bytes_are_rows_or_one_line(content: bytes, extension: str, skip: bool, header: bool) -> None:
+def test_any_bytes_are_rows_or_a_one_line_error(content: bytes, extension: str, skip: bool, header: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), f"t{extension}", b"x,y\n" * header + content)
         try:
-            found = list(read_table(path, BadRows(skip)))
+            rows = list(read_table(path, BadRows(skip)))
         except BadInput as error:
             assert str(path) in str(error)
         else:
-            assert all(line >= 1 and isinstance(row, dict) for line, row in found)
+            assert all(line >= 1 and isinstance(row, dict) for line, row in rows)
 
 
-def test_a_quoted_cell_may_hold_lines_separators_and_quotes(tmp_path: Path) -> None:
+def test_quoted_csv_cell_may_contain_newlines_separators_and_quotes(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", 'text,label\n"two\nlines, ""quoted""",1\nplain,0\n')
     assert rows_of(path) == [
         (2, {"text": 'two\nlines, "quoted"', "label": "1"}),
@@ -94,27 +94,27 @@ def test_a_quoted_cell_may_hold_lines_separators_and_quotes(tmp_path: Path) -> N
     ]
 
 
-def test_a_cell_may_be_huge(tmp_path: Path) -> None:
+def test_csv_cell_may_be_huge(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", "text,label\n" + "x" * 300_000 + ",1\n")
     assert len(str(rows_of(path)[0][1]["text"])) == 300_000
 
 
-def test_quotes_mean_nothing_in_tsv(tmp_path: Path) -> None:
+def test_tsv_quotes_are_literal(tmp_path: Path) -> None:
     path = write(tmp_path, "t.tsv", '\ufeffa\tb\n" open\tb"\n')
     assert rows_of(path) == [(2, {"a": '" open', "b": 'b"'})]
 
 
-def test_only_a_line_feed_ends_a_row_of_tsv(tmp_path: Path) -> None:
+def test_tsv_rows_end_at_line_feeds_only(tmp_path: Path) -> None:
     path = write(tmp_path, "t.tsv", "a\tb\nx\ry\u2028z\t1\n")
     assert rows_of(path) == [(2, {"a": "x\ry\u2028z", "b": "1"})]
 
 
-def test_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
+def test_columns_without_a_name_are_ignored(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", ", text ,,label,\n0,a,,1,\n")
     assert rows_of(path) == [(2, {"text": "a", "label": "1"})]
 
 
-def test_reading_streams(tmp_path: Path) -> None:
+def test_read_table_streams(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", b"a,b\n1,2\n" + b"3,4\n" * 50_000 + b"\xff")
     rows = read_table(path, BadRows(skip=False), "utf-8")
     assert next(rows) == (2, {"a": "1", "b": "2"})
@@ -140,15 +140,15 @@ def test_reading_streams(tmp_path: Path) -> None:
         ("t.jsonl", '{"a": ' + "9" * 5000 + "}", 1, ["not JSON"]),
     ],
 )
-def test_a_bad_row_is_refused_or_counted(tmp_path: Path, name: str, content: str, line: int, parts: list[str]) -> None:
+def test_bad_row_is_an_error_or_counted(tmp_path: Path, name: str, content: str, line: int, parts: list[str]) -> None:
     path = write(tmp_path, name, content)
-    message = refusal(path)
+    message = read_error(path)
     for part in [f"{path}, line {line}: ", "--skip-bad", *parts]:
         assert part in message
     bad = BadRows(skip=True)
-    found = list(read_table(path, bad))
+    rows = list(read_table(path, bad))
     assert bad.counts.total() == 1
-    assert all(number != line for number, _ in found)
+    assert all(number != line for number, _ in rows)
 
 
 @pytest.mark.parametrize(
@@ -171,17 +171,15 @@ def test_a_bad_row_is_refused_or_counted(tmp_path: Path, name: str, content: str
         ("t", "a", ["unknown extension ''"]),
     ],
 )
-def test_a_bad_file_is_refused_even_when_rows_are_skipped(
-    tmp_path: Path, name: str, content: str, parts: list[str]
-) -> None:
+def test_bad_file_is_an_error_even_with_skip_bad(tmp_path: Path, name: str, content: str, parts: list[str]) -> None:
     path = write(tmp_path, name, content)
     for skip in (False, True):
-        message = refusal(path, skip=skip)
+        message = read_error(path, skip=skip)
         assert all(part in message for part in [str(path), *parts]), message
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    assert "none.csv: no such file" in refusal(tmp_path / "none.csv")
+def test_missing_file_and_folder_are_errors(tmp_path: Path) -> None:
+    assert "none.csv: no such file" in read_error(tmp_path / "none.csv")
     (tmp_path / "d.csv").mkdir()
-    assert "d.csv: this is a folder" in refusal(tmp_path / "d.csv")
-    assert "cannot be read" in refusal(tmp_path / ("x" * 300 + ".csv"))
+    assert "d.csv: this is a folder" in read_error(tmp_path / "d.csv")
+    assert "cannot be read" in read_error(tmp_path / ("x" * 300 + ".csv"))

@@ -1,4 +1,4 @@
-"""Tables that are no text files: Parquet, pandas DataFrames, data sets of the Hub; rows are named in every message."""
+"""Other sources of tables: Parquet, pandas DataFrames and data sets of the Hub, with rows named in every error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bertvision.tasks.task import BadRows, Task, load_task
 TONES = ("bad", "good")
 
 
-def refusal(**options: Any) -> str:
+def load_error(**options: Any) -> str:
     with pytest.raises(BadInput) as error:
         load_task("text", **options)
     return str(error.value)
@@ -39,22 +39,22 @@ def columns(rows: int = 20) -> dict[str, list[Any]]:
 def write(path: Path, content: dict[str, Any], features: dict[str, Any] | None = None, **options: Any) -> Path:
     table = pyarrow.table(content)
     if features is not None:
-        told = {"huggingface": json.dumps({"info": {"features": features}})}
-        table = table.replace_schema_metadata(told)
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        table = table.replace_schema_metadata(metadata)
     parquet.write_table(table, path, **options)
     return path
 
 
-def test_a_parquet_file_is_a_table_like_any_other(tmp_path: Path) -> None:
+def test_parquet_file_is_read_as_a_table(tmp_path: Path) -> None:
     path = write(tmp_path / "my.parquet", {**columns(), "more": list(range(20))}, row_group_size=7)
     task = load_task("text", train=path)
     assert (task.kind, task.labels) == ("classify", TONES)
-    found = by_id(task)
-    assert set(found) == {f"my:{i}" for i in range(20)}
-    assert found["my:9"] == Example("my:9", "review 9", label=1.0)
+    examples = by_id(task)
+    assert set(examples) == {f"my:{i}" for i in range(20)}
+    assert examples["my:9"] == Example("my:9", "review 9", label=1.0)
 
 
-def test_files_of_several_formats_make_one_task(tmp_path: Path) -> None:
+def test_files_of_several_formats_are_combined(tmp_path: Path) -> None:
     csv = tmp_path / "a.csv"
     csv.write_text("text,label\n" + "".join(f"row {i},{TONES[i % 2]}\n" for i in range(10)), "utf-8")
     lines = tmp_path / "b.jsonl"
@@ -66,10 +66,10 @@ def test_files_of_several_formats_make_one_task(tmp_path: Path) -> None:
     assert [e.id for e in task["dev"]] == ["c:0", "c:1", "c:2", "c:3"]
 
 
-def test_numbers_truths_and_gaps_of_parquet(tmp_path: Path) -> None:
+def test_parquet_numbers_booleans_and_nulls(tmp_path: Path) -> None:
     stars = pyarrow.array([1, 2, None, 2, 1, 1], pyarrow.int64())
     path = write(tmp_path / "n.parquet", {"text": ["a", "b", "c", None, "e", "f"], "label": stars})
-    assert f"{path}, row 2: missing label: column 'label' is blank" in refusal(train=path)
+    assert f"{path}, row 2: missing label: column 'label' is blank" in load_error(train=path)
     task = load_task("text", train=path, skip_bad=True)
     assert task.labels == ("1", "2")
     assert task.skipped == {"missing label": 1, "missing text": 1}
@@ -77,51 +77,51 @@ def test_numbers_truths_and_gaps_of_parquet(tmp_path: Path) -> None:
     task = load_task("text", train=path)
     assert (task.kind, by_id(task)["v:2"].label) == ("regress", -1.25)
     path = write(tmp_path / "b.parquet", {"text": [b"a", b"b"], "label": [True, False]})
-    assert f"{path}, row 0: wrong type: column 'text': got b'a'" in refusal(train=path)
+    assert f"{path}, row 0: wrong type: column 'text': got b'a'" in load_error(train=path)
 
 
-def test_names_that_the_hub_keeps_beside_the_numbers(tmp_path: Path) -> None:
+def test_label_names_in_hub_metadata_are_used(tmp_path: Path) -> None:
     features = {"text": {"dtype": "string"}, "label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}
     content = {"text": list("abcdef"), "label": [0, 1, 0, 1, 1, -1]}
     path = write(tmp_path / "h.parquet", content, features)
-    assert f"{path}, row 5: missing label" in refusal(train=path)  # -1 marks a label that is kept secret
+    assert f"{path}, row 5: missing label" in load_error(train=path)  # -1 marks a hidden label
     assert load_task("text", train=path, skip_bad=True).labels == ("neg", "pos")
-    inside = {"names": ["x", "y", "z"], "_type": "ClassLabel"}
+    class_label = {"names": ["x", "y", "z"], "_type": "ClassLabel"}
     content = {"text": list("abcd"), "label": [[0, 2], [], [1], [1, 2]]}
-    for listed in ({"feature": inside, "_type": "Sequence"}, [inside]):
-        task = load_task("text", train=write(tmp_path / "l.parquet", content, {"label": listed}), kind="multilabel")
+    for feature in ({"feature": class_label, "_type": "Sequence"}, [class_label]):
+        task = load_task("text", train=write(tmp_path / "l.parquet", content, {"label": feature}), kind="multilabel")
         assert task.labels == ("x", "y", "z")
         assert [by_id(task)[f"l:{i}"].labels for i in range(4)] == [(0, 2), (), (1,), (1, 2)]
 
 
 @pytest.mark.parametrize("features", [None, [], {"label": 5}, {"label": {"names": None}}, {"label": {}}])
-def test_what_else_may_stand_beside_the_columns_is_ignored(tmp_path: Path, features: Any) -> None:
+def test_other_hub_metadata_is_ignored(tmp_path: Path, features: Any) -> None:
     path = write(tmp_path / "m.parquet", {"text": list("abcd"), "label": [3, 4, 3, 4]}, features)
     assert load_task("text", train=path).labels == ("3", "4")
 
 
-def test_broken_parquet_is_one_line(tmp_path: Path) -> None:
+def test_broken_parquet_is_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "my.parquet"
     path.write_text("text,label\na,b\n", "utf-8")
-    assert refusal(train=path).startswith(f"{path}: cannot be read as Parquet: ")
-    whole = write(path, columns(500)).read_bytes()
-    path.write_bytes(whole[:100] + b"\xff" * 50 + whole[150:])
-    assert str(path) in refusal(train=path)
-    assert f"{path}: got a table without rows" in refusal(train=write(path, {"text": [], "label": []}))
-    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
-    parquet.write_table(twice, path)
-    assert f"{path}: two columns are named 'text'" in refusal(train=path)
-    assert "no such file" in refusal(train=tmp_path / "none.parquet")
+    assert load_error(train=path).startswith(f"{path}: cannot be read as Parquet: ")
+    content = write(path, columns(500)).read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * 50 + content[150:])
+    assert str(path) in load_error(train=path)
+    assert f"{path}: got a table without rows" in load_error(train=write(path, {"text": [], "label": []}))
+    duplicate_columns = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
+    parquet.write_table(duplicate_columns, path)
+    assert f"{path}: two columns are named 'text'" in load_error(train=path)
+    assert "no such file" in load_error(train=tmp_path / "none.parquet")
 
 
-def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "my.parquet", columns())
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    assert "pyarrow is not installed; this needs it: pip install -e '.[tables]'" in refusal(train=path)
+    assert "pyarrow is not installed; this needs it: pip install -e '.[tables]'" in load_error(train=path)
 
 
-def test_parquet_streams(tmp_path: Path) -> None:
+def test_parquet_is_streamed(tmp_path: Path) -> None:
     path = write(tmp_path / "my.parquet", columns(1000), row_group_size=100)
     rows = read_table(path, BadRows(skip=False))
     assert next(rows) == (0, {"text": "review 0", "label": "bad"})
@@ -129,7 +129,7 @@ def test_parquet_streams(tmp_path: Path) -> None:
 
 
 class NAType:
-    """What pandas puts where a value of its own types is missing: it is neither equal nor unequal to anything."""
+    """Like ``pandas.NA``, the missing value that is neither equal nor unequal to anything."""
 
     def __eq__(self, other: object) -> Any:
         return self
@@ -141,7 +141,7 @@ class NAType:
 
 
 class Frame:
-    """As much of a DataFrame as is asked for: names of columns, and rows as tuples."""
+    """The part of a DataFrame that is used: names of columns, and rows as tuples."""
 
     def __init__(self, content: dict[Any, Sequence[Any]]) -> None:
         self.columns, self.content = list(content), content
@@ -151,7 +151,7 @@ class Frame:
         return zip(*self.content.values(), strict=True)
 
 
-def test_a_data_frame_is_a_table(tmp_path: Path) -> None:
+def test_data_frame_is_read_as_a_table(tmp_path: Path) -> None:
     task = load_task("text", train=Frame(columns()))
     assert task.labels == TONES
     assert by_id(task)["train:9"] == Example("train:9", "review 9", label=1.0)
@@ -162,10 +162,10 @@ def test_a_data_frame_is_a_table(tmp_path: Path) -> None:
     assert {e.id.partition(":")[0] for e in mixed["train"]} == {"train", "my"}
 
 
-def test_missing_and_wrapped_values_of_a_data_frame() -> None:
+def test_data_frame_with_missing_and_numpy_values() -> None:
     labels = [np.int64(1), 2.0, np.float64("nan"), None, NAType(), 1, 2, np.bool_(True)]
     frame = Frame({"text": [f"t{i}" for i in range(8)], "label": labels})
-    assert "the train DataFrame, row 2: missing label: column 'label' is blank" in refusal(train=frame)
+    assert "the train DataFrame, row 2: missing label: column 'label' is blank" in load_error(train=frame)
     task = load_task("text", train=frame, skip_bad=True)
     assert task.labels == ("1", "2", "true")
     assert task.skipped == {"missing label": 3}
@@ -173,15 +173,15 @@ def test_missing_and_wrapped_values_of_a_data_frame() -> None:
     assert by_id(load_task("text", train=sets, kind="multilabel"))["train:0"].labels == (0, 1)
 
 
-def test_data_frames_that_cannot_be_used() -> None:
+def test_invalid_data_frames_are_errors() -> None:
     frame = Frame(columns())
-    assert "the train DataFrame: no column 'stars'; the file has: text, label" in refusal(
+    assert "the train DataFrame: no column 'stars'; the file has: text, label" in load_error(
         train=frame, label_column="stars"
     )
-    assert "the dev DataFrame: given twice" in refusal(train=frame, dev=frame)
-    assert "the train DataFrame has no rows" in refusal(train=Frame({"text": [], "label": []}))
-    assert "the train DataFrame: two columns are named '1'" in refusal(train=Frame({1: ["a"], "1": ["b"]}))
-    assert "train: got {'text': [], 'label': []}, expected one file or a list of files" in refusal(
+    assert "the dev DataFrame: given twice" in load_error(train=frame, dev=frame)
+    assert "the train DataFrame has no rows" in load_error(train=Frame({"text": [], "label": []}))
+    assert "the train DataFrame: two columns are named '1'" in load_error(train=Frame({1: ["a"], "1": ["b"]}))
+    assert "train: got {'text': [], 'label': []}, expected one file or a list of files" in load_error(
         train={"text": [], "label": []}
     )
 
@@ -189,11 +189,11 @@ def test_data_frames_that_cannot_be_used() -> None:
 class HubRows(list[dict[str, Any]]):
     """Rows with ``features``, as ``datasets`` gives them."""
 
-    def __init__(self, rows: Iterable[dict[str, Any]], names: Sequence[str] = (), several: bool = False) -> None:
+    def __init__(self, rows: Iterable[dict[str, Any]], names: Sequence[str] = (), as_list: bool = False) -> None:
         super().__init__(rows)
         label = SimpleNamespace(names=list(names)) if names else SimpleNamespace(dtype="string")
         self.features = {"text": SimpleNamespace(dtype="string")}
-        self.features["label"] = SimpleNamespace(feature=label) if several else label
+        self.features["label"] = SimpleNamespace(feature=label) if as_list else label
 
 
 def rows(split: str, labels: Iterable[object]) -> Iterator[dict[str, Any]]:
@@ -205,74 +205,76 @@ Hub = Callable[[dict[str, HubRows]], list[tuple[Any, ...]]]
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """Install a stand-in for the library, which gives these splits; what it is asked for is noted."""
+    """Install a fake ``datasets`` library that returns given splits and records its requests."""
 
     def install(splits: dict[str, HubRows]) -> list[tuple[Any, ...]]:
-        asked: list[tuple[Any, ...]] = []
+        requests: list[tuple[Any, ...]] = []
 
         def load(*names: Any) -> dict[str, HubRows]:
-            asked.append(names)
+            requests.append(names)
             return splits
 
         monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
-        return asked
+        return requests
 
     return install
 
 
-def test_a_data_set_of_the_hub(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = hub({split: HubRows(rows(split, [0, 1] * 6), ("neg", "pos")) for split in ("test", "train", "validation")})
+def test_hub_data_set_is_loaded(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = hub(
+        {split: HubRows(rows(split, [0, 1] * 6), ("neg", "pos")) for split in ("test", "train", "validation")}
+    )
     task = load_task("text", hub="some/reviews")
-    assert asked == [("some/reviews", None)]
+    assert requests == [("some/reviews", None)]
     assert task.labels == ("neg", "pos")
     assert [e.id for e in task["dev"]] == [f"validation:{i}" for i in range(12)]
     assert [e.label for e in task["dev"]] == [0.0, 1.0] * 6
     assert capsys.readouterr().err == ""
     load_task("text", hub="some/tweets:sentiment")
-    assert asked[1:] == [("some/tweets", "sentiment")]
+    assert requests[1:] == [("some/tweets", "sentiment")]
 
 
-def test_what_is_reported_on_where_the_hub_has_no_validation(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dev_of_a_hub_data_set_without_validation(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     hub({split: HubRows(rows(split, ["a", "b"] * 10)) for split in ("train", "test")})
     assert {e.id.partition(":")[0] for e in load_task("text", hub="x")["dev"]} == {"test"}
     assert "note: x has no validation split; using 'test' as dev" in capsys.readouterr().err
-    own = load_task("text", hub="x", dev=Frame({"text": ["q"], "label": ["a"]}))
-    assert [e.id for e in own["dev"]] == ["dev:0"]
+    given_dev = load_task("text", hub="x", dev=Frame({"text": ["q"], "label": ["a"]}))
+    assert [e.id for e in given_dev["dev"]] == ["dev:0"]
     hub({"train": HubRows(rows("train", ["a", "b"] * 10))})
-    cut = load_task("text", hub="x")
-    assert {e.id.partition(":")[0] for e in cut["dev"]} == {"train"}
-    assert len(cut["dev"]) == 2
+    split_off = load_task("text", hub="x")
+    assert {e.id.partition(":")[0] for e in split_off["dev"]} == {"train"}
+    assert len(split_off["dev"]) == 2
 
 
-def test_lists_of_labels_from_the_hub(hub: Hub) -> None:
-    hub({"train": HubRows(rows("train", [[0, 1], [], [2]] * 5), ("x", "y", "z"), several=True)})
+def test_hub_label_lists_are_multilabel(hub: Hub) -> None:
+    hub({"train": HubRows(rows("train", [[0, 1], [], [2]] * 5), ("x", "y", "z"), as_list=True)})
     task = load_task("text", hub="go/emotions", kind="multilabel")
     assert task.labels == ("x", "y", "z")
     assert by_id(task)["train:3"].labels == (0, 1)
-    assert "go/emotions, train, row 0: wrong type" in refusal(hub="go/emotions")
-    assert "kind=multilabel" in refusal(hub="go/emotions")
+    assert "go/emotions, train, row 0: wrong type" in load_error(hub="go/emotions")
+    assert "kind=multilabel" in load_error(hub="go/emotions")
 
 
-def test_rows_of_the_hub_are_named_in_messages(hub: Hub) -> None:
+def test_errors_name_rows_of_the_hub(hub: Hub) -> None:
     hub({"train": HubRows(rows("train", [0, 1, -1, 0, 1, 0]), ("neg", "pos"))})
-    assert "some/reviews, train, row 2: missing label: column 'label' is blank" in refusal(hub="some/reviews")
+    assert "some/reviews, train, row 2: missing label: column 'label' is blank" in load_error(hub="some/reviews")
     assert load_task("text", hub="some/reviews", skip_bad=True).skipped == {"missing label": 1}
 
 
-def test_one_place_to_take_the_data_from(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_or_conflicting_sources_are_errors(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "my.parquet", columns())
-    assert "needs train (files) or hub (a dataset's name): got both" in refusal(train=path, hub="x")
-    assert "needs train (files) or hub (a dataset's name): got neither" in refusal(dev=path)
+    assert "needs train (files) or hub (a dataset's name): got both" in load_error(train=path, hub="x")
+    assert "needs train (files) or hub (a dataset's name): got neither" in load_error(dev=path)
     hub({"test": HubRows(rows("test", "ab"))})
-    assert "hub: x has no split 'train'; it has test" in refusal(hub="x")
+    assert "hub: x has no split 'train'; it has test" in load_error(hub="x")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "datasets is not installed; this needs it: pip install -e '.[hub]'" in refusal(hub="x")
+    assert "datasets is not installed; this needs it: pip install -e '.[hub]'" in load_error(hub="x")
 
 
-def test_a_hub_that_cannot_be_reached_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_hub_is_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*names: Any) -> None:
         raise ConnectionError("no route\nto the Hub")
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
-    assert refusal(hub="x").startswith("hub: cannot load it of x: ConnectionError")
-    assert refusal(hub="x:y").startswith("hub: cannot load y of x: ConnectionError")
+    assert load_error(hub="x").startswith("hub: cannot load it of x: ConnectionError")
+    assert load_error(hub="x:y").startswith("hub: cannot load y of x: ConnectionError")

@@ -1,4 +1,4 @@
-"""Small data under the official names, and one place where everything that these tests reproduce is kept."""
+"""Small data sets under the official names, and a folder that the tests of this package share."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def paragraph(prefix: str, number: int) -> dict[str, Any]:
     town = TOWNS[number % 8]
     context = f"Anna lives in {town}. The old town of {prefix} {number}{' is good' * (number % 3)}."
     answers = [{"text": town, "answer_start": context.index(town)}]
-    asked = [
+    questions = [
         {"id": f"{prefix}{number}a", "question": "where does Anna live", "answers": answers, "is_impossible": False},
         {"id": f"{prefix}{number}b", "question": "where does Ben live", "answers": [], "is_impossible": True},
     ]
-    return {"title": f"{prefix} {number}", "paragraphs": [{"context": context, "qas": asked}]}
+    return {"title": f"{prefix} {number}", "paragraphs": [{"context": context, "qas": questions}]}
 
 
 def write_data(folder: Path) -> Path:
-    """SQuAD 2.0, CoLA, SST-2 and one set of texts, as the papers' data would lie."""
+    """SQuAD 2.0, CoLA, SST-2 and one table of tweets, in the folders that the papers' data would have."""
     for name, prefix, count in (("train-v2.0.json", "t", 12), ("dev-v2.0.json", "d", 6)):
         path = folder / "squad" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,12 +62,14 @@ def paper_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one test makes the next ones find done."""
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder; later tests reuse what earlier ones made."""
     return tmp_path_factory.mktemp("reproduced")
 
 
 @pytest.fixture
-def experiments(paper_data: Path, place: Path, tiny_encoder_folder: Path) -> Experiments:
-    """Paper scale with a random encoder of two layers in place of BERT."""
-    return Experiments(replace(shared_at("paper"), seeds=(0, 1)), paper_data, place, str(tiny_encoder_folder), SMALL)
+def experiments(paper_data: Path, reproduced: Path, tiny_encoder_folder: Path) -> Experiments:
+    """Paper scale with a random encoder of two layers instead of BERT."""
+    return Experiments(
+        replace(shared_at("paper"), seeds=(0, 1)), paper_data, reproduced, str(tiny_encoder_folder), SMALL
+    )

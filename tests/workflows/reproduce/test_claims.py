@@ -1,4 +1,4 @@
-"""From an interval to a verdict, for all intervals."""
+"""Claims: from the interval of a difference to a verdict."""
 
 from __future__ import annotations
 
@@ -28,36 +28,38 @@ verdicts = st.sampled_from([HOLDS, FAILS, OPEN])
 
 
 @st.composite
-def found(draw: st.DrawFn) -> Measured:
+def measured_differences(draw: st.DrawFn) -> Measured:
     low, middle, high = sorted(draw(st.tuples(numbers, numbers, numbers)))
     return Measured(middle, low, high)
 
 
-@given(found(), st.sampled_from(RULES), margins)
-def test_a_narrower_interval_never_turns_a_verdict_around(one: Measured, says: str, margin: float) -> None:
-    point = Measured(one.difference, one.difference, one.difference)
-    wide, sharp = verdict(one, says, margin), verdict(point, says, margin)
-    assert wide in (OPEN, sharp)
-    assert sharp != OPEN
+@given(measured_differences(), st.sampled_from(RULES), margins)
+def test_narrower_interval_never_reverses_a_verdict(measured: Measured, rule: str, margin: float) -> None:
+    point = Measured(measured.difference, measured.difference, measured.difference)
+    wide_verdict, point_verdict = verdict(measured, rule, margin), verdict(point, rule, margin)
+    assert wide_verdict in (OPEN, point_verdict)
+    assert point_verdict != OPEN
 
 
-@given(found(), margins)
-def test_rules_fit_together(one: Measured, margin: float) -> None:
-    """More and not-more are opposites; about is as good both ways round."""
-    assert {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}[verdict(one, "more", margin)] == verdict(one, "not-more", margin)
-    turned = Measured(-(one.difference or 0), -(one.high or 0), -(one.low or 0))
-    both = [verdict(one, "as-good", margin), verdict(turned, "as-good", margin)]
-    assert (verdict(one, "about", margin) == HOLDS) == (both == [HOLDS, HOLDS])
+@given(measured_differences(), margins)
+def test_rules_are_consistent(measured: Measured, margin: float) -> None:
+    """ "more" and "not-more" are opposites; "about" is "as-good" in both directions."""
+    assert {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}[verdict(measured, "more", margin)] == verdict(
+        measured, "not-more", margin
+    )
+    reversed_difference = Measured(-(measured.difference or 0), -(measured.high or 0), -(measured.low or 0))
+    both_directions = [verdict(measured, "as-good", margin), verdict(reversed_difference, "as-good", margin)]
+    assert (verdict(measured, "about", margin) == HOLDS) == (both_directions == [HOLDS, HOLDS])
 
 
 @given(st.sampled_from(RULES), margins)
-def test_without_an_interval_nothing_is_decided(says: str, margin: float) -> None:
-    assert verdict(Measured(why="no data"), says, margin) == OPEN
-    assert verdict(Measured(3.0), says, margin) == OPEN
-    assert verdict(Measured(3.0, math.nan, 4.0), says, margin) == OPEN
+def test_verdict_without_an_interval_is_open(rule: str, margin: float) -> None:
+    assert verdict(Measured(why="no data"), rule, margin) == OPEN
+    assert verdict(Measured(3.0), rule, margin) == OPEN
+    assert verdict(Measured(3.0, math.nan, 4.0), rule, margin) == OPEN
 
 
-def test_examples_by_hand() -> None:
+def test_verdicts_of_known_examples() -> None:
     assert verdict(Measured(1, 0.2, 1.8), "more") == HOLDS
     assert verdict(Measured(1, 0, 2), "more") == OPEN
     assert verdict(Measured(0, 0, 0), "more") == FAILS
@@ -65,13 +67,15 @@ def test_examples_by_hand() -> None:
     assert verdict(Measured(2, 1.2, 3), "about", 1) == FAILS
 
 
-@given(found(), st.sampled_from(RULES), margins, st.integers(2, 9))
-def test_several_looks_only_make_it_harder_to_fail(one: Measured, says: str, margin: float, looks: int) -> None:
-    alone, among = verdict(one, says, margin), verdict(one, says, margin, looks)
-    assert among == alone or (alone, among) == (FAILS, OPEN)
+@given(measured_differences(), st.sampled_from(RULES), margins, st.integers(2, 9))
+def test_more_comparisons_only_make_failing_harder(
+    measured: Measured, rule: str, margin: float, comparisons: int
+) -> None:
+    single, corrected = verdict(measured, rule, margin), verdict(measured, rule, margin, comparisons)
+    assert corrected == single or (single, corrected) == (FAILS, OPEN)
 
 
-def test_the_interval_of_several_looks_is_bonferronis() -> None:
+def test_bonferroni_interval() -> None:
     low, high = bonferroni_interval(1.0 - 1.959964, 1.0, 1.0 + 2 * 1.959964, 5)
     assert (1.0 - low, (high - 1.0) / 2) == pytest.approx((2.575829, 2.575829))
     assert verdict(Measured(-0.69, -1.38, -0.02), "more") == FAILS
@@ -79,21 +83,21 @@ def test_the_interval_of_several_looks_is_bonferronis() -> None:
 
 
 @given(st.lists(verdicts, max_size=5))
-def test_a_claim_is_as_strong_as_its_weakest_test(some: list[str]) -> None:
-    got = combine_verdicts(some)
-    assert (got == HOLDS) == (bool(some) and set(some) == {HOLDS})
-    assert (got == FAILS) == (FAILS in some)
+def test_combined_verdict_is_the_weakest(parts: list[str]) -> None:
+    combined = combine_verdicts(parts)
+    assert (combined == HOLDS) == (bool(parts) and set(parts) == {HOLDS})
+    assert (combined == FAILS) == (FAILS in parts)
 
 
-@given(st.lists(found(), min_size=1, max_size=6))
-def test_a_mean_lies_within_and_is_no_wider_than_its_parts(some: list[Measured]) -> None:
-    got = mean_difference(some)
-    assert got.low is not None and got.high is not None and got.difference is not None  # noqa: PT018
-    assert got.low <= got.difference + 1e-9
-    assert got.difference <= got.high + 1e-9
-    widest = max((one.high or 0) - (one.low or 0) for one in some)
-    assert got.high - got.low <= widest + 1e-9
-    assert mean_difference([*some, Measured(why="lost")]).interval is None
+@given(st.lists(measured_differences(), min_size=1, max_size=6))
+def test_mean_difference_is_within_its_interval_and_not_wider_than_its_parts(parts: list[Measured]) -> None:
+    mean = mean_difference(parts)
+    assert mean.low is not None and mean.high is not None and mean.difference is not None  # noqa: PT018
+    assert mean.low <= mean.difference + 1e-9
+    assert mean.difference <= mean.high + 1e-9
+    widest = max((measured.high or 0) - (measured.low or 0) for measured in parts)
+    assert mean.high - mean.low <= widest + 1e-9
+    assert mean_difference([*parts, Measured(why="lost")]).interval is None
 
 
 @pytest.mark.parametrize(
@@ -110,5 +114,7 @@ def test_a_mean_lies_within_and_is_no_wider_than_its_parts(some: list[Measured])
         ("full", 6, 384, "full"),
     ],
 )
-def test_the_same_share_of_the_encoder_is_trained(method: str, layers: int, width: int, expected: str) -> None:
+def test_scaled_method_trains_the_same_share_of_the_encoder(
+    method: str, layers: int, width: int, expected: str
+) -> None:
     assert parse_spec(scaled_method(method, layers, width)) == parse_spec(expected)

@@ -1,4 +1,4 @@
-"""Every figure is drawn from its recipe, and the published numbers are drawn in the same way."""
+"""Figures: every figure is drawn from its recipe, and published numbers are drawn in the same way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIGURES = [item for item in all_items().values() if item.picture is not None]
 EVERY = pytest.mark.parametrize("item", FIGURES, ids=lambda item: item.name)
 
 
-def test_every_figure_of_the_papers_has_a_picture() -> None:
+def test_every_figure_of_the_papers_has_a_chart() -> None:
     named = {name for name in all_items() if "figure" in name}
     assert named <= {item.name for item in FIGURES}
     with pytest.raises(BadInput, match="Did you mean 'lines'"):
@@ -23,32 +23,32 @@ def test_every_figure_of_the_papers_has_a_picture() -> None:
 
 
 @EVERY
-def test_a_picture_is_written_once_there_is_something_to_show(item: Item, tmp_path: Path) -> None:
-    """Made-up values of every kind that the figure may want."""
+def test_chart_is_written_if_there_are_values(item: Item, tmp_path: Path) -> None:
+    """With made-up values of every kind that a figure may need."""
     assert plot_of(item, {}) is None
     picture = item.picture
     assert picture is not None
     values = {
         row.name: {
-            **dict.fromkeys(picture.y, 50.0 + place),
-            picture.x: 1.0 + place,
+            **dict.fromkeys(picture.y, 50.0 + index),
+            picture.x: 1.0 + index,
             "state 0": 1.0,
             "state 1": 2.0,
             "decrease 1-1": 3.0,
             "decrease 1-2": 4.0,
             "decrease 2-2": 5.0,
         }
-        for place, row in enumerate(item.rows)
+        for index, row in enumerate(item.rows)
     }
-    rows = [{"row": row, "ours": told, "published": {}} for row, told in values.items()]
+    rows = [{"row": row, "ours": row_values, "published": {}} for row, row_values in values.items()]
     names = [f"{item.name}-{metric}.svg" for metric in picture.y] if picture.one_per_metric else [f"{item.name}.svg"]
     assert write_pictures(item, rows, tmp_path) == names
     for name in names:
-        drawn = (tmp_path / name).read_text(encoding="utf-8")
-        assert drawn.startswith("<svg ") and 'aria-label="' in drawn  # noqa: PT018
+        chart = (tmp_path / name).read_text(encoding="utf-8")
+        assert chart.startswith("<svg ") and 'aria-label="' in chart  # noqa: PT018
 
 
-def test_published_curves_are_drawn_too() -> None:
+def test_published_curves_are_drawn() -> None:
     plot = plot_of(all_items()["bv-figure-6"], published_of("bv-figure-6"))
     assert plot is not None
     assert {name: len(points) for name, points in plot.series.items()} == {"exact": 16, "f1": 16}
@@ -58,8 +58,8 @@ def test_published_curves_are_drawn_too() -> None:
 
 
 @EVERY
-def test_lines_go_from_left_to_right(item: Item) -> None:
-    """Recipes have their rows in the order of the papers' tables, which is another."""
+def test_lines_are_sorted_by_x(item: Item) -> None:
+    """The rows of recipes are in the order of the papers' tables, not by x."""
     picture = item.picture
     assert picture is not None
     values = {row.name: dict.fromkeys(picture.y, 50.0) for row in reversed(item.rows)}

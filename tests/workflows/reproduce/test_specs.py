@@ -1,4 +1,4 @@
-"""Contracts over all recipes: 28 of them, every name in them exists, and the claims speak of rows that are there."""
+"""Contracts over all 28 recipes: every name in them exists, and claims refer to existing rows."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from bertvision.workflows.reproduce.specs import (
 )
 
 ITEMS = list(all_items().values())
-EVERY = pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
+FOR_EVERY_ITEM = pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name)
 
 
-def test_all_tables_and_figures_are_there() -> None:
+def test_all_tables_and_figures_have_a_recipe() -> None:
     assert len(ITEMS) == 28
     assert {item.kind for item in ITEMS} == set(KINDS)
     assert find_items("all") == ITEMS
@@ -51,8 +51,8 @@ def test_all_tables_and_figures_are_there() -> None:
         find_items("bv-tabel-1")
 
 
-@EVERY
-def test_every_row_names_what_exists(item: Item) -> None:
+@FOR_EVERY_ITEM
+def test_row_settings_exist(item: Item) -> None:
     for row in item.rows:
         assert type(row) in ROW_KINDS.values(), row
         assert row.only in (None, *SCALES), row
@@ -65,9 +65,9 @@ def test_every_row_names_what_exists(item: Item) -> None:
                 assert row.study in ANALYSES, row
 
 
-@EVERY
+@FOR_EVERY_ITEM
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
+def test_row_sources_have_a_task(item: Item, scale: str) -> None:
     shared = shared_at(scale)
     for row in item.rows:
         source = shared.source_of(row)
@@ -76,8 +76,8 @@ def test_every_row_has_a_source_and_a_task(item: Item, scale: str) -> None:
             assert not isinstance(row, CurveRow) or scale != "paper" or row.at in source.at, row
 
 
-@EVERY
-def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
+@FOR_EVERY_ITEM
+def test_heads_can_be_built_at_both_scales(item: Item) -> None:
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
     for scale, (layers, width) in {"paper": (25, 1024), "laptop": (7, 384)}.items():
         rows = [row for row in map(shared_at(scale).substitute_heads, item.rows) if isinstance(row, BoardRow)]
@@ -85,18 +85,18 @@ def test_every_head_can_be_built_at_both_scales(item: Item) -> None:
             assert spec is None or fits(spec, Shape(layers, width, 384, outputs, kinds[kind])), spec
 
 
-def test_narrowed_heads_are_the_same_share_of_the_width() -> None:
-    asked = {row.predictor for item in ITEMS for row in item.rows if isinstance(row, BoardRow)}
-    narrow = shared_at("laptop").substitutes
+def test_substitute_heads_keep_their_share_of_the_width() -> None:
+    used_heads = {row.predictor for item in ITEMS for row in item.rows if isinstance(row, BoardRow)}
+    substitutes = shared_at("laptop").substitutes
     assert shared_at("paper").substitutes == {}
-    for wide, narrower in narrow.items():
-        assert wide in asked
-        options = [parse_spec(spec).options for spec in (wide, narrower)]
-        sizes = [float(one.get("size", one.get("scale", 1.0))) for one in options]
+    for head, substitute in substitutes.items():
+        assert head in used_heads
+        options = [parse_spec(spec).options for spec in (head, substitute)]
+        sizes = [float(head_options.get("size", head_options.get("scale", 1.0))) for head_options in options]
         assert sizes[1] / sizes[0] == pytest.approx(384 / 1024, rel=0.01)
 
 
-def test_a_row_is_narrowed_in_all_that_it_names() -> None:
+def test_substitution_covers_all_heads_of_a_row() -> None:
     row = AnalysisRow(
         name="x", run="squad-1", study="agreement", predictor="max:compress:size=386", versus="compress:size=64"
     )
@@ -109,12 +109,12 @@ def test_a_row_is_narrowed_in_all_that_it_names() -> None:
 
 
 @pytest.mark.parametrize("kind", ROW_KINDS.values(), ids=lambda kind: kind.__name__)
-def test_every_kind_of_row_is_hashed_under_all_keys(kind: type[RowSpec]) -> None:
-    needed = {one.name: "x" for one in fields(kind) if one.default is MISSING}
-    facts = kind(**needed).facts()
+def test_facts_of_every_kind_of_row_have_all_hashed_keys(kind: type[RowSpec]) -> None:
+    required = {field.name: "x" for field in fields(kind) if field.default is MISSING}
+    facts = kind(**required).facts()
     assert set(facts) == set(HASHED_ROW)
     assert facts["row"] == "x"
-    assert facts.keys() - {HASHED_NAMES.get(name, name) for name in needed} == {
+    assert facts.keys() - {HASHED_NAMES.get(name, name) for name in required} == {
         key for key, value in facts.items() if value == HASHED_ROW[key]
     }
 
@@ -128,47 +128,47 @@ def test_every_kind_of_row_is_hashed_under_all_keys(kind: type[RowSpec]) -> None
         ({"run": "squad-1"}, "setting 'name' is missing"),
     ],
 )
-def test_a_row_is_of_one_kind(row: dict[str, object], message: str) -> None:
+def test_row_with_settings_of_several_kinds_is_an_error(row: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         list(_rows(row, "recipe y"))
 
 
-@EVERY
-def test_rows_differ_and_published_ones_have_a_counterpart(item: Item) -> None:
+@FOR_EVERY_ITEM
+def test_rows_are_unique_and_published_rows_have_a_counterpart(item: Item) -> None:
     rows = [row.name for row in item.rows]
     assert len(set(rows)) == len(rows)
-    lost = {row for row in published_of(item.name) if _elsewhere(row)}
-    missing = set(published_of(item.name)) - set(rows) - lost
+    not_reproduced = {row for row in published_of(item.name) if _is_not_reproduced(row)}
+    missing = set(published_of(item.name)) - set(rows) - not_reproduced
     assert not missing
 
 
-def _elsewhere(row: str) -> bool:
-    """Of data sets and models that are not part of this."""
+def _is_not_reproduced(row: str) -> bool:
+    """Whether a published row is of a data set or model that is not reproduced."""
     return row.startswith(("CoNLL", "SICK")) or "ELMo" in row or "skip-thoughts" in row
 
 
-def test_published_numbers_are_numbers_of_known_items() -> None:
-    keys = [(one.item, one.row, one.metric) for one in published()]
+def test_published_numbers_belong_to_known_items() -> None:
+    keys = [(number.item, number.row, number.metric) for number in published()]
     assert len(set(keys)) == len(keys)
-    for one in published():
-        assert one.item in all_items()
-        assert math.isfinite(one.value)
-        assert one.source
-        assert one.printed is None or one.note, f"{one} is corrected without a reason"
+    for number in published():
+        assert number.item in all_items()
+        assert math.isfinite(number.value)
+        assert number.source
+        assert number.printed is None or number.note, f"{number} is corrected without a reason"
 
 
-def test_published_shares_of_parameters_are_those_of_our_heads() -> None:
-    """Heads whose layers are known come to the printed share, own designs within a few per cent of it."""
-    for one in [number for number in published() if number.metric == "percent"]:
-        row = next((row for row in all_items()[one.item].rows if row.name == one.row), None)
+def test_parameter_shares_equal_the_published_ones() -> None:
+    """Heads with known layers have the printed share of parameters, designs of our own come within a few per cent."""
+    for number in [number for number in published() if number.metric == "percent"]:
+        row = next((row for row in all_items()[number.item].rows if row.name == number.row), None)
         spec = head_of(row.predictor) if isinstance(row, BoardRow) else None
         if row is not None and spec is not None:
             kind: Kind = "classify" if row.shape == "classify" else "span"
-            told = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kind))
-            assert float(str(told["percent"])) == pytest.approx(one.value, rel=0.04, abs=0.0006), one
+            info = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kind))
+            assert float(str(info["percent"])) == pytest.approx(number.value, rel=0.04, abs=0.0006), number
 
 
-def test_a_claim_speaks_of_rows_that_are_there() -> None:
+def test_claims_refer_to_existing_rows() -> None:
     assert [claim.id for claim in claims()] == list(range(1, 25))
     for claim in claims():
         for test in claim.tests:
@@ -179,7 +179,7 @@ def test_a_claim_speaks_of_rows_that_are_there() -> None:
             assert bool(test.not_at) == bool(test.because), f"claim {claim.id}"
 
 
-def test_a_test_is_refused_that_says_nothing() -> None:
+def test_invalid_check_is_an_error() -> None:
     with pytest.raises(BadInput, match="Did you mean 'more'"):
         Check("x", "a", "mor", b="b")
     with pytest.raises(BadInput, match="either a row b or a number"):
@@ -187,31 +187,31 @@ def test_a_test_is_refused_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_a_plan_counts_what_is_shared_once(scale: str) -> None:
+def test_plan_counts_shared_jobs_once(scale: str) -> None:
     shared = shared_at(scale)
-    one, two, both = (plan(find_items(name), shared) for name in ("bv-table-1", "bv-table-3", "bv-table-1"))
-    assert one == both
-    combine_verdicts = plan([*find_items("bv-table-1"), *find_items("bv-table-3")], shared)
-    assert combine_verdicts["hours"] < one["hours"] + two["hours"]
-    assert one["shared_hours"] == 0
-    assert combine_verdicts["shared_hours"] == pytest.approx(one["hours"] + two["hours"] - combine_verdicts["hours"])
-    names = [job["name"] for job in combine_verdicts["jobs"]]
+    first, second, first_again = (plan(find_items(name), shared) for name in ("bv-table-1", "bv-table-3", "bv-table-1"))
+    assert first == first_again
+    combined = plan([*find_items("bv-table-1"), *find_items("bv-table-3")], shared)
+    assert combined["hours"] < first["hours"] + second["hours"]
+    assert first["shared_hours"] == 0
+    assert combined["shared_hours"] == pytest.approx(first["hours"] + second["hours"] - combined["hours"])
+    names = [job["name"] for job in combined["jobs"]]
     assert len(set(names)) == len(names)
-    squad = next(job for job in one["jobs"] if job["name"] == "run squad-03")
+    squad = next(job for job in first["jobs"] if job["name"] == "run squad-03")
     layers, width = shared.shapes["large"]
     assert squad["bytes"] == squad["windows"] * squad["tokens"] * (layers + 1) * width * 2
 
 
-def test_counts_need_no_data() -> None:
+def test_parameter_counts_need_no_data() -> None:
     item = all_items()["mohebbi-table-1"]
     assert data_of(item, shared_at("paper")) == []
     assert plan([item], shared_at("paper"))["jobs"] == []
 
 
-def test_methods_that_are_counted_are_methods() -> None:
+def test_counted_specs_include_methods_and_heads() -> None:
     counted = [row.count for item in ITEMS for row in item.rows if isinstance(row, CountRow)]
     assert {parse_spec(spec).name in METHODS for spec in counted} == {True, False}
 
 
-def test_laptop_scale_shares_at_most_ninety_minutes() -> None:
+def test_shared_work_at_laptop_scale_takes_at_most_ninety_minutes() -> None:
     assert plan(find_items("all"), shared_at("laptop"))["shared_hours"] < 1.5

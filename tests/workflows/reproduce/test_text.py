@@ -1,4 +1,4 @@
-"""The page in docs/ is what the kept documents make it."""
+"""The reproduction page in docs/ equals the page made from the committed documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bertvision.workflows.reproduce.text import (
 )
 
 ROOT = Path(__file__).parents[3]
-KEPT = ROOT / "results" / "reproduce"
+RESULTS = ROOT / "results" / "reproduce"
 
 
 def timed_rows() -> list[dict[str, str]]:
@@ -34,69 +34,72 @@ def timed_rows() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_page_is_up_to_date() -> None:
-    kept, timed = read_documents(KEPT), timed_rows()
+def test_reproduction_page_is_up_to_date() -> None:
+    documents, timed = read_documents(RESULTS), timed_rows()
     advice = "run: python benchmarks/reproduction.py"
-    assert (ROOT / "docs" / "results" / "reproduction.md").read_text(encoding="utf-8") == page(kept, timed), advice
-    assert tally(claim_verdicts(only_current(kept.values()))) in (ROOT / "README.md").read_text(encoding="utf-8"), (
-        advice
-    )
+    assert (ROOT / "docs" / "results" / "reproduction.md").read_text(encoding="utf-8") == page(documents, timed), advice
+    assert tally(claim_verdicts(only_current(documents.values()))) in (ROOT / "README.md").read_text(
+        encoding="utf-8"
+    ), advice
 
 
-@pytest.mark.parametrize(("name", "document"), list(read_documents(KEPT).items()))
-def test_the_pictures_are_up_to_date(name: str, document: dict[str, Any], tmp_path: Path) -> None:
-    drawn = write_pictures(all_items()[name], document["rows"], tmp_path)
-    assert drawn == document["pictures"]
-    kept = {path.name for path in KEPT.glob("*.svg")}
-    for picture in drawn:
-        same = picture in kept and (tmp_path / picture).read_bytes() == (KEPT / picture).read_bytes()
-        assert same, "run: python benchmarks/reproduction.py"
+@pytest.mark.parametrize(("name", "document"), list(read_documents(RESULTS).items()))
+def test_charts_are_up_to_date(name: str, document: dict[str, Any], tmp_path: Path) -> None:
+    written = write_pictures(all_items()[name], document["rows"], tmp_path)
+    assert written == document["pictures"]
+    committed = {path.name for path in RESULTS.glob("*.svg")}
+    for picture in written:
+        unchanged = picture in committed and (tmp_path / picture).read_bytes() == (RESULTS / picture).read_bytes()
+        assert unchanged, "run: python benchmarks/reproduction.py"
 
 
-def test_all_are_kept_and_made_by_the_recipes_as_they_are() -> None:
-    kept = read_documents(KEPT)
-    assert set(kept) == set(all_items())
-    assert [name for name, one in kept.items() if not is_current(one)] == [], (
+def test_committed_documents_are_complete_and_current() -> None:
+    documents = read_documents(RESULTS)
+    assert set(documents) == set(all_items())
+    assert [name for name, document in documents.items() if not is_current(document)] == [], (
         "run them again, then benchmarks/reproduction.py RUNS/laptop"
     )
 
 
-def test_what_is_shared_takes_ninety_minutes_and_each_item_about_ten_after_that() -> None:
+def test_measured_times_stay_within_their_limits() -> None:
     rows = {kind: {row["name"]: float(row["seconds"]) for row in timed_rows() if row["kind"] == kind} for kind in TIMED}
     assert sum(rows["shared"].values()) <= 90 * 60
     assert set(rows["item"]) == set(all_items())
     assert max(rows["item"].values()) <= 11 * 60
 
 
-def test_what_is_kept_and_older_than_its_recipe_is_marked() -> None:
-    kept = read_documents(KEPT)
-    one = {"mohebbi-table-1": kept["mohebbi-table-1"]}
-    other = {"mohebbi-table-1": {**kept["mohebbi-table-1"], "made_from": "something else"}}
-    assert ("**Outdated" in page(one, [])) == (not is_current(one["mohebbi-table-1"]))
-    assert "Outdated, and not counted: mohebbi-table-1." in page(other, [])
+def test_outdated_documents_are_marked_on_the_page() -> None:
+    documents = read_documents(RESULTS)
+    current = {"mohebbi-table-1": documents["mohebbi-table-1"]}
+    outdated = {"mohebbi-table-1": {**documents["mohebbi-table-1"], "made_from": "something else"}}
+    assert ("**Outdated" in page(current, [])) == (not is_current(current["mohebbi-table-1"]))
+    assert "Outdated, and not counted: mohebbi-table-1." in page(outdated, [])
 
 
-@pytest.mark.parametrize("name", sorted(read_documents(KEPT)))
-def test_what_is_kept_stands_beside_the_published_numbers_as_they_are(name: str) -> None:
-    document = read_documents(KEPT)[name]
+@pytest.mark.parametrize("name", sorted(read_documents(RESULTS)))
+def test_documents_have_the_current_published_numbers(name: str) -> None:
+    document = read_documents(RESULTS)[name]
     rows = {row["row"]: row["published"] for row in document["rows"]}
-    assert {row: told for row, told in rows.items() if told} == published_of(name)
+    assert {row: published for row, published in rows.items() if published} == published_of(name)
     assert (document["note"], document["notes_on_published"]) == (all_items()[name].note, published_notes(name))
 
 
-@pytest.mark.parametrize("name", [name for name, one in read_documents(KEPT).items() if is_current(one)])
-def test_what_is_kept_has_the_comparisons_of_the_claims(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, document in read_documents(RESULTS).items() if is_current(document)])
+def test_documents_have_the_tests_of_the_claims(name: str) -> None:
     keys = ("a", "b", "says", "margin")
-    tests = read_documents(KEPT)[name]["tests"]
-    told = [(test["claim"], *(test[key] for key in keys)) for test in tests]
-    mine = [(claim, test) for claim in claims_of(name) for test in claim.tests if test.item == name]
-    assert told == [(claim.id, *(getattr(test, key) for key in keys)) for claim, test in mine]
-    for test, (claim, asked) in zip(tests, mine, strict=True):
-        found = Measured(test["difference"], test["low"], test["high"])
-        assert test["verdict"] == verdict(found, asked.says, asked.margin, comparisons=len(claim.tests))
+    document = read_documents(RESULTS)[name]
+    tests = document["tests"]
+    documented = [(test["claim"], *(test[key] for key in keys)) for test in tests]
+    expected = [(claim, test) for claim in claims_of(name) for test in claim.tests if test.item == name]
+    assert documented == [(claim.id, *(getattr(test, key) for key in keys)) for claim, test in expected]
+    for test, (claim, check) in zip(tests, expected, strict=True):
+        if check.not_at == document["scale"]:
+            assert test["why"] == check.because, "run: python benchmarks/reproduction.py"
+        measured = Measured(test["difference"], test["low"], test["high"])
+        assert test["verdict"] == verdict(measured, check.says, check.margin, comparisons=len(claim.tests))
 
 
-def test_what_was_not_run_says_so(tmp_path: Path) -> None:
+def test_page_marks_items_that_were_not_run(tmp_path: Path) -> None:
     documents = reproduce(find_items("mohebbi-table-1"), Experiments(shared_at("laptop"), None, tmp_path))
     text = page({"mohebbi-table-1": documents[0]}, [])
     assert text.count("Not run yet") == 27
@@ -105,7 +108,7 @@ def test_what_was_not_run_says_so(tmp_path: Path) -> None:
     assert "Measured" not in text
 
 
-def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
+def test_page_states_shared_and_longest_times() -> None:
     rows = [
         ("shared", "curve/spans", 900),
         ("shared", "run/squad-1", 300),
@@ -117,36 +120,36 @@ def test_the_page_tells_what_is_shared_and_what_takes_longest() -> None:
     assert "(slowest: x 605 s, bv-glue 80 s)" in text
 
 
-def test_the_page_is_short() -> None:
+def test_reproduction_page_is_short() -> None:
     page_text = (ROOT / "docs" / "results" / "reproduction.md").read_text(encoding="utf-8")
     assert len(page_text.split()) <= 5500
 
 
-def test_rows_of_two_parts_are_a_grid_in_the_last_published_metric() -> None:
-    document = read_documents(KEPT)["mohebbi-table-2"]
+def test_rows_of_two_parts_become_a_grid() -> None:
+    document = read_documents(RESULTS)["mohebbi-table-2"]
     header, *rows = grid_cells(document) or []
     assert header == ["", "full fine-tuning", "Houlsby", "not shared", "three-shared"]
     assert rows[0][0] == "cola (Matthews correlation)"
     assert rows[1][:2] == ["sst2 (accuracy)", "80.85 / 93.50"]
-    assert grid_cells(read_documents(KEPT)["bv-table-1"]) is None
+    assert grid_cells(read_documents(RESULTS)["bv-table-1"]) is None
 
 
-def test_counts_have_no_digits_after_the_point() -> None:
+def test_counts_have_no_decimals() -> None:
     rows = [
         {
             "row": row,
             "ours": {"parameters": 770.0, "percent": 100.0},
             "intervals": {},
-            "published": {"parameters": told},
+            "published": {"parameters": published},
         }
-        for row, told in (("a", 12), ("b", 7.5))
+        for row, published in (("a", 12), ("b", 7.5))
     ]
     cells = item_cells({"metrics": ["parameters", "percent"], "rows": rows})
     assert cells[0] == ["", "parameters", "parameters, published", "percent of the paper's encoder"]
     assert cells[1:] == [["a", "770", "12", "100.00"], ["b", "770", "7.50", "100.00"]]
 
 
-def test_numbers_are_told_with_the_digits_that_help() -> None:
+def test_number_format_depends_on_magnitude() -> None:
     assert [number(value) for value in (None, 0.0, 0.00062, 12.345, 414952)] == [
         "-",
         "0.00",
