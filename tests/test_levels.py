@@ -79,8 +79,8 @@ def forbidden_imports(name: str, source: str) -> list[str]:
 
 
 def modules() -> list[str]:
-    found = pkgutil.walk_packages([str(SOURCE)], PREFIX)
-    return sorted(module.name.removeprefix(PREFIX) for module in found)
+    infos = pkgutil.walk_packages([str(SOURCE)], PREFIX)
+    return sorted(info.name.removeprefix(PREFIX) for info in infos)
 
 
 def source_of(name: str) -> str:
@@ -148,26 +148,26 @@ def test_allowed_imports_pass(name: str, source: str) -> None:
     assert forbidden_imports(name, source) == []
 
 
-def fresh(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    return done.stdout.strip()
+def run_python(code: str) -> str:
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return process.stdout.strip()
 
 
 def test_scoring_and_help_load_nothing_heavy() -> None:
     imported = "import bertvision, bertvision.cli.main, bertvision.evaluation.score_files, bertvision.core.config"
     parsed = "bertvision.cli.main.build_parser(); dir(bertvision)"
-    assert fresh(f"import sys; {imported}; {parsed}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
+    assert run_python(f"import sys; {imported}; {parsed}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
 
 
 def test_listing_the_tasks_loads_nothing_heavy() -> None:
     code = "import sys; from bertvision.tasks.task import TASKS; list(TASKS)"
-    assert fresh(f"{code}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
+    assert run_python(f"{code}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
 
 
 def test_every_module_imports_and_every_public_name_is_there() -> None:
     names = [PREFIX + name for name in modules() if name != "__main__"]
     code = f"import importlib, bertvision; [importlib.import_module(n) for n in {names}]"
-    assert fresh(f"{code}; print(all(getattr(bertvision, n) is not None for n in bertvision.__all__))") == "True"
+    assert run_python(f"{code}; print(all(getattr(bertvision, n) is not None for n in bertvision.__all__))") == "True"
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:
