@@ -186,7 +186,7 @@ def test_invalid_set_error_names_the_setting(setting: str, reason: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_the_last_set_wins_and_nothing_else_changes() -> None:
+def test_last_set_wins_and_nothing_else_changes() -> None:
     assert override(BASE, []) == BASE
     assert override(BASE, ["fit.lr=1", "fit.batch=3", "fit.lr=2"]) == replace(BASE, fit=FitConfig(lr=2.0, batch=3))
 

@@ -88,7 +88,7 @@ def test_threshold_and_calibration_of_the_best_row_are_reported() -> None:
     assert notes[2].endswith("before -> after temperature scaling: no-answer 12.6 % -> 7.0 % (T = 1.60)")
 
 
-def test_a_board_without_tests_is_only_a_table() -> None:
+def test_board_without_tests_is_only_a_table() -> None:
     bare = Board("t", "dev", "f1", ROWS)
     assert board_notes(bare) == []
     assert len(str(bare).splitlines()) == 1 + len(ROWS)
@@ -96,7 +96,7 @@ def test_a_board_without_tests_is_only_a_table() -> None:
     assert str(Board("t", "dev", "f1")).startswith("predictor")
 
 
-def test_intervals_have_a_column_of_their_own() -> None:
+def test_table_has_a_column_of_intervals() -> None:
     with_interval = replace(board(), rows=(replace(ROWS[0], interval=(64.25, 75.31)), *ROWS[1:]))
     lines = str(with_interval).splitlines()
     assert "f1 95 %" in lines[0]
@@ -118,7 +118,7 @@ def test_intervals_have_a_column_of_their_own() -> None:
         ((), "the control 70.00 (not tested). Best row"),
     ],
 )
-def test_the_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], message: str) -> None:
+def test_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], message: str) -> None:
     advice = advise(board(*comparisons))
     assert advice.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
     assert message in advice
@@ -131,5 +131,5 @@ def test_advice_does_not_compare_the_control_with_itself() -> None:
     assert "layers than" not in advice
 
 
-def test_the_repr_of_a_board_is_one_short_line() -> None:
+def test_repr_of_a_board_is_one_short_line() -> None:
     assert repr(board()) == "Board(t dev, f1, 4 rows, best_head='pool')"

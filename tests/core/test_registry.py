@@ -83,7 +83,7 @@ def test_long_names_are_shortened_in_messages() -> None:
     assert len(shorten("y" * 500)) == 60
 
 
-def test_a_missing_extra_names_what_to_install() -> None:
+def test_missing_extra_names_what_to_install() -> None:
     assert "pip install -e '.[serve]'" in str(missing_extra("fastapi", "serve"))
 
 

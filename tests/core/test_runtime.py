@@ -56,7 +56,7 @@ def test_atomic_open_writes_the_whole_file_or_nothing(tmp_path: Path) -> None:
     assert [child.name for child in path.parent.iterdir()] == ["file.txt"]
 
 
-def test_an_unwritable_path_is_reported(tmp_path: Path) -> None:
+def test_unwritable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "below.json", tmp_path / "folder"):
@@ -116,7 +116,7 @@ def test_choose_device_refuses_unknown_devices() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is available")
-def test_an_unavailable_device_is_rejected_early() -> None:
+def test_unavailable_device_is_rejected_early() -> None:
     with pytest.raises(BadInput, match="device 'cuda:1' is not available"):
         choose_device("cuda:1")
 

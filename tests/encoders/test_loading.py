@@ -90,7 +90,7 @@ def test_padding_does_not_change_a_window(family: str, families: dict[str, tuple
 
 
 @every_family
-def test_the_longest_window_fits_and_a_longer_one_does_not(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+def test_longest_window_fits_and_a_longer_one_does_not(family: str, families: dict[str, tuple[Path, Any]]) -> None:
     encoder = load_encoder(str(families[family][0]))
     assert encoder.longest == POSITIONS - 2 * (family in PADDED)
     with torch.inference_mode():

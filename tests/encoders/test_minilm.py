@@ -36,7 +36,7 @@ def test_minilm_is_checked_against_its_hash(monkeypatch: pytest.MonkeyPatch) -> 
         load_encoder("minilm")
 
 
-def test_a_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package = tmp_path / load_module.MINILM_PACKAGE
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("raise AssertionError('the package must not be imported')\n")

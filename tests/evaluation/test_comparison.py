@@ -75,7 +75,7 @@ def test_every_pair_is_compared_once_with_the_best_head_first() -> None:
     assert {a for a, b in pairs if b == CONTROL} == {"good", "poor", "mixed"}
 
 
-def test_a_comparison_is_the_paired_test_of_the_means_over_seeds() -> None:
+def test_comparison_is_the_paired_test_of_the_means_over_seeds() -> None:
     tests = paired_tests(evaluate(PREDICTIONS, TASK))
     for (a, b), test in tests.items():
         expected = paired_test(mean_correctness(a), mean_correctness(b))
@@ -118,7 +118,7 @@ def test_rows_and_means_over_seeds_have_bootstrap_intervals() -> None:
     }
 
 
-def test_perfect_score_has_an_interval_below_100_percent() -> None:
+def test_perfect_score_has_an_interval_reaching_below_100_percent() -> None:
     """With 120 of 120 right, the true accuracy may still be 97 %: 0.97 ** 120 = 0.025."""
     board = evaluate([predictor("perfect", 0), predictor("encoder", 40, None, "encoder")], TASK)
     perfect = next(row for row in board.rows if row.name == "perfect")

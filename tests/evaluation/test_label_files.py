@@ -53,7 +53,7 @@ def test_json_values_become_text(tmp_path: Path) -> None:
         ("index\tgenre\tsentence1\tsentence2\tscore", "score"),
     ],
 )
-def test_the_label_column_of_gold_is_guessed(tmp_path: Path, header: str, label: str) -> None:
+def test_label_column_of_gold_is_guessed(tmp_path: Path, header: str, label: str) -> None:
     names = header.split("\t")
     path = write(tmp_path / "dev.tsv", header + "\n" + "\t".join(f"value of {name}" for name in names) + "\n")
     assert read_labels(path, GOLD).labels == [f"value of {label}"]

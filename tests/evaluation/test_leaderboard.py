@@ -56,7 +56,7 @@ def test_ties_are_ordered_by_parameters_then_name() -> None:
     assert [row.name for row in evaluate([*equal, small], TASK).rows] == ["e", "b", "c", "d"]
 
 
-def test_the_table_is_aligned_and_complete() -> None:
+def test_table_is_aligned_and_complete() -> None:
     text = str(evaluate([predictions("a-long-name", 2, 4), predictions("b", 4, 1)], TASK))
     lines = text.splitlines()[:3]
     assert len({len(line) for line in lines}) == 1

@@ -51,7 +51,7 @@ INNER_LOGITS = [word_logits(0, null=1.0), word_logits(1, null=3.0), word_logits(
 """No-answer scores 1, 3 (answerable, answered right) and 5, 8 (not answerable): the best cut is at 4."""
 
 
-def test_the_threshold_is_fitted_on_inner() -> None:
+def test_threshold_is_fitted_on_inner() -> None:
     result = score_inner(span_task(inner=INNER), INNER_LOGITS, span_table(range(4)))
     assert result.threshold == pytest.approx(4.0, abs=0.01)
     assert result.answers == {"a": "red", "b": "blue", "c": "", "d": ""}

@@ -223,7 +223,7 @@ def test_training_uses_random_numbers_only_if_uses_rng_is_set(spec: str, kind: K
 
 
 @every_head
-def test_the_spec_is_canonical_and_builds_the_same_head(spec: str) -> None:
+def test_spec_is_canonical_and_builds_the_same_head(spec: str) -> None:
     assert canonical_spec(spec) == spec
     assert str(parse_spec(spec)) == spec
     assert build(spec, supported_kind(spec)).spec == spec

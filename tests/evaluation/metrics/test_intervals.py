@@ -97,7 +97,7 @@ def test_draws_in_chunks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> 
     assert bootstrap_interval(VALUES, draws=300) == whole
 
 
-def test_results_depend_on_the_seed_only() -> None:
+def test_results_are_reproducible_by_seed() -> None:
     assert bootstrap_interval(VALUES, seed=3) == bootstrap_interval(VALUES, seed=3)
     assert bootstrap_interval(VALUES, seed=3) != bootstrap_interval(VALUES, seed=4)
     assert paired_test(VALUES, VALUES[::-1], seed=3) == paired_test(VALUES, VALUES[::-1], seed=3)

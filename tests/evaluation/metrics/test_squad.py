@@ -188,12 +188,12 @@ def test_tied_thresholds_take_the_lowest_despite_rounding() -> None:
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e301])
-def test_a_threshold_needs_finite_scores(score: float) -> None:
+def test_threshold_needs_finite_scores(score: float) -> None:
     with pytest.raises(BadInput, match=r"question 'b'.*finite"):
         squad.best_threshold({"a": 0.0, "b": score}, {"a": 1.0, "b": 1.0}, {"a": True, "b": True})
 
 
-def test_a_threshold_needs_every_score() -> None:
+def test_threshold_needs_every_score() -> None:
     with pytest.raises(BadInput, match="1 of 2 questions have no no-answer score, the first is 'b'"):
         squad.best_threshold({"a": 0.0}, {"a": 1.0, "b": 1.0}, {"a": True, "b": True})
     with pytest.raises(BadInput, match="1 of 2 questions have no score, the first is 'a'"):

@@ -57,7 +57,7 @@ def test_only_probabilities_above_the_threshold_count_as_no_answer() -> None:
     assert no_answer_scores(GOLDS, PREDICTIONS, PROBS, threshold=0.09)["NoAns_exact"] == 100
 
 
-def test_a_listed_gold_counts_as_answerable_even_if_blank() -> None:
+def test_listed_gold_counts_as_answerable_even_if_blank() -> None:
     """Its best answer is "", yet no answer due to the threshold scores 0, as in the official script."""
     assert no_answer_scores({"q": ["the"]}, {"q": ""}, {"q": 0.5})["exact"] == 100
     assert no_answer_scores({"q": ["the"]}, {"q": ""}, {"q": 0.5}, threshold=0.4)["exact"] == 0
