@@ -56,7 +56,7 @@ def test_every_page_is_in_the_index() -> None:
     assert [page.name for page in PAGES[1:] if page != index and page.resolve() not in linked] == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
+def test_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One *two*, 3\n[a](#one-two-3) [b](#four) [c](gone.md) `[d](e)`\n", encoding="utf-8")
     assert [target for target in links(page) if is_broken(page, target)] == ["#four", "gone.md"]

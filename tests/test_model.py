@@ -46,7 +46,7 @@ def span_models(encoder: Encoder, heads: list[FittedHead], task: Task) -> dict[s
 
 
 @pytest.mark.parametrize("variant", ["head", "encoder", "max", "mean", "fitted"])
-def test_a_saved_question_answerer_gives_the_same_answers(
+def test_saved_question_answerer_gives_the_same_answers(
     variant: str, span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task, tmp_path: Path
 ) -> None:
     model = span_models(span_encoder, span_heads, span_task)[variant]
@@ -62,7 +62,7 @@ def test_a_saved_question_answerer_gives_the_same_answers(
 
 @pytest.mark.parametrize("kind", ["label", "value"])
 @pytest.mark.parametrize("variant", ["head", "encoder", "mean", "fitted"])
-def test_a_saved_classifier_gives_the_same_answers(
+def test_saved_classifier_gives_the_same_answers(
     kind: str, variant: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     encoder, heads, task = (request.getfixturevalue(f"{kind}_{what}") for what in ("encoder", "heads", "task"))
@@ -79,7 +79,7 @@ def test_a_saved_classifier_gives_the_same_answers(
     assert loaded(TEXTS) == model(TEXTS)
 
 
-def test_a_saved_model_is_json_and_safetensors_only(qa: QuestionAnswerer, tmp_path: Path) -> None:
+def test_saved_model_is_json_and_safetensors_only(qa: QuestionAnswerer, tmp_path: Path) -> None:
     qa.save_pretrained(tmp_path / "model")
     files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= {".json", ".safetensors", ".txt"}
@@ -223,7 +223,7 @@ def test_heads_of_another_encoder_are_refused(
         Model(span_encoder, replace(span_heads[0], states=(0, 1)), span_task)
 
 
-def test_a_model_of_the_wrong_kind_is_not_loaded(
+def test_model_of_the_wrong_kind_is_not_loaded(
     qa: QuestionAnswerer, classifier: TextClassifier, tmp_path: Path
 ) -> None:
     qa.save_pretrained(tmp_path / "qa")

@@ -18,7 +18,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> bv.Task:
     return bv.load_task("squad2", train=train, dev=dev, limit=60)
 
 
-def test_the_readme_example_from_text_to_an_answer(task: bv.Task, tmp_path: Path) -> None:
+def test_readme_example_from_text_to_an_answer(task: bv.Task, tmp_path: Path) -> None:
     encoder = bv.tune(bv.load_encoder("minilm"), task, epochs=0.5, lr=3e-4)
     store = bv.extract(encoder, task, to=tmp_path / "store")
     heads = bv.fit(["learned-pool", "compress:size=16,skip=true"], store, seeds=[0, 1], epochs=1)
