@@ -22,7 +22,7 @@ VALUE = st.one_of(
     st.integers(),
     st.booleans(),
     st.floats(allow_nan=False),
-    st.from_regex(r"[A-Za-z_][A-Za-z0-9_.+-]{0,8}", fullmatch=True),
+    st.from_regex(r"[A-Za-z0-9_.+-]{1,8}", fullmatch=True),
 )
 
 
@@ -96,7 +96,9 @@ def test_bad_input_message_is_one_line() -> None:
 @given(NAME, st.dictionaries(KEY, VALUE, max_size=4))
 def test_spec_round_trips_through_text(name: str, options: dict[str, int | float | bool | str]) -> None:
     spec = Spec(name, {key: read_value(write_value(value)) for key, value in options.items()})
-    assert parse_spec(str(spec)) == spec
+    parsed = parse_spec(str(spec))
+    assert parsed == spec
+    assert [type(value) for value in parsed.options.values()] == [type(value) for value in spec.options.values()]
     assert parse_spec(f" {spec}\n") == spec
 
 
@@ -122,7 +124,7 @@ def test_value_type_is_inferred_from_its_text(text: str, expected: object) -> No
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "expected name[:key=value"),
+        ("", "expected name[:key=value[,key=value]...], e.g. compress:size=64,skip=true"),
         ("Compress", "expected name[:key=value"),
         ("compress:", "expected name[:key=value"),
         (":size=3", "expected name[:key=value"),
@@ -131,6 +133,7 @@ def test_value_type_is_inferred_from_its_text(text: str, expected: object) -> No
         ("compress:size=", "'size=' is not key=value"),
         ("compress:size=3,", "'' is not key=value"),
         ("compress:size=3 4", "'size=3 4' is not key=value"),
+        ("compress:size=3;skip=true", "'size=3;skip=true' is not key=value"),
         ("compress:Size=3", "'Size=3' is not key=value"),
         ("compress:size=3,size=4", "size is given twice"),
         ("compress:a=b:c=d", "is not key=value"),
@@ -163,8 +166,12 @@ def test_choose_layers_parses_every_form(text: str, expected: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize(
-    "text", ["last8", "first8", "last0", "every0", "last", "7", "0+7", "1+1", "0+", "-1", "", "some"]
+    "text",
+    [
+        *("last8", "first8", "last0", "first0", "every0", "last", "7", "0+7", "1+1", "0+", "-1", "+1", ""),
+        *("some", "none", "ALL"),
+    ],
 )
 def test_choose_layers_refuses_layers_out_of_range(text: str) -> None:
-    with pytest.raises(BadInput, match="there are 7 states, 0 to 6; expected all, last4"):
+    with pytest.raises(BadInput, match="there are 7 states, 0 to 6; expected all, last4, first6, every2 or 0"):
         choose_layers(text, 7)
