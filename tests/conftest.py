@@ -1,7 +1,7 @@
 """Shared fixtures: a tiny random encoder with a real tokenizer, tiny tasks, stores and whole runs made from them.
 
-Nothing is downloaded and everything is seeded. The expensive ones live as long as the test run; a
-test that changes one works on a copy.
+Nothing is downloaded and everything is seeded. Expensive fixtures live as long as the test run; a test that changes
+one works on a copy.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def label_task() -> Task:
 
 @pytest.fixture(scope="session")
 def value_task(label_task: Task) -> Task:
-    """Pairs of texts with a number of another scale than heads learn."""
+    """Pairs of texts with values on another scale than heads learn."""
     splits = {
         split: tuple(
             replace(toned_text(i, split, pair=True), label=40.0 + 10 * (i % 3) + i % 2)
@@ -171,9 +171,9 @@ def value_task(label_task: Task) -> Task:
 
 
 def worded_text(number: int, split: str) -> Example:
-    """Labelled by the words that stand in it: each of eight sets, the empty one among them."""
-    chosen = tuple(place for place in range(3) if number >> place & 1)
-    words = " and ".join(TONES[place] for place in chosen)
+    """A text labelled by the tones it names; all eight sets of labels occur, the empty one included."""
+    chosen = tuple(index for index in range(3) if number >> index & 1)
+    words = " and ".join(TONES[index] for index in chosen)
     return Example(f"{split}-{number}", f"the {words} town {TOWNS[number // 8 % 8]}", labels=chosen)
 
 
@@ -187,7 +187,7 @@ def set_task() -> Task:
 
 @pytest.fixture(scope="session")
 def span_encoder(tiny_encoder: Encoder, span_task: Task) -> Encoder:
-    """Tuned a little, so that it has a head of its own."""
+    """Tuned a little, so that it has its own head."""
     return tune(tiny_encoder, span_task, epochs=10, lr=1e-2, batch=8)
 
 
@@ -308,9 +308,9 @@ def made_run(folder: Path, words: list[object]) -> Path:
 
 @pytest.fixture(scope="session")
 def samples() -> SimpleNamespace:
-    """Writers of small data, and the words of commands on them."""
-    made = (squad, write_squad, write_csv, extraction, squad_words, text_words, made_run)
-    return SimpleNamespace(**{one.__name__: one for one in made})
+    """Functions that write small data and build commands for it."""
+    functions = (squad, write_squad, write_csv, extraction, squad_words, text_words, made_run)
+    return SimpleNamespace(**{function.__name__: function for function in functions})
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md work as they stand there."""
+"""The examples of CONTRIBUTING.md work as they are printed."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _registries_as_before() -> Iterator[None]:
         registry._entries.update(items)
 
 
-def test_the_head_gives_outputs_of_its_shape() -> None:
+def test_example_head_gives_outputs_of_the_right_shape() -> None:
     exec(compile(HEAD, "CONTRIBUTING.md", "exec"), {"__name__": "example"})
     head = build_head("yours:size=32", Shape(3, 8, 16, 2, "span"))
     hidden, mask = torch.randn(2, 5, 3, 8), torch.ones(2, 5, dtype=torch.bool)
     assert head(hidden, mask).shape == (2, 5, 2)
 
 
-def test_the_task_is_loaded_as_by_a_command(tmp_path: Path) -> None:
+def test_example_task_is_loaded_from_a_recipe(tmp_path: Path) -> None:
     exec(compile(TASK, "CONTRIBUTING.md", "exec"), {"__name__": "example"})
     rows = [f"{'yes' if i % 2 else 'no'}\ttext number {i}" for i in range(60)]
     (tmp_path / "rows.tsv").write_text("\n".join(rows), encoding="utf-8")

@@ -21,22 +21,22 @@ def without_code(text: str) -> str:
 
 def links(page: Path) -> Iterator[str]:
     """Targets of all links and pictures that stay inside the repository."""
-    found = re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8")))
-    return (target for target in found if not re.match(r"[a-z]+:", target))
+    targets = re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8")))
+    return (target for target in targets if not re.match(r"[a-z]+:", target))
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
     """Anchors of a page's headings, as GitHub makes them: lower case, blanks to hyphens, a number for repeats."""
     blocks = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    found: set[str] = set()
+    slugs: set[str] = set()
     seen: Counter[str] = Counter()
     for heading in re.findall(r"^#+ +(.+?) *$", blocks, flags=re.MULTILINE):
         shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
-        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        slugs.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
         seen[slug] += 1
-    return frozenset(found)
+    return frozenset(slugs)
 
 
 def is_broken(page: Path, target: str) -> bool:
@@ -46,7 +46,7 @@ def is_broken(page: Path, target: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_point_to_existing_files_and_headings(page: Path) -> None:
     assert [target for target in links(page) if is_broken(page, target)] == []
 
 
@@ -56,7 +56,7 @@ def test_every_page_is_in_the_index() -> None:
     assert [page.name for page in PAGES[1:] if page != index and page.resolve() not in linked] == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
+def test_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One *two*, 3\n[a](#one-two-3) [b](#four) [c](gone.md) `[d](e)`\n", encoding="utf-8")
     assert [target for target in links(page) if is_broken(page, target)] == ["#four", "gone.md"]

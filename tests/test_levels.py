@@ -79,8 +79,8 @@ def forbidden_imports(name: str, source: str) -> list[str]:
 
 
 def modules() -> list[str]:
-    found = pkgutil.walk_packages([str(SOURCE)], PREFIX)
-    return sorted(module.name.removeprefix(PREFIX) for module in found)
+    infos = pkgutil.walk_packages([str(SOURCE)], PREFIX)
+    return sorted(info.name.removeprefix(PREFIX) for info in infos)
 
 
 def source_of(name: str) -> str:
@@ -88,12 +88,12 @@ def source_of(name: str) -> str:
     return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
 
 
-def test_the_package_has_the_rooms_of_the_table() -> None:
+def test_package_has_the_rooms_of_the_table() -> None:
     assert {name.partition(".")[0] for name in modules()} == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("name", modules())
-def test_a_module_imports_only_what_lies_below_it(name: str) -> None:
+def test_module_imports_only_allowed_packages(name: str) -> None:
     assert forbidden_imports(name, source_of(name)) == []
 
 
@@ -126,7 +126,7 @@ def test_a_module_imports_only_what_lies_below_it(name: str) -> None:
         ("workflows.run", "from bertvision.cli.main import main"),
     ],
 )
-def test_a_planted_forbidden_import_is_found(name: str, source: str) -> None:
+def test_planted_forbidden_import_is_found(name: str, source: str) -> None:
     assert len(forbidden_imports(name, source)) == 1
 
 
@@ -148,28 +148,28 @@ def test_allowed_imports_pass(name: str, source: str) -> None:
     assert forbidden_imports(name, source) == []
 
 
-def fresh(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    return done.stdout.strip()
+def run_python(code: str) -> str:
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    return process.stdout.strip()
 
 
 def test_scoring_and_help_load_nothing_heavy() -> None:
     imported = "import bertvision, bertvision.cli.main, bertvision.evaluation.score_files, bertvision.core.config"
     parsed = "bertvision.cli.main.build_parser(); dir(bertvision)"
-    assert fresh(f"import sys; {imported}; {parsed}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
+    assert run_python(f"import sys; {imported}; {parsed}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
 
 
 def test_listing_the_tasks_loads_nothing_heavy() -> None:
     code = "import sys; from bertvision.tasks.task import TASKS; list(TASKS)"
-    assert fresh(f"{code}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
+    assert run_python(f"{code}; print(sorted(set({HEAVY}) & set(sys.modules)))") == "[]"
 
 
-def test_every_module_imports_and_every_public_name_is_there() -> None:
+def test_every_module_can_be_imported_and_every_public_name_exists() -> None:
     names = [PREFIX + name for name in modules() if name != "__main__"]
     code = f"import importlib, bertvision; [importlib.import_module(n) for n in {names}]"
-    assert fresh(f"{code}; print(all(getattr(bertvision, n) is not None for n in bertvision.__all__))") == "True"
+    assert run_python(f"{code}; print(all(getattr(bertvision, n) is not None for n in bertvision.__all__))") == "True"
 
 
-def test_an_unknown_public_name_is_an_attribute_error() -> None:
+def test_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         bertvision.nothing  # noqa: B018

@@ -1,4 +1,4 @@
-"""Models: saved and loaded the same, answers that are really there, batches that change nothing."""
+"""Saved models: equal outputs after loading, the outputs that were scored, and errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXTS = ["the good old town", "the bad town of Rome and Lima", "plain", "the old
 
 
 def span_models(encoder: Encoder, heads: list[FittedHead], task: Task) -> dict[str, QuestionAnswerer]:
-    """One of each sort that can be saved."""
+    """One model of every kind that can be saved."""
     pair = ["encoder", heads[2]]
     return {
         "head": QuestionAnswerer(encoder, heads[1], task),
@@ -45,11 +45,11 @@ def span_models(encoder: Encoder, heads: list[FittedHead], task: Task) -> dict[s
     }
 
 
-@pytest.mark.parametrize("sort", ["head", "encoder", "max", "mean", "fitted"])
-def test_a_saved_question_answerer_gives_the_same_answers(
-    sort: str, span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task, tmp_path: Path
+@pytest.mark.parametrize("variant", ["head", "encoder", "max", "mean", "fitted"])
+def test_saved_question_answerer_gives_the_same_answers(
+    variant: str, span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task, tmp_path: Path
 ) -> None:
-    model = span_models(span_encoder, span_heads, span_task)[sort]
+    model = span_models(span_encoder, span_heads, span_task)[variant]
     model.save_pretrained(tmp_path / "model")
     loaded = QuestionAnswerer.from_pretrained(tmp_path / "model")
     asked = {"question": ["Where does Ben live?", "Where does Fay live?"], "context": [CONTEXT, LONG]}
@@ -61,9 +61,9 @@ def test_a_saved_question_answerer_gives_the_same_answers(
 
 
 @pytest.mark.parametrize("kind", ["label", "value"])
-@pytest.mark.parametrize("sort", ["head", "encoder", "mean", "fitted"])
-def test_a_saved_classifier_gives_the_same_answers(
-    kind: str, sort: str, request: pytest.FixtureRequest, tmp_path: Path
+@pytest.mark.parametrize("variant", ["head", "encoder", "mean", "fitted"])
+def test_saved_classifier_gives_the_same_answers(
+    kind: str, variant: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     encoder, heads, task = (request.getfixturevalue(f"{kind}_{what}") for what in ("encoder", "heads", "task"))
     models = {
@@ -72,14 +72,14 @@ def test_a_saved_classifier_gives_the_same_answers(
         "mean": lambda: TextClassifier(encoder, ["encoder", *heads], task, "mean"),
         "fitted": lambda: TextClassifier(encoder, ["encoder", heads[1]], task, "fitted", weights=[0.25, 0.5]),
     }
-    model = models[sort]()
+    model = models[variant]()
     model.save_pretrained(tmp_path)
     loaded = load_model(tmp_path)
     assert isinstance(loaded, TextClassifier)
     assert loaded(TEXTS) == model(TEXTS)
 
 
-def test_a_saved_model_is_json_and_safetensors_only(qa: QuestionAnswerer, tmp_path: Path) -> None:
+def test_saved_model_is_json_and_safetensors_only(qa: QuestionAnswerer, tmp_path: Path) -> None:
     qa.save_pretrained(tmp_path / "model")
     files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= {".json", ".safetensors", ".txt"}
@@ -89,7 +89,7 @@ def test_a_saved_model_is_json_and_safetensors_only(qa: QuestionAnswerer, tmp_pa
     assert (tmp_path / "model" / "encoder" / "model.safetensors").exists()
 
 
-def test_a_model_may_be_saved_over_an_old_one(
+def test_model_may_be_saved_over_an_old_one(
     qa: QuestionAnswerer, span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task, tmp_path: Path
 ) -> None:
     span_models(span_encoder, span_heads, span_task)["mean"].save_pretrained(tmp_path)
@@ -97,7 +97,7 @@ def test_a_model_may_be_saved_over_an_old_one(
     assert QuestionAnswerer.from_pretrained(tmp_path)("Where?", CONTEXT) == qa("Where?", CONTEXT)
 
 
-def test_one_head_may_be_two_members(
+def test_one_head_may_be_used_as_two_members(
     span_encoder: Encoder, span_heads: list[FittedHead], span_task: Task, tmp_path: Path
 ) -> None:
     model = QuestionAnswerer(span_encoder, [span_heads[0]] * 2, span_task, "mean", threshold=0.0)
@@ -105,25 +105,27 @@ def test_one_head_may_be_two_members(
     assert load_model(tmp_path)("Where?", CONTEXT) == model("Where?", CONTEXT)
 
 
-# What a model says is what the board was made from.
+# A model gives the outputs that the leaderboard was made from.
 
 
 def models_and_predictions(
     encoder: Encoder, heads: list[FittedHead], store: Store, task: Task
 ) -> list[tuple[Model, Predictions]]:
-    own, alone = predict_own(store["dev"]), predict(heads, store["dev"])
-    found: list[tuple[Any, Predictions]] = [(head, one) for head, one in zip(heads, alone, strict=True)]
-    pairs: list[tuple[Model, Predictions]] = [(Model(encoder, head, task), one) for head, one in found]
-    hows = ("mean", "fitted") if task.kind == "regress" else ("max", "mean", "fitted")
-    for how in hows:
-        mixed = ensemble([own, alone[1], alone[2]], how)  # type: ignore[arg-type]
-        row = evaluate(mixed, task).rows[0]
-        pairs.append((Model(encoder, ["encoder", heads[1], heads[2]], task, how, row.weights, row.threshold), mixed))  # type: ignore[arg-type]
+    own, of_heads = predict_own(store["dev"]), predict(heads, store["dev"])
+    pairs: list[tuple[Model, Predictions]] = [
+        (Model(encoder, head, task), predictions) for head, predictions in zip(heads, of_heads, strict=True)
+    ]
+    methods = ("mean", "fitted") if task.kind == "regress" else ("max", "mean", "fitted")
+    for method in methods:
+        combined = ensemble([own, of_heads[1], of_heads[2]], method)  # type: ignore[arg-type]
+        row = evaluate(combined, task).rows[0]
+        members = ["encoder", heads[1], heads[2]]
+        pairs.append((Model(encoder, members, task, method, row.weights, row.threshold), combined))  # type: ignore[arg-type]
     return [*pairs, (Model(encoder, "encoder", task, threshold=0.0), own)]
 
 
 @pytest.mark.parametrize("kind", ["span", "label", "set", "value"])
-def test_a_model_gives_the_outputs_that_were_judged(kind: str, request: pytest.FixtureRequest) -> None:
+def test_model_gives_the_outputs_that_were_scored(kind: str, request: pytest.FixtureRequest) -> None:
     encoder, heads, store, task = (
         request.getfixturevalue(f"{kind}_{what}") for what in ("encoder", "heads", "store", "task")
     )
@@ -135,32 +137,34 @@ def test_a_model_gives_the_outputs_that_were_judged(kind: str, request: pytest.F
             np.testing.assert_allclose(got, wanted, atol=1e-3, rtol=1e-3)
 
 
-def test_a_model_answers_as_the_board_says(
+def test_model_gives_the_answers_that_were_scored(
     span_encoder: Encoder, span_heads: list[FittedHead], span_store: Store, span_task: Task
 ) -> None:
     asked = [e.text for e in span_task["dev"]], [e.pair or "" for e in span_task["dev"]]
-    for head, one in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
+    for head, predictions in zip(span_heads, predict(span_heads, span_store["dev"]), strict=True):
         model = QuestionAnswerer(span_encoder, head, span_task)
-        assert model.threshold == score_predictions(span_task, one).result.threshold
+        assert model.threshold == score_predictions(span_task, predictions).result.threshold
         for threshold in (head.threshold, 0.0, 1e6):
-            said = score_split(span_task, "dev", one.logits, one.table, threshold).answers
+            expected = score_split(span_task, "dev", predictions.logits, predictions.table, threshold).answers
             model = QuestionAnswerer(span_encoder, head, span_task, threshold=threshold)
-            assert [answer["answer"] for answer in model(*asked)] == list(said.values())
-        assert all(said.values())  # at the last threshold everything is answered
+            assert [answer["answer"] for answer in model(*asked)] == list(expected.values())
+        assert all(expected.values())  # at the last threshold every question is answered
 
 
-def test_heads_fitted_on_some_layers_get_these_layers(span_encoder: Encoder, span_task: Task, tmp_path: Path) -> None:
+def test_model_gives_a_head_the_layers_that_it_was_fitted_on(
+    span_encoder: Encoder, span_task: Task, tmp_path: Path
+) -> None:
     store = extract(span_encoder, span_task, tmp_path / "store", layers="1+2", dtype="f32")
     fitted = fit(["probe:layers=first1", "learned-pool"], store, **QUICK)
     for head, predictions in zip(fitted, predict(fitted, store["dev"]), strict=True):
         model = Model(span_encoder, head, span_task)
         model.save_pretrained(tmp_path / head.spec)
-        for one in (model, Model.from_pretrained(tmp_path / head.spec)):
-            for got, wanted in zip(one.outputs(span_task["dev"])[0], predictions.logits, strict=True):
+        for candidate in (model, Model.from_pretrained(tmp_path / head.spec)):
+            for got, wanted in zip(candidate.outputs(span_task["dev"])[0], predictions.logits, strict=True):
                 np.testing.assert_allclose(got, wanted, atol=1e-4)
 
 
-# What is refused.
+# Errors.
 
 
 def refusals(request: pytest.FixtureRequest) -> dict[str, tuple[Callable[[], Any], str]]:
@@ -197,15 +201,15 @@ def refusals(request: pytest.FixtureRequest) -> dict[str, tuple[Callable[[], Any
 
 
 @pytest.mark.parametrize(
-    "what",
+    "case",
     [
         *("kind", "none", "none max", "one max", "two", "how", "weights", "count", "values"),
         *("threshold", "own threshold", "name", "untuned", "head"),
     ],
 )
-def test_what_is_no_model_is_said(what: str, request: pytest.FixtureRequest) -> None:
-    build, said = refusals(request)[what]
-    with pytest.raises(BadInput, match=said):
+def test_invalid_combination_of_predictors_is_refused(case: str, request: pytest.FixtureRequest) -> None:
+    build, message = refusals(request)[case]
+    with pytest.raises(BadInput, match=message):
         build()
 
 
@@ -219,7 +223,7 @@ def test_heads_of_another_encoder_are_refused(
         Model(span_encoder, replace(span_heads[0], states=(0, 1)), span_task)
 
 
-def test_a_model_of_the_wrong_kind_is_not_loaded(
+def test_model_of_the_wrong_kind_is_not_loaded(
     qa: QuestionAnswerer, classifier: TextClassifier, tmp_path: Path
 ) -> None:
     qa.save_pretrained(tmp_path / "qa")
@@ -230,7 +234,7 @@ def test_a_model_of_the_wrong_kind_is_not_loaded(
         QuestionAnswerer.from_pretrained(tmp_path / "labels")
 
 
-def test_a_broken_folder_is_said(qa: QuestionAnswerer, tiny_encoder_folder: Path, tmp_path: Path) -> None:
+def test_broken_model_folder_is_an_error(qa: QuestionAnswerer, tiny_encoder_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no model at .*missing.*the model of a run is in RUN/model"):
         load_model(tmp_path / "missing")
     with pytest.raises(BadInput, match="is not a BERTVision model of format 1"):

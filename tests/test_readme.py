@@ -25,16 +25,16 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_readme_parses(command: str) -> None:
+def test_command_of_the_readme_parses(command: str) -> None:
     words = shlex.split(command, comments=True)
     assert build_parser().parse_args(words[1:]).command == words[1]
 
 
-def test_the_readme_has_commands() -> None:
+def test_readme_has_commands() -> None:
     assert {command.split()[1] for command in COMMANDS} >= {"run", "predict"}
 
 
-def test_the_leaderboard_in_the_readme_is_what_the_demo_prints() -> None:
+def test_leaderboard_in_the_readme_is_what_the_demo_prints() -> None:
     match = re.search(r"<!-- demo -->\n```\n(.*?)```\n<!-- /demo -->", README, flags=re.DOTALL)
     assert match is not None
     shown = [line for line in match[1].splitlines() if line.strip() not in ("", "...")]
@@ -47,5 +47,5 @@ def test_the_leaderboard_in_the_readme_is_what_the_demo_prints() -> None:
     assert len(shown) >= 6
 
 
-def test_the_readme_is_short() -> None:
+def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 92

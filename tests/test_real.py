@@ -18,7 +18,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> bv.Task:
     return bv.load_task("squad2", train=train, dev=dev, limit=60)
 
 
-def test_the_readme_example_from_text_to_an_answer(task: bv.Task, tmp_path: Path) -> None:
+def test_readme_example_from_text_to_an_answer(task: bv.Task, tmp_path: Path) -> None:
     encoder = bv.tune(bv.load_encoder("minilm"), task, epochs=0.5, lr=3e-4)
     store = bv.extract(encoder, task, to=tmp_path / "store")
     heads = bv.fit(["learned-pool", "compress:size=16,skip=true"], store, seeds=[0, 1], epochs=1)
@@ -32,13 +32,13 @@ def test_the_readme_example_from_text_to_an_answer(task: bv.Task, tmp_path: Path
     assert answer["answer"] == DEMO_CONTEXT[answer["start"] : answer["end"]] != ""
 
 
-def test_states_differ_from_layer_to_layer_and_hold_meaning(task: bv.Task, tmp_path: Path) -> None:
-    """The untuned encoder's last layer puts a paraphrase nearer than another sentence."""
+def test_last_layer_puts_a_paraphrase_nearer_than_another_sentence(task: bv.Task, tmp_path: Path) -> None:
+    """Means of the last states of the untuned encoder, compared by cosine."""
     model = bv.load_encoder("minilm")
     texts = ["The ship sank in a storm.", "A storm made the vessel go down.", "She bakes bread on Sundays."]
     inputs = model.tokenizer(texts, padding=True, return_tensors="pt")
     states = model.model(**inputs).last_hidden_state  # (texts, tokens, width)
-    share = inputs["attention_mask"][..., None]
-    means = (states * share).sum(1) / share.sum(1)  # (texts, width)
+    mask = inputs["attention_mask"][..., None]
+    means = (states * mask).sum(1) / mask.sum(1)  # (texts, width)
     near, far = (means[0] @ means[other] / means[0].norm() / means[other].norm() for other in (1, 2))
     assert near > far + 0.2

@@ -228,10 +228,10 @@ def write_files(place: Path) -> None:
     write_inputs(place)
     with facts.working_in(place):
         for name in ("squad", "text"):
-            facts.said(*facts.RUNS[name])
+            facts.run_command(*facts.RUNS[name])
         base = bv.load_encoder("encoder")
         tasks = {name: facts.read_task(Path(name) / "store" / "task") for name in ("squad", "text")}
-        for name, method in facts.SMALL.items():
+        for name, method in facts.DELTA_ENCODERS.items():
             bv.tune(base, tasks["text"], method=method, epochs=2.0, lr=1e-2, batch=8).save_pretrained(name)
         write_models(base, tasks)
         write_half_done(base, tasks)
@@ -265,8 +265,8 @@ def write_half_done(base: bv.Encoder, tasks: dict[str, bv.Task]) -> None:
         raise Stopped
 
     with mock.patch.object(tuner.Tuner, "step", some_steps), until_stopped():
-        bv.tune(base, tasks["text"], saved=Path("tuning.safetensors"), save_minutes=0.0, **facts.HALF)
-    specs, settings = facts.HALF_FIT
+        bv.tune(base, tasks["text"], saved=Path("tuning.safetensors"), save_minutes=0.0, **facts.INTERRUPTED_TUNING)
+    specs, settings = facts.INTERRUPTED_FIT
     both = mock.patch.multiple(fitting, SAVE_SECONDS=0, save_trainers=first_epoch)
     with both, until_stopped():
         fitting.fit(specs, bv.Store("squad/store"), saved=Path("fitting.safetensors"), **settings)
@@ -302,19 +302,20 @@ def renew_files() -> None:
 def write_facts() -> None:
     """Names, keys and hashes, and what the files that are kept give."""
     write(DATA / "commands.json", facts.commands())
-    write(DATA / "documents.json", {name: facts.said(*words).document for name, words in facts.DOCUMENTS.items()})
+    documents = {name: facts.run_command(*words).document for name, words in facts.DOCUMENTS.items()}
+    write(DATA / "documents.json", documents)
     write(DATA / "state_dict_names.json", facts.state_dict_names())
     with tempfile.TemporaryDirectory() as folder:
-        facts.inputs_into(Path(folder) / "here")
+        facts.copy_inputs(Path(folder) / "here")
         write(DATA / "keys.json", facts.all_keys(Path(folder) / "here"))
     versions = {"transformers": transformers.__version__}
-    stores = {name: facts.decoded(name) for name in ("squad/store", "text/store")}
+    stores = {name: facts.decoded_hashes(name) for name in ("squad/store", "text/store")}
     with tempfile.TemporaryDirectory() as folder:
         studies = facts.study_names(Path(folder))
     hashes = {"free": facts.free_hashes(), "encoder": facts.encoder_hashes(), "stores": stores, "studies": studies}
     hashes["versions"] = versions
     write(DATA / "hashes.json", hashes)
-    for name in facts.SMALL:
+    for name in facts.DELTA_ENCODERS:
         rows = {str(number): torch.from_numpy(row) for number, row in enumerate(facts.own_outputs(name))}
         save_file(rows, DATA / name / "expected.safetensors")
     write(DATA / "answers.json", {name: facts.answers(name) for name in facts.MODELS})

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: calling it, and what it came to."""
+"""Fixtures of command-line tests: calling a command and reading its result."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from bertvision.cli.main import main
 
 
-class Said(NamedTuple):
-    """What a command came to."""
+class CommandResult(NamedTuple):
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -23,25 +23,25 @@ class Said(NamedTuple):
         return [line for line in self.err.splitlines() if line.startswith("error: ")]
 
     def refused(self, code: int = 2) -> str:
-        """The one line that a command which failed has to say, and nothing on stdout."""
+        """The single error line of a command that failed; stdout must be empty."""
         assert (self.code, self.out) == (code, ""), self
         assert len(self.errors) == 1, self.err
         assert "Traceback" not in self.err
         return self.errors[0]
 
     def document(self) -> Any:
-        """The one JSON document on stdout."""
+        """The single JSON document on stdout."""
         assert self.code == 0, self.err
         assert self.out.count("\n") == 1
         return json.loads(self.out)
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    def called(*words: object) -> Said:
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandResult]:
+    def run(*arguments: object) -> CommandResult:
         capsys.readouterr()
-        code = main([str(word) for word in words])
+        code = main([str(word) for word in arguments])
         shown = capsys.readouterr()
-        return Said(code, shown.out, shown.err)
+        return CommandResult(code, shown.out, shown.err)
 
-    return called
+    return run

@@ -1,4 +1,4 @@
-"""Adapters switched off span by span: data, picture and refusals; and a whole run on an adapted encoder."""
+"""``analyse --ablation``: scores without the adapters of every span of layers; and a whole run on adapters."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def adapted_run(
     if request.param == "squad":
         samples.write_squad(folder / "train.json", samples.squad("t"))
         samples.write_squad(folder / "dev.json", samples.squad("d", 3))
-        words = samples.squad_words(folder, tiny_encoder_folder)
+        command = samples.squad_words(folder, tiny_encoder_folder)
     else:
         samples.write_csv(folder / "my.csv")
-        words = samples.text_words(folder, tiny_encoder_folder)
-    more = ["--method", "adapters:size=8", "--lr", "3e-2", "--epochs", "10"]
-    run: Path = samples.made_run(folder, [*words, *more])
+        command = samples.text_words(folder, tiny_encoder_folder)
+    options = ["--method", "adapters:size=8", "--lr", "3e-2", "--epochs", "10"]
+    run: Path = samples.made_run(folder, [*command, *options])
     return run
 
 
-def test_a_run_on_adapters_is_like_any_other_and_small(adapted_run: Path, tiny_encoder_folder: Path) -> None:
+def test_adapter_run_has_all_rows_and_saves_delta_weights(adapted_run: Path, tiny_encoder_folder: Path) -> None:
     recipe = read_recipe(adapted_run / "recipe.toml")
     assert (recipe.tune.method, recipe.tune.lr, recipe.tune.epochs) == ("adapters:size=8", 3e-2, 10.0)
     board = json.loads((adapted_run / "leaderboard.json").read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ def test_a_run_on_adapters_is_like_any_other_and_small(adapted_run: Path, tiny_e
     assert not (adapted_run / "encoder" / "model.safetensors").exists()
 
 
-def test_every_span_is_switched_off_once(adapted_run: Path, call: Call) -> None:
+def test_ablation_scores_every_span_of_layers_once(adapted_run: Path, call: Call) -> None:
     document = call("analyse", adapted_run, "--ablation", "--json").document()
     assert [(row["first"], row["last"]) for row in document["rows"]] == [(1, 1), (1, 2), (2, 2)]
     board = json.loads((adapted_run / "leaderboard.json").read_text(encoding="utf-8"))
@@ -65,27 +65,27 @@ def test_every_span_is_switched_off_once(adapted_run: Path, call: Call) -> None:
     report = (adapted_run / "report.html").read_text(encoding="utf-8")
     assert "Adapters switched off" in report
     assert "first layer without adapters" in report
-    said = call("analyse", adapted_run, "--ablation").out.splitlines()
-    assert len(said) == 1 + 2 + 2
-    assert said[-1].endswith("report.html")
+    lines = call("analyse", adapted_run, "--ablation").out.splitlines()
+    assert len(lines) == 1 + 2 + 2
+    assert lines[-1].endswith("report.html")
 
 
-def test_without_adapters_there_is_nothing_to_switch_off(call: Call, text_run: Path, tmp_path: Path) -> None:
+def test_ablation_without_adapters_is_refused(call: Call, text_run: Path, tmp_path: Path) -> None:
     assert "there is no encoder with adapters in" in call("analyse", text_run, "--ablation").refused()
     assert "is not a run" in call("analyse", tmp_path, "--ablation").refused()
     assert "not allowed with" in call("analyse", text_run, "--ablation", "--depth", "probe").refused()
 
 
-def test_spans_are_all_there_are() -> None:
+def test_spans_lists_every_span_of_layers() -> None:
     assert list(spans(3)) == [(1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)]
     assert len(list(spans(12))) == 78
 
 
-def test_darker_is_more_and_a_gain_has_another_colour() -> None:
-    def light(colour: str) -> int:
+def test_heat_map_shades_larger_losses_darker_and_gains_differently() -> None:
+    def brightness(colour: str) -> int:
         return sum(int(colour[i : i + 2], 16) for i in (1, 3, 5))
 
-    shades = [light(heat_colour(value, 80.0)) for value in (0.0, 20.0, 40.0, 80.0)]
+    shades = [brightness(heat_colour(value, 80.0)) for value in (0.0, 20.0, 40.0, 80.0)]
     assert shades == sorted(shades, reverse=True)
     assert len(set(shades)) == 4
     assert heat_colour(-80.0, 80.0) != heat_colour(80.0, 80.0)

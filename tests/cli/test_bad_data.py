@@ -12,8 +12,8 @@ Call = Callable[..., Any]
 
 
 def first_question(content: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = content["data"][0]["paragraphs"][0]["qas"][0]
-    return found
+    question: dict[str, Any] = content["data"][0]["paragraphs"][0]["qas"][0]
+    return question
 
 
 def wrong_offset(content: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ SQUAD_CASES = [
 
 
 @pytest.mark.parametrize(("change", "reason", "count"), SQUAD_CASES)
-def test_bad_questions_are_refused_or_counted(
+def test_bad_questions_are_refused_or_skipped_and_counted(
     samples: Any,
     call: Call,
     tmp_path: Path,
@@ -52,19 +52,21 @@ def test_bad_questions_are_refused_or_counted(
     content = samples.squad()
     change(content)
     data = samples.write_squad(tmp_path / "train.json", content)
-    said = call(*samples.extraction(data, tiny_encoder_folder))
-    line = said.refused()
-    assert said.err.count("\n") == 1
+    result = call(*samples.extraction(data, tiny_encoder_folder))
+    line = result.refused()
+    assert result.err.count("\n") == 1
     assert f"{data}, data[" in line
     assert reason in line
     assert "--skip-bad" in line
     assert not (tmp_path / "store").exists()
-    said = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
-    assert said.code == 0
-    assert f"{count} bad rows skipped: {reason} ({count})" in said.err
+    result = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
+    assert result.code == 0
+    assert f"{count} bad rows skipped: {reason} ({count})" in result.err
 
 
-def test_a_question_longer_than_the_window(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_question_longer_than_the_window_is_refused_or_skipped(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     content = samples.squad()
     long_question(content)
     data = samples.write_squad(tmp_path / "train.json", content)
@@ -72,9 +74,9 @@ def test_a_question_longer_than_the_window(samples: Any, call: Call, tmp_path: P
     assert "question 'q0a': question longer than the window: 90 tokens, at most 37 fit" in line
     assert "--max-length" in line
     assert not (tmp_path / "store").exists()
-    said = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
-    assert said.code == 0
-    assert "skipped 1 bad rows: question longer than the window (1)" in said.err
+    result = call(*samples.extraction(data, tiny_encoder_folder), "--skip-bad")
+    assert result.code == 0
+    assert "skipped 1 bad rows: question longer than the window (1)" in result.err
 
 
 @pytest.mark.parametrize(
@@ -87,75 +89,81 @@ def test_a_question_longer_than_the_window(samples: Any, call: Call, tmp_path: P
         ('{"data": "é"}'.encode("latin-1"), "not UTF-8: byte 0xe9"),
     ],
 )
-def test_a_broken_squad_file_is_never_skipped(
+def test_broken_squad_file_is_never_skipped(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, content: bytes, reason: str
 ) -> None:
     data = tmp_path / "train.json"
     data.write_bytes(content)
     for more in ([], ["--skip-bad"]):
-        said = call(*samples.extraction(data, tiny_encoder_folder), *more)
-        line = said.refused()
-        assert said.err.count("\n") == 1
+        result = call(*samples.extraction(data, tiny_encoder_folder), *more)
+        line = result.refused()
+        assert result.err.count("\n") == 1
         assert str(data) in line
         assert reason in line
 
 
-def test_a_file_that_is_not_there(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_missing_data_file_is_an_error(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
     assert "no such file" in call(*samples.extraction(tmp_path / "none.json", tiny_encoder_folder)).refused()
     assert "this is a folder" in call(*samples.extraction(tmp_path, tiny_encoder_folder)).refused()
 
 
-def test_bad_rows_of_a_table(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_bad_table_rows_are_refused_or_skipped_and_counted(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
     lines = data.read_text(encoding="utf-8").splitlines()
     data.write_text("\n".join([*lines[:3], ",", "the old town,", *lines[3:], "a,b,c"]) + "\n", encoding="utf-8")
     line = call(*samples.extraction(data, tiny_encoder_folder, "text")).refused()
     assert f"{data}, line 4: blank row" in line
-    said = call(*samples.extraction(data, tiny_encoder_folder, "text"), "--skip-bad")
-    assert said.code == 0
-    assert "3 bad rows skipped" in said.err
-    assert all(f"{reason} (1)" in said.err for reason in ("blank row", "missing label", "wrong number of cells"))
+    result = call(*samples.extraction(data, tiny_encoder_folder, "text"), "--skip-bad")
+    assert result.code == 0
+    assert "3 bad rows skipped" in result.err
+    assert all(f"{reason} (1)" in result.err for reason in ("blank row", "missing label", "wrong number of cells"))
 
 
-def test_a_table_without_the_column(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_table_without_a_label_column_is_refused(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     data = samples.write_csv(tmp_path / "my.csv", header=("text", "verdict"))
-    words = samples.extraction(data, tiny_encoder_folder, "text")
+    command = samples.extraction(data, tiny_encoder_folder, "text")
     for more in ([], ["--skip-bad"]):
-        line = call(*words, *more).refused()
+        line = call(*command, *more).refused()
         assert "no column has a known name for a label; the file has: text, verdict; give label_column" in line
-    assert "no column 'stars'" in call(*words, "--label-column", "stars").refused()
-    assert call(*words, "--label-column", "verdict").code == 0
+    assert "no column 'stars'" in call(*command, "--label-column", "stars").refused()
+    assert call(*command, "--label-column", "verdict").code == 0
 
 
-def test_a_table_in_another_encoding(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_table_encoding_is_detected_unless_given(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
     data.write_bytes(data.read_bytes() + "naïve,good\r\n".encode("cp1252"))
-    words = samples.extraction(data, tiny_encoder_folder, "text")
+    command = samples.extraction(data, tiny_encoder_folder, "text")
     for more in ([], ["--skip-bad"]):
-        line = call(*words, *more, "--encoding", "utf-8").refused()
+        line = call(*command, *more, "--encoding", "utf-8").refused()
         assert "not utf-8: byte 0xef" in line
         assert "give the encoding it was saved in" in line
-    assert "encoding: got 'klingon'" in call(*words, "--encoding", "klingon").refused()
-    said = call(*words)
-    assert said.code == 0
-    assert said.err.count("reading it as cp1252; if letters look wrong, give the encoding it was saved in") == 1
-    assert "read as" not in call(*words, "--encoding", "cp1252").err
+    assert "encoding: got 'klingon'" in call(*command, "--encoding", "klingon").refused()
+    result = call(*command)
+    assert result.code == 0
+    assert result.err.count("reading it as cp1252; if letters look wrong, give the encoding it was saved in") == 1
+    assert "reading it as" not in call(*command, "--encoding", "cp1252").err
 
 
-def test_a_table_in_an_undetectable_encoding(
+def test_undetectable_table_encoding_must_be_given(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
     data.write_bytes(data.read_bytes() + "город,good\r\n".encode("cp1251"))
-    words = samples.extraction(data, tiny_encoder_folder, "text")
-    said = call(*words)
-    assert "not utf-8: byte 0xe3 at position" in said.refused()
-    assert "it is probably not in Latin script: give the encoding" in said.refused()
-    assert said.err.count("\n") == 1
-    assert call(*words, "--encoding", "cp1251").code == 0
+    command = samples.extraction(data, tiny_encoder_folder, "text")
+    result = call(*command)
+    assert "not utf-8: byte 0xe3 at position" in result.refused()
+    assert "it is probably not in Latin script: give the encoding" in result.refused()
+    assert result.err.count("\n") == 1
+    assert call(*command, "--encoding", "cp1251").code == 0
 
 
-def test_an_option_of_another_task(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_option_of_another_task_is_refused(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
     data = samples.write_squad(tmp_path / "train.json")
     line = call(*samples.extraction(data, tiny_encoder_folder), "--label-column", "x").refused()
     assert "no option of task 'squad2' named 'label_column'" in line
@@ -175,7 +183,7 @@ def test_an_option_of_another_task(samples: Any, call: Call, tmp_path: Path, tin
         (["--set", "extract.device=abacus"], "unknown device 'abacus'"),
     ],
 )
-def test_settings_that_cannot_be_leave_nothing_behind(
+def test_invalid_settings_write_nothing(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, more: list[str], reason: str
 ) -> None:
     data = samples.write_squad(tmp_path / "train.json")

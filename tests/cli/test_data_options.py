@@ -1,4 +1,4 @@
-"""Options of the data on the command line and in recipes: what they make of a task."""
+"""Data options on the command line and in recipes, and the tasks that they load."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from bertvision.tasks.task import Task
 Call = Callable[..., Any]
 
 
-def recipe(*words: object) -> Recipe:
-    return recipe_from(build_parser().parse_args(["run", *map(str, words), "--out", "x"]))
+def recipe(*arguments: object) -> Recipe:
+    return recipe_from(build_parser().parse_args(["run", *map(str, arguments), "--out", "x"]))
 
 
-def loaded(*words: object) -> Task:
-    return load_recipe_task(recipe(*words))
+def loaded(*arguments: object) -> Task:
+    return load_recipe_task(recipe(*arguments))
 
 
 def write_rows(path: Path, rare: int = 10) -> Path:
@@ -40,28 +40,32 @@ def test_imbalanced_labels_are_reported_once_and_may_be_weighted(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     data = write_rows(tmp_path / "my.csv")
-    words = samples.extraction(data, tiny_encoder_folder, "text")
-    said = call(*words)
-    told = [line for line in said.err.splitlines() if line.startswith("imbalanced labels: plain 45, good 4; 92 %")]
-    assert len(told) == 1
-    assert told[0].endswith("consider --class-weights balanced")
+    command = samples.extraction(data, tiny_encoder_folder, "text")
+    result = call(*command)
+    warnings = [
+        line for line in result.err.splitlines() if line.startswith("imbalanced labels: plain 45, good 4; 92 %")
+    ]
+    assert len(warnings) == 1
+    assert warnings[0].endswith("consider --class-weights balanced")
     task = json.loads((tmp_path / "store" / "task" / "task.json").read_text(encoding="utf-8"))
     assert (task["class_weights"], task["metric"]) == ([], "accuracy")
-    words[words.index("--to") + 1] = tmp_path / "weighed"
-    said = call(*words, "--class-weights", "balanced")
-    assert "; balanced class weights are used\n" in said.err
+    command[command.index("--to") + 1] = tmp_path / "weighed"
+    result = call(*command, "--class-weights", "balanced")
+    assert "; balanced class weights are used\n" in result.err
     task = json.loads((tmp_path / "weighed" / "task" / "task.json").read_text(encoding="utf-8"))
     assert task["class_weights"] == pytest.approx([49 / (2 * 4), 49 / (2 * 45)])
     assert task["metric"] == "macro_f1"
 
 
-def test_even_labels_are_not_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_balanced_labels_are_not_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = loaded("text", "--train", write_rows(tmp_path / "my.csv", rare=3))
     assert task.labels == ("good", "plain")
-    assert "uneven" not in capsys.readouterr().err
+    assert "imbalanced" not in capsys.readouterr().err
 
 
-def test_a_parquet_file(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_parquet_file_is_read_and_a_broken_one_refused(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     path = tmp_path / "my.parquet"
     content = {"text": [f"the old town {i}" for i in range(20)], "label": ["bad", "good"] * 10}
     parquet.write_table(pyarrow.table(content), path)
@@ -71,7 +75,7 @@ def test_a_parquet_file(samples: Any, call: Call, tmp_path: Path, tiny_encoder_f
     assert f"{path}: cannot be read as Parquet" in line
 
 
-def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_set_of_the_hub_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"text": f"town {i}", "label": "ab"[i % 2]} for i in range(20)]
 
     class Rows(list[Any]):
@@ -82,47 +86,49 @@ def test_a_data_set_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded("text", "--hub", "some/towns").labels == ("a", "b")
 
 
-def test_several_label_columns_and_separators(tmp_path: Path) -> None:
+def test_several_label_columns_or_a_separator_make_a_multilabel_task(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "my.csv")
-    for words in (["--label-column", "odd", "third"], ["--label-column", "odd", "--label-column", "third"]):
-        task = loaded("text", "--train", data, *words)
+    for options in (["--label-column", "odd", "third"], ["--label-column", "odd", "--label-column", "third"]):
+        task = loaded("text", "--train", data, *options)
         assert (task.kind, task.labels) == ("multilabel", ("odd", "third"))
     assert loaded("text", "--train", data, "--label-column", "odd").labels == ("0", "1")
     data.write_text("text,label\n" + "".join(f"t{i},a/b\nu{i},b\n" for i in range(9)), encoding="utf-8")
     assert loaded("text", "--train", data, "--kind", "multilabel", "--label-separator", "/").labels == ("a", "b")
 
 
-def test_another_seed_cuts_another_dev(tmp_path: Path) -> None:
+def test_split_seed_changes_dev(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "my.csv")
     draws = [{e.id for e in loaded("text", "--train", data, *more)["dev"]} for more in ([], ["--split-seed", 3])]
     assert draws[0] != draws[1]
 
 
-def test_a_rule_for_merging_windows(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_merge_option_sets_the_rule_for_merging_windows(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     data = samples.write_squad(tmp_path / "train.json")
     assert loaded("answerability", "--train", data).merge == "any-answerable"
     assert loaded("answerability", "--train", data, "--merge", "any-unanswerable").merge == "any-unanswerable"
-    asked = recipe("answerability", "--train", data, "--set", "data.merge=any-unanswerable")
-    write_recipe(asked, tmp_path / "my.toml")
+    written = recipe("answerability", "--train", data, "--set", "data.merge=any-unanswerable")
+    write_recipe(written, tmp_path / "my.toml")
     assert loaded(tmp_path / "my.toml").merge == "any-unanswerable"
-    words = samples.extraction(data, tiny_encoder_folder, "answerability")
-    assert "no merge named 'any'" in call(*words, "--merge", "any").refused()
+    command = samples.extraction(data, tiny_encoder_folder, "answerability")
+    assert "no merge named 'any'" in call(*command, "--merge", "any").refused()
     text = samples.write_csv(tmp_path / "my.csv")
     line = call(*samples.extraction(text, tiny_encoder_folder, "text"), "--merge", "any-answerable").refused()
     assert "no option of task 'text' named 'merge'" in line
 
 
-def test_options_survive_a_recipe(tmp_path: Path) -> None:
-    words = ["--label-column", "a", "b", "--class-weights", "balanced", "--split-seed", 2, "--hub", "x:y"]
-    asked = recipe("text", *words, "--label-separator", "|")
-    write_recipe(asked, tmp_path / "my.toml")
-    assert read_recipe(tmp_path / "my.toml") == asked
-    assert asked.data.label_column == ("a", "b")
+def test_data_options_round_trip_through_a_recipe(tmp_path: Path) -> None:
+    options = ["--label-column", "a", "b", "--class-weights", "balanced", "--split-seed", 2, "--hub", "x:y"]
+    written = recipe("text", *options, "--label-separator", "|")
+    write_recipe(written, tmp_path / "my.toml")
+    assert read_recipe(tmp_path / "my.toml") == written
+    assert written.data.label_column == ("a", "b")
     (tmp_path / "old.toml").write_text('task = "text"\n[data]\nlabel_column = "stars"\n', encoding="utf-8")
     assert read_recipe(tmp_path / "old.toml").data.label_column == ("stars",)
 
 
-def test_heads_are_counted_for_sets_of_labels(call: Call) -> None:
+def test_heads_lists_the_same_heads_for_classify_and_multilabel(call: Call) -> None:
     rows = [call("heads", "--kind", kind, "--labels", 5, "--json").document() for kind in ("classify", "multilabel")]
     assert rows[0] == rows[1]
     tasks = {row["name"]: row["about"] for row in call("tasks", "--json").document()["tasks"]}

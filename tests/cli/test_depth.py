@@ -1,4 +1,4 @@
-"""Score by depth, and a model that is really cut where it was said to be."""
+"""``analyse --depth``: scores by depth, and the truncated model that it saves."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from bertvision.workflows.depth import choose_depth
 Call = Callable[..., Any]
 
 
-def test_the_least_depth_that_is_close_enough_is_taken() -> None:
+def test_choose_depth_takes_the_least_depth_within_the_tolerance() -> None:
     assert choose_depth([50.0, 79.6, 80.0, 79.0], within=0.5) == 1
     assert choose_depth([50.0, 79.6, 80.0, 79.0], within=0.0) == 2
     assert choose_depth([50.0, 79.6, 80.0, 79.0], within=100.0) == 0
 
 
 @pytest.mark.parametrize("name", ["squad_run", "text_run"])
-def test_every_depth_is_scored_and_the_model_is_cut(request: pytest.FixtureRequest, call: Call, name: str) -> None:
+def test_every_depth_is_scored_and_the_model_is_truncated(
+    request: pytest.FixtureRequest, call: Call, name: str
+) -> None:
     run = request.getfixturevalue(name)
-    words = ("analyse", run, "--depth", "compress:size=4", "--seeds", "0,1", "--set", "fit.epochs=2")
-    document = call(*words, "--within", "100", "--json").document()
+    command = ("analyse", run, "--depth", "compress:size=4", "--seeds", "0,1", "--set", "fit.epochs=2")
+    document = call(*command, "--within", "100", "--json").document()
     assert [row["depth"] for row in document["rows"]] == [0, 1, 2]
     assert [len(row["dev_by_seed"]) for row in document["rows"]] == [2, 2, 2]
     sizes = [row["parameters"] for row in document["rows"]]
@@ -37,25 +39,25 @@ def test_every_depth_is_scored_and_the_model_is_cut(request: pytest.FixtureReque
     assert model.encoder.parameters < document["cut"]["whole_parameters"]
     assert json.loads((run / "depth" / "depth.json").read_text(encoding="utf-8")) == document
     assert "encoder layers used" in (run / "depth" / "depth.svg").read_text(encoding="utf-8")
-    said = call(*words)
-    assert "fit: already done, skipping" in said.err
-    assert len(said.out.splitlines()) == 5
+    result = call(*command)
+    assert "fit: already done, skipping" in result.err
+    assert len(result.out.splitlines()) == 5
     assert "Score by depth" in (run / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_cut_model_gives_the_scores_that_it_was_chosen_by(call: Call, text_run: Path) -> None:
-    words = ("analyse", text_run, "--depth", "compress:size=4", "--set", "fit.epochs=2")
-    document = call(*words, "--within", "0", "--json").document()
+def test_truncated_model_gives_the_dev_score_of_its_depth(call: Call, text_run: Path) -> None:
+    command = ("analyse", text_run, "--depth", "compress:size=4", "--set", "fit.epochs=2")
+    document = call(*command, "--within", "0", "--json").document()
     depth = document["chosen"]
     task = [json.loads(line) for line in (text_run / "store/task/dev.jsonl").read_text(encoding="utf-8").splitlines()]
     model: Any = load_model(text_run / "depth" / "model")
-    said = [one["label"] for one in model([row["text"] for row in task])]
+    predicted = [answer["label"] for answer in model([row["text"] for row in task])]
     gold = [model.task.labels[int(row["label"])] for row in task]
-    right = 100 * sum(a == b for a, b in zip(said, gold, strict=True)) / len(gold)
+    right = 100 * sum(a == b for a, b in zip(predicted, gold, strict=True)) / len(gold)
     assert right == pytest.approx(document["rows"][depth]["dev"])
 
 
-def test_what_cannot_be_done_is_named(call: Call, text_run: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(call: Call, text_run: Path, tmp_path: Path) -> None:
     assert "leave layers= out" in call("analyse", text_run, "--depth", "probe:layers=last1").refused()
     assert "leave layers= out" in call("analyse", text_run, "--what", "depth", "--head", "probe:layers=last1").refused()
     assert "is not a run" in call("analyse", tmp_path, "--depth", "probe").refused()

@@ -1,4 +1,4 @@
-"""GLUE from the command line: its data options, each task's own settings, and the files to hand in."""
+"""GLUE from the command line: data options, settings of each task, and submission files."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def rte(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def recipe(*words: str) -> Recipe:
-    return recipe_from(build_parser().parse_args(["tune", *words, "--out", "x"]))
+def recipe(*arguments: str) -> Recipe:
+    return recipe_from(build_parser().parse_args(["tune", *arguments, "--out", "x"]))
 
 
-def test_a_task_brings_its_own_settings() -> None:
+def test_glue_tasks_have_their_own_tuning_settings() -> None:
     plain = recipe("rte", "--data", "glue")
     assert (plain.tune.lr, plain.tune.bert_lr, plain.tune.batch, plain.tune.epochs) == (None, 2e-5, 16, 1.0)
     assert (plain.data.data, plain.data.hub) == ("glue", None)
@@ -47,12 +47,12 @@ def test_a_task_brings_its_own_settings() -> None:
         assert (tune.bert_lr, tune.batch) == (record.lr, record.batch)
 
 
-def test_other_tasks_and_unknown_ones_bring_none() -> None:
+def test_other_and_unknown_tasks_have_no_settings_of_their_own() -> None:
     assert recipe("squad2").tune == built_in_recipe("squad2").tune
     assert dict(task_defaults("squad2")) == dict(task_defaults("no-such-task")) == {}
 
 
-def test_recipe_flag_and_set_go_before_the_task_s_settings(tmp_path: Path) -> None:
+def test_recipe_flag_and_set_override_the_settings_of_the_task(tmp_path: Path) -> None:
     file = tmp_path / "my.toml"
     file.write_text('task = "mnli"\n[tune]\nlr = 3e-5\n', encoding="utf-8")
     assert (recipe(str(file)).tune.lr, recipe(str(file)).tune.batch) == (3e-5, 32)
@@ -61,7 +61,7 @@ def test_recipe_flag_and_set_go_before_the_task_s_settings(tmp_path: Path) -> No
     assert recipe("mnli", "--lr", "4e-5").tune.batch == 32
 
 
-def test_a_run_from_the_folder_to_the_files_to_hand_in(
+def test_run_on_an_official_folder_and_its_submission(
     rte: Path, tiny_encoder_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = ["run", "rte", "--data", str(rte), "--encoder", str(tiny_encoder_folder), "--out", str(tmp_path / "run")]
@@ -78,7 +78,7 @@ def test_a_run_from_the_folder_to_the_files_to_hand_in(
     assert {line.split("\t")[1] for line in lines[1:]} <= {"entailment", "not_entailment"}
 
 
-def test_what_is_handed_in_is_what_the_model_says(
+def test_submission_contains_the_predictions_of_the_model(
     value_encoder: Encoder, value_task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = replace(value_task, name="stsb", center=2.5, spread=1.0)
@@ -91,13 +91,13 @@ def test_what_is_handed_in_is_what_the_model_says(
     assert main(submit) == 0
     assert "STS-B.tsv: 3 predictions" in capsys.readouterr().out
     model = TextClassifier.from_pretrained(tmp_path / "model")
-    said = [model(f"the old town {'of ' * i}".strip(), "the good town")["value"] for i in range(3)]
+    predicted = [model(f"the old town {'of ' * i}".strip(), "the good town")["value"] for i in range(3)]
     written = [line.split("\t") for line in (tmp_path / "STS-B.tsv").read_text().splitlines()[1:]]
-    assert [float(value) for _, value in written] == pytest.approx([min(max(0, v), 5) for v in said], abs=6e-4)
+    assert [float(value) for _, value in written] == pytest.approx([min(max(0, v), 5) for v in predicted], abs=6e-4)
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("options", "reason"),
     [
         (["--glue-submission", "out"], "--glue-submission needs --data FOLDER"),
         (["--glue-submission", "out", "--text", "x"], "predict needs one of"),
@@ -105,8 +105,8 @@ def test_what_is_handed_in_is_what_the_model_says(
         (["--glue-submission", "out", "--data", "."], "this model's task is tiny-labels, which is not a GLUE task"),
     ],
 )
-def test_wrong_usage_is_one_line(
-    words: list[str],
+def test_invalid_submission_command_is_a_one_line_error(
+    options: list[str],
     reason: str,
     label_encoder: Encoder,
     label_task: Task,
@@ -114,20 +114,20 @@ def test_wrong_usage_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Model(label_encoder, "encoder", label_task).save_pretrained(tmp_path / "model")
-    assert main(["predict", str(tmp_path / "model"), *words]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert reason in said.err.splitlines()[-1]
+    assert main(["predict", str(tmp_path / "model"), *options]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert reason in shown.err.splitlines()[-1]
 
 
-def test_a_task_without_data_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_task_without_data_error_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "mrpc", "--out", str(tmp_path / "run")]) == 2
     assert "task mrpc needs --train FILE" in capsys.readouterr().err
     assert main(["run", "squad2", "--data", str(tmp_path), "--train", "x.json", "--out", str(tmp_path / "run")]) == 2
     assert "no option of task 'squad2' named 'data'" in capsys.readouterr().err
 
 
-def test_tasks_are_listed_with_what_they_ask(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tasks_lists_glue_tasks_with_their_descriptions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "--json"]) == 0
     rows = {row["name"]: row["about"] for row in json.loads(capsys.readouterr().out)["tasks"]}
     assert {name: rows[name] for name in GLUE} == {name: record.about for name, record in GLUE.items()}

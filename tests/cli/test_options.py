@@ -1,4 +1,4 @@
-"""Flags, recipes and --set: which reaches which setting, and which word is the last."""
+"""Flags, recipes and --set: the settings that they change, and their precedence."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def options(*words: str) -> argparse.Namespace:
-    return build_parser().parse_args(["run", *words, "--out", "runs/x"])
+def options(*arguments: str) -> argparse.Namespace:
+    return build_parser().parse_args(["run", *arguments, "--out", "runs/x"])
 
 
-def test_precedence(tmp_path: Path) -> None:
-    """default < task < recipe < flag < --set: at each step the next one has the word, and only on what it says."""
+def test_precedence_of_default_task_recipe_flag_and_set(tmp_path: Path) -> None:
+    """default < task < recipe < flag < --set, for each setting alone."""
     task_lr, task_epochs = task_defaults("rte")["tune"]["bert_lr"], TuneConfig().epochs
     assert task_lr != TuneConfig().bert_lr
     path = str(write(tmp_path, 'task = "rte"\n[tune]\nbatch = 4'))
@@ -48,11 +48,17 @@ def test_precedence(tmp_path: Path) -> None:
     assert (last.tune.lr, last.tune.batch, last.tune.clip, last.tune.epochs) == (0.125, 4, 3.0, task_epochs)
 
 
-def test_flags_reach_their_settings() -> None:
-    words = "text --train a.csv b.csv --train c.csv --dev d.csv --text-column t --pair-column p --label-column l"
-    more = "--encoding cp1252 --kind regress --limit 9 --skip-bad --max-length 64 --overlap 0 --encoder e --epochs 0.3"
-    rest = "--lr 1e-3 --method full --tune-head probe --heads probe mean-pool --head learned-pool --seeds 4,5"
-    recipe = recipe_from(options(*words.split(), *more.split(), *rest.split()))
+def test_flags_change_their_settings() -> None:
+    files_and_columns = (
+        "text --train a.csv b.csv --train c.csv --dev d.csv --text-column t --pair-column p --label-column l"
+    )
+    data_and_tuning = (
+        "--encoding cp1252 --kind regress --limit 9 --skip-bad --max-length 64 --overlap 0 --encoder e --epochs 0.3"
+    )
+    tuning_and_heads = (
+        "--lr 1e-3 --method full --tune-head probe --heads probe mean-pool --head learned-pool --seeds 4,5"
+    )
+    recipe = recipe_from(options(*files_and_columns.split(), *data_and_tuning.split(), *tuning_and_heads.split()))
     assert recipe.data == replace(
         DataConfig(),
         train=("a.csv", "b.csv", "c.csv"),
@@ -77,7 +83,7 @@ def test_flags_that_are_not_given_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", [DataConfig, TuneConfig, ExtractConfig, FitConfig])
-def test_every_setting_is_explained_where_it_is_declared(config: type) -> None:
+def test_every_setting_has_a_help_text(config: type) -> None:
     assert all(item.metadata["help"] for item in fields(config))
     if config is DataConfig:
         assert [item.metadata["flag"] for item in fields(config)] == [
@@ -85,16 +91,16 @@ def test_every_setting_is_explained_where_it_is_declared(config: type) -> None:
         ]
 
 
-def test_the_head_to_tune_with() -> None:
+def test_head_and_tune_head_set_the_head_for_tuning() -> None:
     for flag in ("--head", "--tune-head"):
         given = build_parser().parse_args(["tune", "text", "--out", "runs/x", flag, "context-conv:layers=last1"])
         assert recipe_from(given).tune.head == "context-conv:layers=last1"
 
 
-def test_quick_and_all_are_expanded_everywhere(tmp_path: Path) -> None:
+def test_quick_is_expanded_at_once_and_all_later(tmp_path: Path) -> None:
     path = str(write(tmp_path, 'task = "text"\nheads = ["quick"]'))
     assert recipe_from(options(path)).heads == QUICK_HEADS
-    assert recipe_from(options("text", "--heads", "all")).heads == ("all",)  # those that fit, when that is known
+    assert recipe_from(options("text", "--heads", "all")).heads == ("all",)  # expanded once the shape is known
     assert recipe_from(options("text", "--set", "heads=all")).heads == ("all",)
     assert recipe_from(options("text", "--heads", "quick", "mean-pool", "compress")).heads == QUICK_HEADS
     with pytest.raises(BadInput, match="Did you mean 'probe'"):

@@ -1,4 +1,4 @@
-"""Asking a saved model: one question, one text, a file, and everything that cannot be asked."""
+"""``predict`` with a saved model: one question, one text, a file, and invalid input."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Call = Callable[..., Any]
 TONES = ("bad", "plain", "good")
 
 
-def test_asking_one_question(call: Call, squad_run: Path) -> None:
-    asked = ["predict", squad_run / "model", "--question", "where does Anna live", "--context", "Anna lives in Rome."]
-    answer = call(*asked, "--json").document()
+def test_predict_answers_one_question(call: Call, squad_run: Path) -> None:
+    command = ["predict", squad_run / "model", "--question", "where does Anna live", "--context", "Anna lives in Rome."]
+    answer = call(*command, "--json").document()
     assert set(answer) == {"answer", "score", "start", "end", "no_answer_probability"}
     assert answer["answer"] == "Anna lives in Rome."[answer["start"] : answer["end"]]
-    assert json.loads(call(*asked).out) == round_numbers(answer)
-    several = call(*asked, "--top-k", 3, "--json").document()
+    assert json.loads(call(*command).out) == round_numbers(answer)
+    several = call(*command, "--top-k", 3, "--json").document()
     assert several[0] == answer
     assert len(several) == 3
 
 
-def test_asking_for_one_label(call: Call, text_run: Path) -> None:
+def test_predict_labels_one_text(call: Call, text_run: Path) -> None:
     answer = call("predict", text_run / "model", "--text", "the good old town", "--json").document()
     assert answer["label"] in TONES
     assert set(answer["scores"]) == set(TONES)
@@ -39,8 +39,8 @@ def test_printed_numbers_have_six_digits() -> None:
     assert round_numbers(answers) == rounded
 
 
-def test_asking_a_file(call: Call, squad_run: Path, tmp_path: Path) -> None:
-    """A line separator inside a text is no new line; a byte order mark is no text."""
+def test_predict_reads_a_file(call: Call, squad_run: Path, tmp_path: Path) -> None:
+    """A line separator inside a text does not end a line; a byte order mark is ignored."""
     contexts = ["Anna lives in Rome.", "Ben lives\u2028in Oslo.\u0085 So does Anna", "Cleo lives in Lima"]
     rows = [{"question": "where does Anna live", "context": context, "id": i} for i, context in enumerate(contexts)]
     path = tmp_path / "in.jsonl"
@@ -73,16 +73,16 @@ def test_asking_a_file(call: Call, squad_run: Path, tmp_path: Path) -> None:
         ('{"question": "who", "context": "\\ud83d"}', "which is not valid Unicode"),
     ],
 )
-def test_a_bad_line_is_named(call: Call, squad_run: Path, tmp_path: Path, line: str, reason: str) -> None:
+def test_bad_line_error_names_the_line(call: Call, squad_run: Path, tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "in.jsonl"
     good = json.dumps({"question": "who", "context": "Anna"})
     path.write_text(f"{good}\n{line}\n{good}\n", encoding="utf-8")
-    said = call("predict", squad_run / "model", "--file", path).refused()
-    assert f"{path}, line 2: " in said
-    assert reason in said
+    error = call("predict", squad_run / "model", "--file", path).refused()
+    assert f"{path}, line 2: " in error
+    assert reason in error
 
 
-def test_files_that_cannot_be_read(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_unreadable_files_are_errors(call: Call, squad_run: Path, tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     assert "cannot read" in call("predict", squad_run / "model", "--file", path).refused()
     path.write_bytes(b"\n \n")
@@ -91,7 +91,9 @@ def test_files_that_cannot_be_read(call: Call, squad_run: Path, tmp_path: Path) 
     assert "expected JSON Lines in UTF-8" in call("predict", squad_run / "model", "--file", path).refused()
 
 
-def test_inputs_that_do_not_fit_the_model(call: Call, squad_run: Path, text_run: Path, tmp_path: Path) -> None:
+def test_inputs_that_do_not_fit_the_model_are_refused(
+    call: Call, squad_run: Path, text_run: Path, tmp_path: Path
+) -> None:
     qa, labels = squad_run / "model", text_run / "model"
     assert (
         "this model predicts from questions, expected --question Q --context C"

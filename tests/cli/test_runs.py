@@ -1,4 +1,4 @@
-"""Whole runs: what they leave, that they are not done twice, and what is refused."""
+"""Whole runs: the files that they write, skipping of finished steps, and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}
 
 
 @pytest.mark.parametrize("name", ["squad_run", "text_run"])
-def test_a_run_leaves_what_it_promises(request: pytest.FixtureRequest, name: str) -> None:
+def test_run_writes_all_documented_files_and_rows(request: pytest.FixtureRequest, name: str) -> None:
     run = request.getfixturevalue(name)
     for child in ("recipe.toml", "log.jsonl", "encoder", "store", "heads", "predictions", "leaderboard.json", "model"):
         assert (run / child).exists(), child
@@ -34,46 +34,46 @@ def test_a_run_leaves_what_it_promises(request: pytest.FixtureRequest, name: str
     assert not list(run.rglob("*.part"))
 
 
-@pytest.mark.parametrize(("name", "words"), [("squad_run", "squad_words"), ("text_run", "text_words")])
-def test_the_same_run_again_does_nothing(
+@pytest.mark.parametrize(("name", "make_command"), [("squad_run", "squad_words"), ("text_run", "text_words")])
+def test_same_run_again_skips_every_step(
     samples: Any,
     call: Call,
     request: pytest.FixtureRequest,
     tiny_encoder_folder: Path,
     name: str,
-    words: str,
+    make_command: str,
 ) -> None:
     run = request.getfixturevalue(name)
-    kept = [path for part in ("encoder", "store", "heads") for path in (run / part).rglob("*")]
-    before = {path: path.stat().st_mtime_ns for path in kept}
+    files = [path for part in ("encoder", "store", "heads") for path in (run / part).rglob("*")]
+    before = {path: path.stat().st_mtime_ns for path in files}
     board = json.loads((run / "leaderboard.json").read_text(encoding="utf-8"))
-    said = call(*getattr(samples, words)(run.parent, tiny_encoder_folder), "--out", run, "--json")
-    found = said.document()
-    assert [line.partition(" (")[0] for line in said.err.splitlines() if "already done" in line] == [
+    result = call(*getattr(samples, make_command)(run.parent, tiny_encoder_folder), "--out", run, "--json")
+    document = result.document()
+    assert [line.partition(" (")[0] for line in result.err.splitlines() if "already done" in line] == [
         "tune: already done, skipping",
         "extract: already done, skipping",
         "fit: already done, skipping",
     ]
-    assert {path: path.stat().st_mtime_ns for path in kept} == before
-    assert found == {**board, "run": str(run)}
+    assert {path: path.stat().st_mtime_ns for path in files} == before
+    assert document == {**board, "run": str(run)}
 
 
-def test_the_written_recipe_runs_again(call: Call, squad_run: Path) -> None:
-    said = call("run", squad_run / "recipe.toml", "--out", squad_run)
-    assert said.code == 0
-    assert said.err.count("already done") == 3
-    assert "learned-pool" in said.out
+def test_written_recipe_runs_again(call: Call, squad_run: Path) -> None:
+    result = call("run", squad_run / "recipe.toml", "--out", squad_run)
+    assert result.code == 0
+    assert result.err.count("already done") == 3
+    assert "learned-pool" in result.out
 
 
-def test_the_same_files_by_another_path_are_the_same_run(
+def test_same_files_by_another_path_are_the_same_run(
     samples: Any, call: Call, squad_run: Path, tiny_encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(squad_run.parent)
-    words = samples.squad_words(squad_run.parent, tiny_encoder_folder)
-    shorter = [os.path.relpath(word) if Path(str(word)).is_file() else word for word in words]
-    assert shorter != words
-    said = call(*shorter, "--out", squad_run)
-    assert (said.code, said.err.count("already done")) == (0, 3)
+    command = samples.squad_words(squad_run.parent, tiny_encoder_folder)
+    shorter = [os.path.relpath(word) if Path(str(word)).is_file() else word for word in command]
+    assert shorter != command
+    result = call(*shorter, "--out", squad_run)
+    assert (result.code, result.err.count("already done")) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -93,35 +93,35 @@ def test_another_recipe_in_the_same_folder_is_refused(
     assert {path: path.stat().st_mtime_ns for path in squad_run.rglob("*")} == before
 
 
-def test_a_method_that_cannot_be_claims_no_folder(
-    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
-) -> None:
+def test_invalid_method_creates_no_folder(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
     samples.write_csv(tmp_path / "my.csv")
-    words, out = samples.text_words(tmp_path, tiny_encoder_folder), tmp_path / "run"
-    line = call(*words, "--method", "adapters:share=0+0+1", "--out", out).refused()
+    command, out = samples.text_words(tmp_path, tiny_encoder_folder), tmp_path / "run"
+    line = call(*command, "--method", "adapters:share=0+0+1", "--out", out).refused()
     assert "has groups for 3 layers, this encoder has 2" in line
     assert not out.exists()
 
 
-def test_a_base_is_not_tuned_onto_itself(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
-    """That is told before an hour of tuning, and not after it."""
+def test_tuning_refuses_to_overwrite_its_base(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    """The error comes before tuning, not after it."""
     samples.write_csv(tmp_path / "my.csv")
     base = tmp_path / "run" / "encoder"
     shutil.copytree(tiny_encoder_folder, base)
-    words = samples.text_words(tmp_path, base)
-    words = ["tune", *words[1 : words.index("--heads")]]
-    said = call(*words, "--method", "bitfit", "--out", tmp_path / "run")
-    assert "contains the base of this encoder and cannot be overwritten" in said.refused()
-    assert "steps" not in said.err
+    command = samples.text_words(tmp_path, base)
+    command = ["tune", *command[1 : command.index("--heads")]]
+    result = call(*command, "--method", "bitfit", "--out", tmp_path / "run")
+    assert "contains the base of this encoder and cannot be overwritten" in result.refused()
+    assert "steps" not in result.err
 
 
-def test_a_folder_with_something_else_is_refused(
+def test_folder_that_is_not_a_run_is_refused(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     samples.write_csv(tmp_path / "my.csv")
-    words = samples.text_words(tmp_path, tiny_encoder_folder)
-    assert "is not empty and not a run" in call(*words, "--out", tmp_path).refused()
-    assert "is not empty and not a run" in call(*words, "--out", tmp_path / "my.csv").refused()
+    command = samples.text_words(tmp_path, tiny_encoder_folder)
+    assert "is not empty and not a run" in call(*command, "--out", tmp_path).refused()
+    assert "is not empty and not a run" in call(*command, "--out", tmp_path / "my.csv").refused()
     assert [child.name for child in tmp_path.iterdir()] == ["my.csv"]
 
 
@@ -140,32 +140,32 @@ def test_invalid_heads_are_reported_before_tuning(
 ) -> None:
     samples.write_squad(tmp_path / "train.json", samples.squad("t"))
     samples.write_squad(tmp_path / "dev.json", samples.squad("d", 3))
-    words = samples.squad_words(tmp_path, tiny_encoder_folder)
-    assert reason in call(*words, *more, "--out", tmp_path / "run").refused()
+    command = samples.squad_words(tmp_path, tiny_encoder_folder)
+    assert reason in call(*command, *more, "--out", tmp_path / "run").refused()
     assert not (tmp_path / "run" / "encoder").exists()
 
 
-@pytest.mark.parametrize(("name", "words"), [("squad_run", "squad_words"), ("text_run", "text_words")])
-def test_a_live_run_scores_the_same_and_stores_no_states(
+@pytest.mark.parametrize(("name", "make_command"), [("squad_run", "squad_words"), ("text_run", "text_words")])
+def test_live_run_scores_the_same_and_stores_no_states(
     samples: Any,
     call: Call,
     request: pytest.FixtureRequest,
     tiny_encoder_folder: Path,
     tmp_path: Path,
     name: str,
-    words: str,
+    make_command: str,
 ) -> None:
     stored = request.getfixturevalue(name)
     live = tmp_path / "live"
-    command = getattr(samples, words)(stored.parent, tiny_encoder_folder)
-    found = call(*command, "--live", "--out", live, "--json").document()
+    command = getattr(samples, make_command)(stored.parent, tiny_encoder_folder)
+    document = call(*command, "--live", "--out", live, "--json").document()
     wanted = json.loads((stored / "leaderboard.json").read_text(encoding="utf-8"))
-    assert _untimed(found) == _untimed(wanted)
+    assert _untimed(document) == _untimed(wanted)
     assert not list(live.rglob("shard-*"))
     assert (live / "model" / "config.json").exists()
     assert (live / "report.html").exists()
-    again = call("evaluate", live, "--json").document()
-    assert _untimed(again) == _untimed(wanted)
+    evaluated = call("evaluate", live, "--json").document()
+    assert _untimed(evaluated) == _untimed(wanted)
     assert "holds no states (its run was live" in call("fit", live / "store", "--head", "probe").refused()
 
 

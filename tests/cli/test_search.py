@@ -40,16 +40,16 @@ FEW = ("--heads", "compress", "probe:layers=last1", "--seeds", "0,1", "--space",
 
 @pytest.fixture
 def run(text_run: Path, tmp_path: Path) -> Path:
-    """A run of its own for every search, on the common store."""
+    """A separate run for every search, on the shared store."""
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "source.json").write_text(json.dumps({"store": str(text_run / "store")}), encoding="utf-8")
     return folder
 
 
-def test_the_winner_is_shown_with_the_defaults(call: Call, run: Path) -> None:
-    words = ("search", run, *FEW, "--trials", 6, "--together", 3, *QUICK)
-    document = call(*words, "--json").document()
+def test_result_shows_the_winner_and_the_defaults(call: Call, run: Path) -> None:
+    command = ("search", run, *FEW, "--trials", 6, "--together", 3, *QUICK)
+    document = call(*command, "--json").document()
     assert (document["trials"], document["dev_looks"]) == (6, 1)
     assert [row["spec"] for row in document["defaults"]] == ["compress:size=64", "probe:layers=last1"]
     entered = [row["inner"] for row in (*document["finalists"], *document["defaults"])]
@@ -58,102 +58,107 @@ def test_the_winner_is_shown_with_the_defaults(call: Call, run: Path) -> None:
     assert document["winner"]["spec"] in document["command"]
     for name in ("search-history", "search-importance"):
         assert (run / "analysis" / f"{name}-{document['tag']}.svg").exists()
-    again = call(*words)
+    again = call(*command)
     assert "6 trials already done" in again.err
     assert "reusing the previous outcome" in again.err
     assert "winner" in again.out
-    more = call(*words[:-4], "--trials", 7, *QUICK, "--json").document()
+    more = call(*command[:-4], "--trials", 7, *QUICK, "--json").document()
     assert (more["trials"], more["dev_looks"]) == (7, 2)
 
 
 @pytest.mark.parametrize(
-    ("seeds", "said"),
+    ("seeds", "message"),
     [([[0, 1], [0, 1]], "minus probe: "), ([[1], [0]], "minus probe (each with its best seed on inner): ")],
 )
-def test_the_text_names_what_was_compared(seeds: list[list[int]], said: str) -> None:
+def test_result_text_names_the_compared_rows(seeds: list[list[int]], message: str) -> None:
     row = {"inner": 2.0, "dev": 3.0, "spec": "compress", "fit": {}}
     facts = {"against": "probe", "difference": 1.0, "low": None, "high": None, "p": 0.5, "seeds": seeds}
-    found = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
-    found |= {"default_wins": False, "dev_looks": 1, "command": "c"}
-    assert said in search_result(found, Path("run"))[1]
+    document = {"metric": "f1", "trials": 2, "winner": row, "defaults": [row], "difference": facts, "seeds": [0, 1]}
+    document |= {"default_wins": False, "dev_looks": 1, "command": "c"}
+    assert message in search_result(document, Path("run"))[1]
 
 
-def test_where_no_trial_is_better_a_default_wins(label_store: Store, tmp_path: Path) -> None:
-    def searched(rate: float, rates: str) -> dict[str, Any]:
+def test_default_wins_if_no_trial_is_better(label_store: Store, tmp_path: Path) -> None:
+    def run_search(rate: float, rates: str) -> dict[str, Any]:
         space = space_for_states(label_store, ["probe:layers=last1"], [rates])
         return search(
             tmp_path, label_store, space, FitConfig(epochs=6, batch=8, lr=rate), SearchBudget(trials=2, seeds=(0, 1))
         )
 
-    document = searched(0.03, "fit.lr=1e-7|2e-7")
+    document = run_search(0.03, "fit.lr=1e-7|2e-7")
     assert document["winner"] == document["defaults"][0]
     assert document["winner"]["inner"] > max(row["inner"] for row in document["finalists"])
     assert (document["default_wins"], document["difference"], document["winner"]["fit"]) == (True, None, {})
-    said = "no trial beats the default probe:layers=last1 on inner"
-    assert said in search_result(document, tmp_path)[1]
-    better = searched(1e-7, "fit.lr=0.02|0.03")
+    message = "no trial beats the default probe:layers=last1 on inner"
+    assert message in search_result(document, tmp_path)[1]
+    better = run_search(1e-7, "fit.lr=0.02|0.03")
     assert (better["default_wins"], better["difference"]["against"]) == (False, "probe:layers=last1")
-    assert said not in search_result(better, tmp_path)[1]
+    assert message not in search_result(better, tmp_path)[1]
 
 
-def test_of_equals_a_default_wins() -> None:
+def test_default_wins_a_tie() -> None:
     tried, usual, worse = (Candidate(name, FitConfig()) for name in ("tried", "usual", "worse"))
     ends = [Finalist(usual, (), (2.0, 4.0)), Finalist(worse, (), (1.0,)), Finalist(tried, (), (3.0, 3.0))]
-    found = FinalRanking(ends, frozenset([tried]), frozenset([usual, worse]))
-    assert (found.winner.candidate, found.beaten, found.default_wins) == (usual, None, True)
-    ahead = FinalRanking([*ends[:2], Finalist(tried, (), (3.0, 3.1))], found.tried, found.default)
+    ranking = FinalRanking(ends, frozenset([tried]), frozenset([usual, worse]))
+    assert (ranking.winner.candidate, ranking.beaten, ranking.default_wins) == (usual, None, True)
+    ahead = FinalRanking([*ends[:2], Finalist(tried, (), (3.0, 3.1))], ranking.tried, ranking.default)
     assert (ahead.winner.candidate, ahead.beaten, ahead.default_wins) == (tried, ends[0], False)
-    assert [one.candidate for one in ahead.shown] == [tried, usual, worse]
+    assert [finalist.candidate for finalist in ahead.shown] == [tried, usual, worse]
 
 
 @pytest.mark.parametrize("together", [1, 2, 8])
-def test_no_more_heads_than_asked_for_are_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
-    fitted, judged = [], []
+def test_together_limits_the_heads_in_memory(run: Path, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    fitted, scored = [], []
     train_epochs, predict = finalists.train_epochs, finalists.predict
     monkeypatch.setattr(
-        finalists, "train_epochs", lambda some, *given: fitted.append(len(some)) or train_epochs(some, *given)
+        finalists, "train_epochs", lambda passed, *given: fitted.append(len(passed)) or train_epochs(passed, *given)
     )
-    monkeypatch.setattr(finalists, "predict", lambda some, split: judged.append(len(some)) or predict(some, split))
+    monkeypatch.setattr(
+        finalists, "predict", lambda passed, split: scored.append(len(passed)) or predict(passed, split)
+    )
     states = run_states(run)
     space = space_for_states(states, ["probe", "mean-pool"], ["fit.lr=0.001|0.002"])
     plan = SearchBudget(trials=2, heads_per_pass=together, seeds=(0, 1, 2))
     document = search(run, states, space, FitConfig(epochs=1, batch=8), plan)
     heads = len({row["spec"] for row in document["defaults"]}) + len(document["finalists"])
     shown = len(document["defaults"]) + (not document["default_wins"])
-    assert (sum(fitted), sum(judged)) == (3 * heads, 3 * shown)
-    assert (len(fitted), len(judged)) == (-(-3 * heads // together), -(-3 * shown // together))
-    assert max(*fitted, *judged) <= together
+    assert (sum(fitted), sum(scored)) == (3 * heads, 3 * shown)
+    assert (len(fitted), len(scored)) == (-(-3 * heads // together), -(-3 * shown // together))
+    assert max(*fitted, *scored) <= together
     scores = [row["dev_by_seed"] for row in (document["winner"], *document["defaults"])]
     alone = [fit([row["spec"]], states, plan.seeds, FitConfig(epochs=1, batch=8)) for row in document["defaults"]]
     task = task_of_states(states)
-    for heads_of, found in zip(alone, scores[1:], strict=True):
-        told = [score_predictions(task, one).result.scores[task.metric] for one in predict(heads_of, states["dev"])]
-        assert told == found
-    assert all(one.grad is None for head in alone[0] for one in head.head.parameters())
+    for heads_of, expected in zip(alone, scores[1:], strict=True):
+        dev_scores = [
+            score_predictions(task, predictions).result.scores[task.metric]
+            for predictions in predict(heads_of, states["dev"])
+        ]
+        assert dev_scores == expected
+    assert all(weight.grad is None for head in alone[0] for weight in head.head.parameters())
 
 
 def test_dev_is_read_once_and_only_at_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
-    asked: list[str] = []
+    read_splits: list[str] = []
     whole = type(states).__getitem__
-    monkeypatch.setattr(type(states), "__getitem__", lambda self, name: asked.append(name) or whole(self, name))
+    monkeypatch.setattr(type(states), "__getitem__", lambda self, name: read_splits.append(name) or whole(self, name))
     space = space_for_states(states, ["probe"], [])
     search(run, states, space, FitConfig(epochs=1, batch=8), SearchBudget(trials=3, heads_per_pass=2, seeds=(0,)))
-    first = asked.index("dev")
-    assert "train" not in asked[first:]
-    assert asked.count("train") > 3
+    first = read_splits.index("dev")
+    assert "train" not in read_splits[first:]
+    assert read_splits.count("train") > 3
 
 
-def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_search_resumes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
     task, space = task_of_states(states), space_for_states(states, ["compress"], ["compress.size=2|4|8"])
     config, path = FitConfig(epochs=2, batch=8), run / "search" / "study.db"
     trials = search_trials.HeadStudy(path, states, task, space, config)
     trials.run(2)
-    asked = []
+    interrupted_specs = []
 
     def stop(runners: Any, *_: Any) -> Any:
-        asked.extend(runner.spec for runner in runners)
+        interrupted_specs.extend(runner.spec for runner in runners)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -164,8 +169,9 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     assert again.done == 2
     again.run(3)
     assert again.done == 5
-    assert sorted(one.spec for one in again.tried()[2:]) == sorted(asked)  # what was open is tried first
-    assert {one.settings["compress.size"] for one in again.tried()} <= {2, 4, 8}  # and not 64, the default
+    assert sorted(trial.spec for trial in again.tried()[2:]) == sorted(interrupted_specs), "they run first"
+    sizes = {trial.settings["compress.size"] for trial in again.tried()}
+    assert sizes <= {2, 4, 8}, "the default 64 is not in the space"
     other = search_trials.HeadStudy(
         path, states, task, space_for_states(states, ["compress"], ["compress.size=2|4"]), config
     )
@@ -173,42 +179,45 @@ def test_an_interrupted_search_goes_on(run: Path, monkeypatch: pytest.MonkeyPatc
     assert search_trials.HeadStudy(path, states, task, space, config, seed=1).done == 0
 
 
-def test_an_interruption_that_a_library_swallowed_still_ends_a_search(
+def test_interrupt_swallowed_by_a_library_still_ends_the_search(
     call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = search_trials.HeadStudy.run
 
-    def more(trials: search_trials.HeadStudy, count: int) -> None:
+    def run_after_interrupt(trials: search_trials.HeadStudy, count: int) -> None:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         real(trials, count)
 
-    monkeypatch.setattr(search_trials.HeadStudy, "run", more)
-    said = call("search", run, *FEW, "--trials", 4, "--together", 2, *QUICK)
-    assert (said.code, said.out) == (130, "")
-    assert "search: 2 of 4 trials" in said.err
+    monkeypatch.setattr(search_trials.HeadStudy, "run", run_after_interrupt)
+    result = call("search", run, *FEW, "--trials", 4, "--together", 2, *QUICK)
+    assert (result.code, result.out) == (130, "")
+    assert "search: 2 of 4 trials" in result.err
 
 
-def test_a_second_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_search_is_refused_and_harms_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = run_states(run)
     space, config = space_for_states(states, ["probe"], []), FitConfig(epochs=1, batch=8)
-    plan, whole, said = SearchBudget(trials=2, heads_per_pass=2, seeds=(0,)), search_trials.train_epochs, []
+    plan = SearchBudget(trials=2, heads_per_pass=2, seeds=(0,))
+    train_epochs, errors = search_trials.train_epochs, []
 
     def meanwhile(*given: Any) -> Any:
         with pytest.raises(BadInput) as refused:
             search(run, states, space, config, plan)
-        said.append(str(refused.value))
-        return whole(*given)
+        errors.append(str(refused.value))
+        return train_epochs(*given)
 
     monkeypatch.setattr(search_trials, "train_epochs", meanwhile)
     assert search(run, states, space, config, plan)["trials"] == 2
-    assert re.fullmatch(rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", said[0])
+    assert re.fullmatch(
+        rf"search {run}/search is being written by process {os.getpid()} on .*; wait for it.*", errors[0]
+    )
     trials = search_trials.HeadStudy(search_trials.study_path(run), states, task_of_states(states), space, config)
     assert [trial.state.name for trial in trials.study.get_trials()] == ["COMPLETE", "COMPLETE"]
     assert not (run / "search" / "lock").exists()
 
 
-def test_a_killed_search_leaves_no_lock(run: Path) -> None:
+def test_killed_search_leaves_no_lock(run: Path) -> None:
     held = "import os, sys; from pathlib import Path; from bertvision.workflows.search.trials import lock_search"
     code = f"{held}\nwith lock_search(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(run)], timeout=120).returncode == -9
@@ -217,17 +226,18 @@ def test_a_killed_search_leaves_no_lock(run: Path) -> None:
         pass
 
 
-def test_trials_come_out_as_if_fitted_alone(run: Path) -> None:
+def test_trial_scores_equal_those_of_separate_fits(run: Path) -> None:
     states = run_states(run)
     space = space_for_states(states, ["compress"], ["compress.size=2|4", "fit.epochs=2|3"])
     trials = search_trials.HeadStudy(run / "s.db", states, task_of_states(states), space, FitConfig(epochs=2, batch=8))
     trials.run(4)
-    for attempt, one in zip(trials.best(1), sorted(trials.tried(), key=lambda one: -(one.score or 0)), strict=False):
+    ranked = sorted(trials.tried(), key=lambda trial: -(trial.score or 0))
+    for attempt, trial in zip(trials.best(1), ranked, strict=False):
         alone = fit([attempt.spec], states, [0], attempt.config)[0]
-        assert max(point["inner"] for point in alone.history) == one.score
+        assert max(point["inner"] for point in alone.history) == trial.score
 
 
-def test_hopeless_trials_are_stopped(label_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hopeless_trials_are_pruned(label_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_trials, "STARTUP", 2)
     states = label_store
     space = space_for_states(states, ["probe:layers=last1"], ["fit.lr=1e-7|0.03"])
@@ -235,29 +245,29 @@ def test_hopeless_trials_are_stopped(label_store: Store, tmp_path: Path, monkeyp
     trials = search_trials.HeadStudy(tmp_path / "s.db", states, task_of_states(states), space, config)
     for _ in range(3):
         trials.run(4)
-    fates = {one.state for one in trials.tried() if one.settings["fit.lr"] == 1e-7}
-    assert "pruned" in fates
+    outcomes = {trial.state for trial in trials.tried() if trial.settings["fit.lr"] == 1e-7}
+    assert "pruned" in outcomes
     assert trials.best(1)[0].config.lr == 0.03
 
 
-def tuning_words(data: Path, encoder: Path, out: Path) -> tuple[object, ...]:
+def tuning_command(data: Path, encoder: Path, out: Path) -> tuple[object, ...]:
     base = ("search", "text", "--train", data, "--encoder", encoder, "--max-length", 48)
     return (*base, "--heads", "probe", "--out", out, "--trials", 2, "--seeds", "0", *QUICK)
 
 
-def test_tunings_are_searched_outside_and_only_the_best_store_stays(
+def test_tuning_search_keeps_the_store_of_the_best_tuning_only(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, out)
+    command = tuning_command(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, out)
     space = ("--epochs", 1, "--space", "tune.lr=1e-4|1e-2")
-    document = call(*words, *space, "--tunings", 2, "--json").document()
+    document = call(*command, *space, "--tunings", 2, "--json").document()
     assert len(document["tunings"]) == 2
     assert max(row["inner"] for row in document["tunings"]) >= document["winner"]["inner"] - 1e-9
     runs = sorted((out / "search" / "tuned").iterdir())
     tried = {row["settings"]["lr"] for row in document["tunings"]}
-    assert len(runs) == len(tried) == 2, "one that was judged is not drawn again while there are others"
-    assert sum((one / "store").exists() for one in runs) == 1
+    assert len(runs) == len(tried) == 2, "a tuning that was scored is not drawn again while others are left"
+    assert sum((tuned_run / "store").exists() for tuned_run in runs) == 1
     report = Path(call("report", out, "--json").document()["report"]).read_text(encoding="utf-8")
     for title in (
         "Search: tunings",
@@ -268,22 +278,22 @@ def test_tunings_are_searched_outside_and_only_the_best_store_stays(
         assert f"{title}, study" in report
     assert str(document["winner"]["spec"]) in report
     assert f"use its best run: {document['run']}" in call("evaluate", out).refused()
-    said = call("report", document["run"]).refused()
-    assert f"bertvision run {document['run']}/recipe.toml --out {document['run']}" in said
-    again = call(*words, *space, "--tunings", 2)
+    error = call("report", document["run"]).refused()
+    assert f"bertvision run {document['run']}/recipe.toml --out {document['run']}" in error
+    again = call(*command, *space, "--tunings", 2)
     assert f"best of 2 tunings on inner: lr={document['tuning']['lr']:.3g}, {document['run']}" in again.out
-    # Another batch of tuning and other heads are other studies, and looks at dev are counted over all.
-    other = call(*words, *space, "--tunings", 1, "--set", "tune.batch=8", "--json").document()
+    # Another tuning batch size or other heads make another study; scorings of dev are counted over all studies.
+    other = call(*command, *space, "--tunings", 1, "--set", "tune.batch=8", "--json").document()
     assert (len(other["tunings"]), other["dev_looks"]) == (1, 2)
-    heads = call(*words, *space, "--tunings", 1, "--heads", "mean-pool", "--json").document()
+    heads = call(*command, *space, "--tunings", 1, "--heads", "mean-pool", "--json").document()
     assert (len(heads["tunings"]), heads["dev_looks"]) == (1, 3)
     rates = ("fit.lr=1e30|1e31", "--set", "fit.clip=1e30")
-    assert "none of 2 trials has a score" in call(*words, *space, *rates, "--tunings", 1).refused()
-    assert "set how many with --tunings N" in call(*words, *space).refused()
-    assert "needs a tune setting in --space, got none" in call(*words, "--tunings", 2).refused()
+    assert "none of 2 trials has a score" in call(*command, *space, *rates, "--tunings", 1).refused()
+    assert "set how many with --tunings N" in call(*command, *space).refused()
+    assert "needs a tune setting in --space, got none" in call(*command, "--tunings", 2).refused()
 
 
-def test_the_report_shows_tunings_and_the_search_of_the_run(
+def test_report_shows_tunings_and_the_search_of_the_run(
     call: Call, text_run: Path, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -292,30 +302,30 @@ def test_the_report_shows_tunings_and_the_search_of_the_run(
     before = {path: path.read_bytes() for path in (run / "analysis").glob("search-*")}
     assert before
     space = ("--epochs", 0, "--space", "tune.lr=1e-4", "--tunings", 1)
-    found = call(*tuning_words(text_run.parent / "my.csv", tiny_encoder_folder, run), *space, "--json").document()
+    document = call(*tuning_command(text_run.parent / "my.csv", tiny_encoder_folder, run), *space, "--json").document()
     report = (run / "report.html").read_text(encoding="utf-8")
     for title in ("Search: tunings", "Search: importance of tuning settings", f"Search history, study {own['tag']}"):
         assert title in report
     assert {path: path.read_bytes() for path in before} == before
-    assert (Path(found["run"]) / "analysis" / f"search-history-{found['tag']}.json").exists()
-    other = tuning_words(samples.write_csv(tmp_path / "other.csv", rows=30), tiny_encoder_folder, run)
+    assert (Path(document["run"]) / "analysis" / f"search-history-{document['tag']}.json").exists()
+    other = tuning_command(samples.write_csv(tmp_path / "other.csv", rows=30), tiny_encoder_folder, run)
     assert "is a run on other data" in call(*other, *space).refused()
 
 
 def test_studies_keep_separate_outcomes(call: Call, run: Path) -> None:
-    def searched(head: str) -> Any:
-        words = ("--heads", head, "--trials", 2, "--seeds", "0", *QUICK)
-        return call("search", run, *words, "--json").document()
+    def run_search(head: str) -> Any:
+        options = ("--heads", head, "--trials", 2, "--seeds", "0", *QUICK)
+        return call("search", run, *options, "--json").document()
 
-    first, second, again = searched("probe"), searched("mean-pool"), searched("probe")
+    first, second, again = run_search("probe"), run_search("mean-pool"), run_search("probe")
     assert (first["dev_looks"], second["dev_looks"]) == (1, 2)
     assert again == {**first, "dev_looks": 2}  # dev is not scored again
     assert json.loads((run / "search" / "result.json").read_text(encoding="utf-8")) == again
     kept = {path.name for path in (run / "analysis").glob("search-history-*.json")}
-    assert kept == {f"search-history-{one['tag']}.json" for one in (first, second)}
+    assert kept == {f"search-history-{document['tag']}.json" for document in (first, second)}
 
 
-def test_a_method_brings_its_own_settings(
+def test_tuning_search_uses_the_default_settings_of_each_method(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
@@ -324,44 +334,44 @@ def test_a_method_brings_its_own_settings(
     def stop() -> None:
         raise BadInput("far enough")
 
-    words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
+    command = tuning_command(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
     space = ("--space", "tune.method=adapters:size=2", "--tunings", 1)
-    call(*words, *space).refused()
+    call(*command, *space).refused()
     assert (made[-1].method, made[-1].epochs, made[-1].lr) == ("adapters:size=2", 50.0, 1e-4)
-    call(*words, *space, "--set", "tune.epochs=2").refused()
+    call(*command, *space, "--set", "tune.epochs=2").refused()
     assert (made[-1].epochs, made[-1].lr) == (2.0, 1e-4)
     for method in ("freeze:k=9", "nothing"):
-        said = call(*words, "--space", f"tune.method=full|{method}", "--tunings", 1).refused()
-        assert f"--space tune.method=full|{method}: {method} is not valid" in said
+        error = call(*command, "--space", f"tune.method=full|{method}", "--tunings", 1).refused()
+        assert f"--space tune.method=full|{method}: {method} is not valid" in error
     assert len(made) == 2
     drawn = "mean-pool|compress:size=4,skip=true"
-    call(*words, "--space", f"tune.head={drawn}", "tune.method=full|bitfit", "--tunings", 1).refused()
+    call(*command, "--space", f"tune.head={drawn}", "tune.method=full|bitfit", "--tunings", 1).refused()
     assert made[-1].head in drawn.split("|")
     for head, why in (("nothing", "no head named"), ("7", "expected str"), ("compress:size=0", "at least 1")):
-        said = call(*words, "--space", f"tune.head=probe|{head}", "--tunings", 1).refused()
-        assert f"--space tune.head=probe|{head}: {head} is not valid: " in said
-        assert why in said
+        error = call(*command, "--space", f"tune.head=probe|{head}", "--tunings", 1).refused()
+        assert f"--space tune.head=probe|{head}: {head} is not valid: " in error
+        assert why in error
     both = ("--space", "tune.method=full|adapters:size=2,head=tanh", "tune.head=probe", "--tunings", 1)
-    assert "tune.head=probe: probe is not valid: tune method adapters" in call(*words, *both).refused()
+    assert "tune.head=probe: probe is not valid: tune method adapters" in call(*command, *both).refused()
     assert len(made) == 3
-    assert "epochs is -1" in call(*words, "--space", "tune.epochs=-1..2", "--tunings", 1).refused()
-    assert "x is not valid" in call(*words, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
+    assert "epochs is -1" in call(*command, "--space", "tune.epochs=-1..2", "--tunings", 1).refused()
+    assert "x is not valid" in call(*command, "--space", "probe.read=x", "tune.lr=1|2", "--tunings", 1).refused()
 
 
-def test_a_search_from_a_task_can_be_continued_on_its_run(
+def test_search_from_a_task_can_be_continued_on_its_run(
     call: Call, samples: Any, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
-    words = tuning_words(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
-    bad = call(*words, "--epochs", 0, "--space", "probe.layers=last9")
+    command = tuning_command(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, tmp_path / "run")
+    bad = call(*command, "--epochs", 0, "--space", "probe.layers=last9")
     assert "last9 is not valid" in bad.refused()
     assert not (tmp_path / "run").exists()
-    assert call(*words, "--epochs", 0, "--json").document()["dev_looks"] == 1
+    assert call(*command, "--epochs", 0, "--json").document()["dev_looks"] == 1
     again = call("search", tmp_path / "run", "--heads", "probe", "--trials", 2, "--seeds", "0")
     assert "reusing the previous outcome" in again.err
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_the_winner_gets_a_board_of_its_own(
+def test_command_of_the_winner_reproduces_its_dev_scores(
     call: Call, text_run: Path, samples: Any, tiny_encoder_folder: Path, tmp_path: Path, live: bool
 ) -> None:
     run = tmp_path / "my run"
@@ -374,35 +384,35 @@ def test_the_winner_gets_a_board_of_its_own(
     few = ("--heads", "learned-pool", "--space", "fit.lr=0.01|0.02", "--trials", 2, "--seeds", "0,1")
     document = call("search", run, *few, "--json").document()
     assert "Search history" in (run / "report.html").read_text(encoding="utf-8")
-    words = shlex.split(document["command"])
-    assert words[0] == "bertvision"
+    command = shlex.split(document["command"])
+    assert command[0] == "bertvision"
     if not live:
-        shutil.copytree(run / "encoder", Path(words[-1]) / "encoder")  # as docs/how-to/search.md says
-    board = call(*words[1:], "--json").document()
+        shutil.copytree(run / "encoder", Path(command[-1]) / "encoder")  # as docs/how-to/search.md says
+    board = call(*command[1:], "--json").document()
     rows = [row for row in board["rows"] if row["name"] == document["winner"]["spec"]]
     assert sorted(row["seed"] for row in rows) == [0, 1]
     assert {row["seed"]: row["scores"][board["metric"]] for row in rows} == pytest.approx(
         dict(enumerate(document["winner"]["dev_by_seed"]))
     )
-    assert Path(words[-1]).parent == run / "search"
-    assert (Path(words[-1]) / "model").is_dir()
+    assert Path(command[-1]).parent == run / "search"
+    assert (Path(command[-1]) / "model").is_dir()
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_words_for_heads_are_known_on_a_run(call: Call, run: Path) -> None:
-    words = ("search", run, "--heads", "quick", "--trials", 4, "--seeds", "0", *QUICK, "--json")
-    document = call(*words).document()
+def test_quick_heads_are_expanded_for_a_run(call: Call, run: Path) -> None:
+    command = ("search", run, "--heads", "quick", "--trials", 4, "--seeds", "0", *QUICK, "--json")
+    document = call(*command).document()
     assert [row["spec"] for row in document["defaults"]] == ["probe", "mean-pool", "learned-pool", "compress:size=64"]
 
 
-def test_a_run_rejects_options_of_tasks(call: Call, run: Path) -> None:
-    for words in (["--out", "x"], ["--epochs", "1"], ["--encoder", "e"], ["--data", "d"], ["--set", "tune.lr=1"]):
-        said = call("search", run, *words).refused()
-        option = " ".join(words) if words[0] == "--set" else words[0]
-        assert f"{run} is a run folder, whose data, encoder and tuning are fixed: {option} does not apply" in said
+def test_run_rejects_options_of_tasks(call: Call, run: Path) -> None:
+    for options in (["--out", "x"], ["--epochs", "1"], ["--encoder", "e"], ["--data", "d"], ["--set", "tune.lr=1"]):
+        error = call("search", run, *options).refused()
+        option = " ".join(options) if options[0] == "--set" else options[0]
+        assert f"{run} is a run folder, whose data, encoder and tuning are fixed: {option} does not apply" in error
 
 
-def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
+def test_search_without_a_score_says_what_to_do(run: Path) -> None:
     states = run_states(run)
     space = space_for_states(states, ["probe"], ["fit.lr=1e30|1e31"])
     config = FitConfig(epochs=1, batch=8, clip=1e30)
@@ -410,36 +420,36 @@ def test_a_search_without_a_score_says_what_to_do(run: Path) -> None:
         search(run, states, space, config, SearchBudget(trials=2, heads_per_pass=2, seeds=(0,)))
 
 
-def test_a_file_that_is_no_study_is_named(call: Call, run: Path) -> None:
+def test_file_that_is_not_a_study_is_an_error(call: Call, run: Path) -> None:
     (run / "search").mkdir()
     (run / "search" / "study.db").write_text("no database, and long enough to be sure of that" * 50, encoding="utf-8")
-    said = call("search", run, *FEW, "--trials", 1).refused()
-    assert f"{run}/search/study.db is not an Optuna study: file is not a database; delete it" in said
+    error = call("search", run, *FEW, "--trials", 1).refused()
+    assert f"{run}/search/study.db is not an Optuna study: file is not a database; delete it" in error
 
 
-def test_a_run_that_no_report_can_be_made_of_is_refused_before_the_first_trial(call: Call, run: Path) -> None:
+def test_damaged_run_is_refused_before_the_first_trial(call: Call, run: Path) -> None:
     (run / "report.html").write_text("", encoding="utf-8")
     (run / "leaderboard.json").write_text("{", encoding="utf-8")
-    said = call("search", run, *FEW, "--trials", 1)
-    assert "leaderboard.json cannot be read" in said.refused()
-    assert "search:" not in said.err
+    result = call("search", run, *FEW, "--trials", 1)
+    assert "leaderboard.json cannot be read" in result.refused()
+    assert "search:" not in result.err
 
 
-def test_what_cannot_be_searched_is_named(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*space: str) -> str:
+def test_invalid_search_spaces_are_refused(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def error_of(*space: str) -> str:
         return str(call("search", run, "--heads", "compress", "--space", *space).refused())
 
-    assert "no option named 'sise'. Did you mean 'size'?" in refused("compress.sise=2")
-    assert "no setting named 'lrr'" in refused("fit.lrr=1")
-    assert "no section named 'probe'" in refused("probe.layers=all")
-    assert "two numbers, the smaller first" in refused("fit.lr=1..0.1")
-    assert "expected fit.lr=" in refused("fit.lr")
-    assert "a is not valid: fit: lr: got 'a', expected float; leave it out" in refused("fit.lr=a|b")
-    assert "0 is not valid: fit.batch is 0; expected at least 1" in refused("fit.batch=0|32")
-    assert "2.5 is not valid" in refused("fit.epochs=2.5..4")
-    assert "size='x', expected int" in refused("compress.size=x|y")
-    assert "-1 is not valid" in refused("compress.size=-1|4")
-    assert "given twice" in refused("fit.lr=1e-3|1e-2", "fit.lr=1e-4|1e-2")
+    assert "no option named 'sise'. Did you mean 'size'?" in error_of("compress.sise=2")
+    assert "no setting named 'lrr'" in error_of("fit.lrr=1")
+    assert "no section named 'probe'" in error_of("probe.layers=all")
+    assert "two numbers, the smaller first" in error_of("fit.lr=1..0.1")
+    assert "expected fit.lr=" in error_of("fit.lr")
+    assert "a is not valid: fit: lr: got 'a', expected float; leave it out" in error_of("fit.lr=a|b")
+    assert "0 is not valid: fit.batch is 0; expected at least 1" in error_of("fit.batch=0|32")
+    assert "2.5 is not valid" in error_of("fit.epochs=2.5..4")
+    assert "size='x', expected int" in error_of("compress.size=x|y")
+    assert "-1 is not valid" in error_of("compress.size=-1|4")
+    assert "given twice" in error_of("fit.lr=1e-3|1e-2", "fit.lr=1e-4|1e-2")
     fixed = call("search", run, "--heads", "compress:size=4", "--space", "compress.size=2|4").refused()
     assert "--space compress.size=2|4: compress:size=4 fixes size; remove it from the spec" in fixed
     assert "needs --out" in call("search", "text").refused()

@@ -1,4 +1,4 @@
-"""The steps as single commands, and what they make of what others left."""
+"""The steps as single commands, each using what earlier ones wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TONES = ("bad", "plain", "good")
 SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}
 
 
-def test_evaluate_fit_and_store_info(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_evaluate_fit_and_store_info_work_on_a_finished_run(call: Call, squad_run: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(squad_run, tmp_path / "run"))
     rows = {row["name"] for row in call("evaluate", run, "--json").document()["rows"]}
     assert rows >= SQUAD_ROWS
@@ -26,7 +26,7 @@ def test_evaluate_fit_and_store_info(call: Call, squad_run: Path, tmp_path: Path
     assert "learned-pool" in call("evaluate", run).out
 
 
-def test_the_steps_one_by_one(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_single_steps_end_in_a_model(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
     """tune, extract and fit end in the same model as run."""
     data = samples.write_csv(tmp_path / "my.csv")
     run = tmp_path / "run"
@@ -40,29 +40,29 @@ def test_the_steps_one_by_one(samples: Any, call: Call, tmp_path: Path, tiny_enc
     assert call("predict", run / "model", "--text", "the good old town", "--json").document()["label"] in TONES
 
 
-def test_any_rows_of_a_run_are_combined_and_saved(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_ensemble_combines_any_rows_and_saves_the_model(call: Call, squad_run: Path, tmp_path: Path) -> None:
     board = call("ensemble", squad_run, "--json").document()
     assert [row["kind"] for row in board["rows"]].count("ensemble") == 1
     assert {"encoder", "head", "ensemble"} == {row["kind"] for row in board["rows"]}
-    asked = ["ensemble", squad_run, "--members", "mean-pool@0", "learned-pool", "--how", "max"]
-    saved = call(*asked, "--save", tmp_path / "model")
+    command = ["ensemble", squad_run, "--members", "mean-pool@0", "learned-pool", "--how", "max"]
+    saved = call(*command, "--save", tmp_path / "model")
     assert "max(mean-pool@0 + learned-pool@" in saved.out
-    known = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
-    assert (known["combine"], len(known["members"])) == ("max", 2)
+    config = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
+    assert (config["combine"], len(config["members"])) == ("max", 2)
     answer = call("predict", tmp_path / "model", "--question", "who", "--context", "Anna lives here.", "--json")
     assert "answer" in answer.document()
     assert "Did you mean 'mean-pool'" in call("ensemble", squad_run, "--members", "mean-pol", "encoder").refused()
     assert "needs at least 2 members" in call("ensemble", squad_run, "--members", "encoder").refused()
 
 
-def test_flags_give_way_to_set(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_set_overrides_flags(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
-    words = [*samples.extraction(data, tiny_encoder_folder, "text"), "--dtype", "f16", "--set", "extract.dtype=f32"]
-    assert call(*words).code == 0
+    command = [*samples.extraction(data, tiny_encoder_folder, "text"), "--dtype", "f16", "--set", "extract.dtype=f32"]
+    assert call(*command).code == 0
     assert call("store", "info", tmp_path / "store", "--json").document()["dtype"] == "f32"
 
 
-def test_heads_of_another_store_are_not_judged_on_this_one(
+def test_heads_of_another_store_are_not_scored_on_this_one(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     for name, rows in (("one", 40), ("two", 50)):
@@ -73,33 +73,33 @@ def test_heads_of_another_store_are_not_judged_on_this_one(
             ).code
             == 0
         )
-    words = ["--set", "fit.epochs=1", "--out", tmp_path / "run", "--json"]
-    assert call("fit", tmp_path / "one" / "store", "--head", "mean-pool", *words).code == 0
-    rows = call("fit", tmp_path / "two" / "store", "--head", "probe", *words).document()["rows"]
+    options = ["--set", "fit.epochs=1", "--out", tmp_path / "run", "--json"]
+    assert call("fit", tmp_path / "one" / "store", "--head", "mean-pool", *options).code == 0
+    rows = call("fit", tmp_path / "two" / "store", "--head", "probe", *options).document()["rows"]
     assert {row["name"] for row in rows} == {"probe", "probe:layers=last1"}
 
 
-def test_a_store_that_belongs_to_no_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:
+def test_fit_on_a_store_without_a_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:
     lone = Path(shutil.copytree(squad_run / "store", tmp_path / "states"))
     assert "choose an output folder with --out RUN" in call("fit", lone).refused()
     assert [child.name for child in tmp_path.iterdir()] == ["states"]
 
 
-def test_no_model_is_saved_with_an_encoder_that_the_heads_do_not_know(
+def test_no_model_is_saved_if_the_encoder_was_replaced(
     samples: Any, call: Call, text_run: Path, tiny_encoder_folder: Path, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(text_run, tmp_path / "run"))
     shutil.rmtree(run / "model")
     data = samples.write_csv(tmp_path / "my.csv")
-    words = ["tune", "text", "--train", data, "--max-length", 48, "--encoder", tiny_encoder_folder, "--epochs", 2]
-    assert call(*words, "--out", run).code == 0
-    said = call("evaluate", run)
-    assert said.code == 0
-    assert "no model saved" in said.err
+    command = ["tune", "text", "--train", data, "--max-length", 48, "--encoder", tiny_encoder_folder, "--epochs", 2]
+    assert call(*command, "--out", run).code == 0
+    result = call("evaluate", run)
+    assert result.code == 0
+    assert "no model saved" in result.err
     assert not (run / "model").exists()
 
 
-def test_ways_to_tune_that_do_not_go_together(samples: Any, call: Call, tmp_path: Path) -> None:
-    words = ["tune", "text", "--train", samples.write_csv(tmp_path / "my.csv"), "--out", tmp_path / "run"]
-    line = call(*words, "--curve", "0,1", "--from-store", "--method", "freeze:k=1").refused()
+def test_curve_and_from_store_cannot_be_combined(samples: Any, call: Call, tmp_path: Path) -> None:
+    command = ["tune", "text", "--train", samples.write_csv(tmp_path / "my.csv"), "--out", tmp_path / "run"]
+    line = call(*command, "--curve", "0,1", "--from-store", "--method", "freeze:k=1").refused()
     assert "--curve and --from-store cannot be combined" in line

@@ -1,4 +1,4 @@
-"""Looking at stores, checking them and deleting them, as commands."""
+"""``store`` commands, ``plan``, and the limit on the size of a store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Call = Callable[..., Any]
 DAY = 86_400
 
 
-def test_verify_and_repair(call: Call, squad_run: Path, tmp_path: Path) -> None:
-    """The encoder of the run is found beside its store."""
+def test_verify_finds_damaged_files_and_repair_extracts_them_again(call: Call, squad_run: Path, tmp_path: Path) -> None:
+    """The encoder is found in the run folder of the store."""
     run = Path(shutil.copytree(squad_run, tmp_path / "run"))
     good = call("store", "verify", run / "store", "--json").document()
     assert (good["files"], good["damaged"]) == (3, [])
@@ -35,7 +35,7 @@ def test_verify_and_repair(call: Call, squad_run: Path, tmp_path: Path) -> None:
     assert "takes one store" in call("store", "verify", run / "store", run / "store").refused()
 
 
-def test_a_damaged_shard_met_while_reading_says_what_to_do(call: Call, squad_run: Path, tmp_path: Path) -> None:
+def test_damaged_shard_error_suggests_repair(call: Call, squad_run: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(squad_run, tmp_path / "run"))
     victim = next((run / "store" / "train").iterdir())
     victim.write_bytes(victim.read_bytes()[:99])
@@ -43,7 +43,7 @@ def test_a_damaged_shard_met_while_reading_says_what_to_do(call: Call, squad_run
     assert f"bertvision store verify {run / 'store'} --repair" in line
 
 
-def test_info_tells_tokens_and_encoder(call: Call, squad_run: Path) -> None:
+def test_info_shows_tokens_dtype_and_fingerprint(call: Call, squad_run: Path) -> None:
     facts = call("store", "info", squad_run / "store", "--json").document()
     assert (facts["tokens"], facts["dtype"]) == ("all", "f16")
     assert facts["fingerprint"]["windows"]["max_length"] == 48
@@ -52,32 +52,32 @@ def test_info_tells_tokens_and_encoder(call: Call, squad_run: Path) -> None:
 
 @pytest.fixture
 def stores(squad_run: Path, tmp_path: Path) -> dict[str, Path]:
-    """A run with its store, a store of no run, one that a run elsewhere uses, and one that was never finished."""
+    """A run with its store, a store without a run, one that another run uses, and an unfinished one."""
     run = Path(shutil.copytree(squad_run, tmp_path / "run"))
-    places = {"run": run / "store", **{name: tmp_path / name for name in ("lone", "shared", "begun")}}
+    folders = {"run": run / "store", **{name: tmp_path / name for name in ("lone", "shared", "begun")}}
     for name in ("lone", "shared", "begun"):
-        shutil.copytree(squad_run / "store", places[name])
+        shutil.copytree(squad_run / "store", folders[name])
     (tmp_path / "fits").mkdir()
-    (tmp_path / "fits" / "source.json").write_text(json.dumps({"store": str(places["shared"])}))
-    manifest = json.loads((places["begun"] / "manifest.json").read_text())
-    (places["begun"] / "manifest.json").unlink()
-    (places["begun"] / "started.json").write_text(json.dumps(manifest["fingerprint"]))
-    for days, name in enumerate(places):
-        mark = places[name] / ("started.json" if name == "begun" else "manifest.json")
+    (tmp_path / "fits" / "source.json").write_text(json.dumps({"store": str(folders["shared"])}))
+    manifest = json.loads((folders["begun"] / "manifest.json").read_text())
+    (folders["begun"] / "manifest.json").unlink()
+    (folders["begun"] / "started.json").write_text(json.dumps(manifest["fingerprint"]))
+    for days, name in enumerate(folders):
+        mark = folders[name] / ("started.json" if name == "begun" else "manifest.json")
         os.utime(mark, (mark.stat().st_mtime - days * 10 * DAY,) * 2)
-    return places
+    return folders
 
 
-def test_prune_shows_and_deletes_only_with_yes(call: Call, stores: dict[str, Path], tmp_path: Path) -> None:
+def test_prune_deletes_orphaned_stores_only_with_yes(call: Call, stores: dict[str, Path], tmp_path: Path) -> None:
     (stores["lone"] / "notes.txt").write_text("mine")
     (stores["lone"] / "train" / "notes.txt").write_text("mine")
     shown = call("store", "prune", tmp_path, "--orphaned", "--json").document()
     chosen = {Path(row["store"]).name for row in shown["stores"] if row["delete"]}
     assert chosen == {"lone", "begun"}
-    assert all(place.exists() for place in stores.values())
-    said = call("store", "prune", tmp_path, "--orphaned").out
-    assert "would be deleted; add --yes to delete" in said
-    assert all(place.exists() for place in stores.values())
+    assert all(folder.exists() for folder in stores.values())
+    output = call("store", "prune", tmp_path, "--orphaned").out
+    assert "would be deleted; add --yes to delete" in output
+    assert all(folder.exists() for folder in stores.values())
     assert call("store", "prune", tmp_path, "--orphaned", "--yes", "--json").document()["deleted"]
     assert not stores["begun"].exists()
     left = [str(path.relative_to(stores["lone"])) for path in stores["lone"].rglob("*") if path.is_file()]
@@ -86,9 +86,9 @@ def test_prune_shows_and_deletes_only_with_yes(call: Call, stores: dict[str, Pat
     assert (stores["shared"] / "manifest.json").exists()
 
 
-def test_prune_by_age_and_size(call: Call, stores: dict[str, Path], tmp_path: Path) -> None:
-    def chosen(*words: object) -> set[str]:
-        rows = call("store", "prune", tmp_path, *words, "--json").document()["stores"]
+def test_prune_selects_by_age_and_size(call: Call, stores: dict[str, Path], tmp_path: Path) -> None:
+    def chosen(*options: object) -> set[str]:
+        rows = call("store", "prune", tmp_path, *options, "--json").document()["stores"]
         return {Path(row["store"]).name for row in rows if row["delete"]}
 
     assert chosen() == set()
@@ -102,31 +102,35 @@ def test_prune_by_age_and_size(call: Call, stores: dict[str, Path], tmp_path: Pa
     assert "does not exist" in call("store", "prune", tmp_path / "nowhere").refused()
 
 
-def test_plan(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
+def test_plan_recommends_a_store_within_the_limit(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
-    words = ["plan", "text", "--train", data, "--encoder", tiny_encoder_folder, "--max-length", 48]
-    document = call(*words, "--json").document()
+    command = ["plan", "text", "--train", data, "--encoder", tiny_encoder_folder, "--max-length", 48]
+    document = call(*command, "--json").document()
     assert len(document["rows"]) == 9
     assert document["choice"] == {**document["choice"], "how": "cached", "dtype": "f16", "tokens": "all"}
-    assert "recommended: --live: no store" in call(*words, "--max-gb", 1e-9).out
+    assert "recommended: --live: no store" in call(*command, "--max-gb", 1e-9).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
 
 
-def test_extract_refuses_what_is_too_large(samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path) -> None:
-    words = samples.extraction(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, "text")
-    assert "more than --max-gb 1e-06" in call(*words, "--max-gb", 1e-6).refused()
-    assert call(*words, "--tokens", "cls", "--dtype", "int8", "--layers", "last2").code == 0
+def test_extract_refuses_a_store_that_is_too_large(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
+) -> None:
+    command = samples.extraction(samples.write_csv(tmp_path / "my.csv"), tiny_encoder_folder, "text")
+    assert "more than --max-gb 1e-06" in call(*command, "--max-gb", 1e-6).refused()
+    assert call(*command, "--tokens", "cls", "--dtype", "int8", "--layers", "last2").code == 0
     facts = call("store", "info", tmp_path / "store", "--json").document()
     assert (facts["tokens"], facts["dtype"], facts["layers"]) == ("cls", "int8", [1, 2])
     line = call("fit", tmp_path / "store", "--head", "bilstm", "--out", tmp_path / "run").refused()
     assert "bertvision extract TASK ... --tokens all --to STORE" in line
 
 
-def test_run_refuses_it_before_anything_is_tuned(
+def test_run_refuses_a_store_that_is_too_large_before_tuning(
     samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path
 ) -> None:
     data = samples.write_csv(tmp_path / "my.csv")
-    words = [
+    command = [
         "run",
         "text",
         "--train",
@@ -138,6 +142,6 @@ def test_run_refuses_it_before_anything_is_tuned(
         "--out",
         tmp_path / "run",
     ]
-    line = call(*words, "--max-gb", 1e-6).refused()
+    line = call(*command, "--max-gb", 1e-6).refused()
     assert "more than --max-gb 1e-06; use --dtype int8" in line
     assert not (tmp_path / "run").exists()

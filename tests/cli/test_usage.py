@@ -1,4 +1,4 @@
-"""Exit codes, and one line for whatever is wrong with a command."""
+"""Exit codes, and one line per usage error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("arguments", "reason"),
     [
         ((), "required: COMMAND; see bertvision --help"),
         (("rnu",), "invalid choice: 'rnu'"),
@@ -54,75 +54,75 @@ Call = Callable[..., Any]
     ],
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_bad_usage_is_one_line(
-    call: Call, words: tuple[str, ...], reason: str, as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_usage_is_a_one_line_error(
+    call: Call, arguments: tuple[str, ...], reason: str, as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = call(*words, *(["--json"] if as_json and words else []))
-    assert reason in said.refused()
-    assert said.err.count("\n") == 1
+    result = call(*arguments, *(["--json"] if as_json and arguments else []))
+    assert reason in result.refused()
+    assert result.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     names = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
     assert len(names or ()) > 12
     assert set(names or ()) == set(COMMANDS)
-    for words in ([], *([name] for name in names or ())):
+    for arguments in ([], *([name] for name in names or ())):
         with pytest.raises(SystemExit) as ended:
-            main([*words, "--help"])
+            main([*arguments, "--help"])
         assert ended.value.code == 0
         shown = capsys.readouterr()
         assert "usage: bertvision" in shown.out
         assert shown.err == ""
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"bertvision {bertvision.__version__}\n"
 
 
-def broken(error: BaseException) -> Callable[[Any], Any]:
+def raising(error: BaseException) -> Callable[[Any], Any]:
     def run(options: Any) -> Any:
         raise error
 
     return run
 
 
-def test_a_failure_is_one_line_and_exit_1(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COMMANDS, "tasks", broken(RuntimeError("out of\nluck")))
-    assert call("tasks").refused(1) == "error: RuntimeError: out of luck"
+def test_failure_is_a_one_line_error_and_exit_code_1(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "tasks", raising(RuntimeError("out of\nmemory")))
+    assert call("tasks").refused(1) == "error: RuntimeError: out of memory"
     with pytest.raises(RuntimeError):
         call("tasks", "--debug")
 
 
-def test_a_path_that_cannot_be_used_is_the_users_to_change(call: Call, tmp_path: Path) -> None:
+def test_unusable_path_is_a_usage_error(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     line = call("demo", "--out", tmp_path / "file" / "run").refused()
     assert f"cannot use {tmp_path / 'file' / 'run'}" in line
     assert "Not a directory" in line
 
 
-def test_an_interruption_is_not_a_failure(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COMMANDS, "tasks", broken(KeyboardInterrupt()))
-    said = call("tasks")
-    assert (said.code, said.out) == (130, "")
-    assert "interrupted; rerun the same command to resume" in said.err
+def test_interrupt_is_exit_code_130(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "tasks", raising(KeyboardInterrupt()))
+    result = call("tasks")
+    assert (result.code, result.out) == (130, "")
+    assert "interrupted; rerun the same command to resume" in result.err
 
 
-def test_the_module_is_the_command() -> None:
+def test_python_m_bertvision_runs_the_command() -> None:
     command = [sys.executable, "-m", "bertvision", "tasks", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "squad2" in {row["name"] for row in json.loads(done.stdout)["tasks"]}
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "squad2" in {row["name"] for row in json.loads(process.stdout)["tasks"]}
 
 
-def test_a_reader_that_stops_early_is_no_error() -> None:
+def test_closed_stdout_is_not_an_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "bertvision", "tasks"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    process = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")

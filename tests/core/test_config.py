@@ -1,4 +1,4 @@
-"""Settings: through TOML and back, refused by name and type, and which word is the last."""
+"""Settings: TOML round trips, errors that name the setting, and precedence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bertvision.tasks.task import TASKS
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
-SHARE = st.floats(1e-9, 1e3)
+POSITIVE = st.floats(1e-9, 1e3)
 
 
 @st.composite
@@ -42,15 +42,15 @@ def recipes(draw: st.DrawFn) -> Recipe:
         skip_bad=draw(st.booleans()),
         overlap=draw(st.none() | st.integers(0, 500)),
     )
-    tune = TuneConfig(epochs=draw(SHARE), lr=draw(SHARE), head=draw(st.none() | WORD), decay="constant")
-    fit = FitConfig(epochs=draw(st.integers(1, 99)), clip=draw(SHARE))
+    tune = TuneConfig(epochs=draw(POSITIVE), lr=draw(POSITIVE), head=draw(st.none() | WORD), decay="constant")
+    fit = FitConfig(epochs=draw(st.integers(1, 99)), clip=draw(POSITIVE))
     seeds = tuple(draw(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=4)))
     return Recipe(draw(WORD), draw(WORD), tuple(draw(st.lists(WORD, max_size=3))), seeds, data, tune, fit=fit)
 
 
 @QUICK
 @given(recipe=recipes())
-def test_a_recipe_comes_back_from_its_file(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> None:
+def test_recipe_round_trips_through_its_file(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> None:
     path = tmp_path_factory.mktemp("recipe") / "recipe.toml"
     write_recipe(recipe, path)
     assert read_recipe(path) == recipe
@@ -58,7 +58,7 @@ def test_a_recipe_comes_back_from_its_file(tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("task", ["squad1", "squad2", "text"])
-def test_built_in_recipes_are_valid_and_written_in_full(task: str, tmp_path: Path) -> None:
+def test_built_in_recipes_round_trip_through_files(task: str, tmp_path: Path) -> None:
     assert task in TASKS
     recipe = built_in_recipe(task, data={"train": ["a.json"]})
     write_recipe(recipe, tmp_path / "r.toml")
@@ -71,7 +71,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def refusal(path: Path) -> str:
+def error_message(path: Path) -> str:
     with pytest.raises(BadInput) as error:
         read_recipe(path)
     assert "\n" not in str(error.value)
@@ -111,24 +111,24 @@ def refusal(path: Path) -> str:
         ('task = "text"\n[extract]\nshard_mb = 0', "extract.shard_mb is 0; expected at least 1"),
     ],
 )
-def test_what_is_wrong_in_a_recipe_is_named(tmp_path: Path, text: str, reason: str) -> None:
-    assert reason in refusal(write(tmp_path, text))
+def test_invalid_recipe_error_names_the_setting(tmp_path: Path, text: str, reason: str) -> None:
+    assert reason in error_message(write(tmp_path, text))
 
 
-def test_a_recipe_that_cannot_be_read(tmp_path: Path) -> None:
-    assert "cannot read recipe" in refusal(tmp_path / "none.toml")
-    assert "cannot read recipe" in refusal(tmp_path)
+def test_unreadable_recipe_is_an_error(tmp_path: Path) -> None:
+    assert "cannot read recipe" in error_message(tmp_path / "none.toml")
+    assert "cannot read recipe" in error_message(tmp_path)
     path = tmp_path / "latin.toml"
     path.write_bytes('task = "é"'.encode("latin-1"))
-    assert "is not a TOML recipe" in refusal(path)
+    assert "is not a TOML recipe" in error_message(path)
 
 
-def test_one_value_is_a_list_and_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+def test_single_value_becomes_a_list_and_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, '\ufefftask = "text"\nheads = "probe"\nseeds = 3\n[data]\ntrain = "a.csv"'))
     assert (recipe.heads, recipe.seeds, recipe.data.train) == (("probe",), (3,), ("a.csv",))
 
 
-def test_whole_numbers_pass_as_floats(tmp_path: Path) -> None:
+def test_int_is_accepted_for_a_float_setting(tmp_path: Path) -> None:
     epochs = read_recipe(write(tmp_path, 'task = "text"\n[tune]\nepochs = 2')).tune.epochs
     assert (epochs, type(epochs)) == (2.0, float)
 
@@ -158,7 +158,7 @@ BASE = built_in_recipe("text", data={"train": ["a.csv"], "text_column": "t", "li
         ("tune.head=probe:layers=last1", replace(BASE, tune=replace(BASE.tune, head="probe:layers=last1"))),
     ],
 )
-def test_set_reads_a_value_as_its_setting_wants_it(setting: str, expected: Recipe) -> None:
+def test_set_parses_a_value_by_the_type_of_its_setting(setting: str, expected: Recipe) -> None:
     assert override(BASE, [setting]) == expected
 
 
@@ -179,20 +179,20 @@ def test_set_reads_a_value_as_its_setting_wants_it(setting: str, expected: Recip
         ("fit.lr=nan", "fit.lr is nan; expected more than 0"),
     ],
 )
-def test_a_bad_set_is_named(setting: str, reason: str) -> None:
+def test_invalid_set_error_names_the_setting(setting: str, reason: str) -> None:
     with pytest.raises(BadInput) as error:
         override(BASE, [setting])
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_the_last_set_wins_and_nothing_else_changes() -> None:
+def test_last_set_wins_and_nothing_else_changes() -> None:
     assert override(BASE, []) == BASE
     assert override(BASE, ["fit.lr=1", "fit.batch=3", "fit.lr=2"]) == replace(BASE, fit=FitConfig(lr=2.0, batch=3))
 
 
-def test_every_section_is_checked_when_it_is_made_too() -> None:
-    """Not only files: a keyword of a step is the same setting."""
+def test_sections_made_in_python_are_validated() -> None:
+    """Settings given as keywords are checked like those in files."""
     with pytest.raises(BadInput, match=r"tune.batch is 0"):
         with_settings(TuneConfig(), batch=0)
     with pytest.raises(BadInput, match=r"extract.batch_tokens is -1"):
@@ -200,14 +200,14 @@ def test_every_section_is_checked_when_it_is_made_too() -> None:
     assert with_settings(FitConfig(), lr=None, epochs=3) == FitConfig(epochs=3)
 
 
-def test_merging_goes_section_by_section() -> None:
-    under: dict[str, Any] = {"a": 1, "s": {"x": 1, "y": 2}}
-    assert merge_settings(under, {"s": {"y": 3}, "b": 2}) == {"a": 1, "s": {"x": 1, "y": 3}, "b": 2}
-    assert merge_settings(under, {"s": 5}) == {"a": 1, "s": 5}
-    assert under == {"a": 1, "s": {"x": 1, "y": 2}}
+def test_merge_settings_merges_section_by_section() -> None:
+    base: dict[str, Any] = {"a": 1, "s": {"x": 1, "y": 2}}
+    assert merge_settings(base, {"s": {"y": 3}, "b": 2}) == {"a": 1, "s": {"x": 1, "y": 3}, "b": 2}
+    assert merge_settings(base, {"s": 5}) == {"a": 1, "s": 5}
+    assert base == {"a": 1, "s": {"x": 1, "y": 2}}
 
 
-def test_every_setting_survives_the_way_through_plain_data() -> None:
+def test_recipe_round_trips_through_a_mapping() -> None:
     recipe = built_in_recipe("squad2", data={"train": ["t.json"], "max_length": 12})
     assert from_mapping(Recipe, to_mapping(recipe), "here") == recipe
     assert {item.name for item in fields(Recipe)} == set(to_mapping(recipe))

@@ -47,21 +47,22 @@ BEHIND = versus("encoder", CONTROL, -8.0, 0.01)
 
 
 def test_tests_are_reported_against_each_reference() -> None:
-    words = board_notes(board(AHEAD, EQUAL, BEHIND))
-    assert words[0] == (
+    notes = board_notes(board(AHEAD, EQUAL, BEHIND))
+    assert notes[0] == (
         "95 % intervals: bootstrap over the 56 contexts of dev (2,000 samples); seeds vary the initial weights of "
         "heads, not the encoder"
     )
     method = "(paired test, Holm-corrected over 3 tests, p < 0.05)"
-    assert words[1] == f"vs. encoder {method}: better: pool, {CONTROL}"
-    assert words[2] == f"vs. the control {method}: worse: encoder; no significant difference: pool"
-    assert len(words) == 3
+    assert notes[1] == f"vs. encoder {method}: better: pool, {CONTROL}"
+    assert notes[2] == f"vs. the control {method}: worse: encoder; no significant difference: pool"
+    assert len(notes) == 3
 
 
-def test_a_test_is_found_from_either_side() -> None:
-    found = paired_test_with(board(BEHIND), CONTROL, "encoder")
-    assert found is not None
-    assert (found.a, found.b, found.difference, found.low, found.high) == (CONTROL, "encoder", 8.0, 7.0, 9.0)
+def test_paired_test_with_finds_a_test_in_either_direction() -> None:
+    flipped = paired_test_with(board(BEHIND), CONTROL, "encoder")
+    assert flipped is not None
+    assert (flipped.a, flipped.b) == (CONTROL, "encoder")
+    assert (flipped.difference, flipped.low, flipped.high) == (8.0, 7.0, 9.0)
     assert paired_test_with(board(BEHIND), "pool", "encoder") is None
 
 
@@ -79,15 +80,15 @@ def test_threshold_and_calibration_of_the_best_row_are_reported() -> None:
     }
     calibration = {"no_answer": {"temperature": 1.6, "ece_raw": 0.126, "ece": 0.07}}
     first = replace(ROWS[0], thresholds=thresholds, calibration=calibration)
-    words = board_notes(replace(board(), rows=(first, *ROWS[1:])))
-    assert words[1] == (
+    notes = board_notes(replace(board(), rows=(first, *ROWS[1:])))
+    assert notes[1] == (
         "no-answer threshold of pool@0: f1 61.00 at threshold 0, 70.00 at -0.50 (fitted on inner), 72.00 at 1.50 "
         "(oracle on dev, for reference only)"
     )
-    assert words[2].endswith("before -> after temperature scaling: no-answer 12.6 % -> 7.0 % (T = 1.60)")
+    assert notes[2].endswith("before -> after temperature scaling: no-answer 12.6 % -> 7.0 % (T = 1.60)")
 
 
-def test_a_board_without_tests_is_only_a_table() -> None:
+def test_board_without_tests_is_only_a_table() -> None:
     bare = Board("t", "dev", "f1", ROWS)
     assert board_notes(bare) == []
     assert len(str(bare).splitlines()) == 1 + len(ROWS)
@@ -95,7 +96,7 @@ def test_a_board_without_tests_is_only_a_table() -> None:
     assert str(Board("t", "dev", "f1")).startswith("predictor")
 
 
-def test_intervals_have_a_column_of_their_own() -> None:
+def test_table_has_a_column_of_intervals() -> None:
     with_interval = replace(board(), rows=(replace(ROWS[0], interval=(64.25, 75.31)), *ROWS[1:]))
     lines = str(with_interval).splitlines()
     assert "f1 95 %" in lines[0]
@@ -105,7 +106,7 @@ def test_intervals_have_a_column_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("comparisons", "told"),
+    ("comparisons", "message"),
     [
         ((AHEAD, EQUAL), "the encoder alone 60.00 (significantly better, p = 0.001), the control 70.00 (no signi"),
         (
@@ -117,18 +118,18 @@ def test_intervals_have_a_column_of_their_own() -> None:
         ((), "the control 70.00 (not tested). Best row"),
     ],
 )
-def test_the_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], told: str) -> None:
-    said = advise(board(*comparisons))
-    assert said.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
-    assert told in said
+def test_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], message: str) -> None:
+    advice = advise(board(*comparisons))
+    assert advice.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
+    assert message in advice
 
 
-def test_the_control_may_be_the_best() -> None:
-    said = advise(replace(board(BEHIND), best_head=CONTROL))
-    assert said.startswith(f"Use {CONTROL}:")
-    assert "the control" not in said
-    assert "layers than" not in said
+def test_advice_does_not_compare_the_control_with_itself() -> None:
+    advice = advise(replace(board(BEHIND), best_head=CONTROL))
+    assert advice.startswith(f"Use {CONTROL}:")
+    assert "the control" not in advice
+    assert "layers than" not in advice
 
 
-def test_the_repr_of_a_board_is_one_short_line() -> None:
+def test_repr_of_a_board_is_one_short_line() -> None:
     assert repr(board()) == "Board(t dev, f1, 4 rows, best_head='pool')"

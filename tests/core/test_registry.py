@@ -1,4 +1,4 @@
-"""Registries find what is in their package; specs and layers are read as they are written."""
+"""Registries discover the entries of their package; specs, values and layers are parsed from text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUE = st.one_of(
     st.integers(),
     st.booleans(),
     st.floats(allow_nan=False),
-    st.from_regex(r"[A-Za-z_][A-Za-z0-9_.+-]{0,8}", fullmatch=True),
+    st.from_regex(r"[A-Za-z0-9_.+-]{1,8}", fullmatch=True),
 )
 
 
@@ -43,7 +43,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registr
         sys.modules.pop(name, None)
 
 
-def test_the_first_look_imports_the_package(package: Registry[str]) -> None:
+def test_first_access_imports_the_package(package: Registry[str]) -> None:
     assert "menagerie.birds" not in sys.modules
     assert list(package) == ["heron", "sword-fish"]
     assert package["heron"] == "grey"
@@ -51,7 +51,7 @@ def test_the_first_look_imports_the_package(package: Registry[str]) -> None:
     assert "eel" not in package
 
 
-def test_an_unknown_name_is_answered_with_a_suggestion(package: Registry[str]) -> None:
+def test_unknown_name_error_suggests_a_known_one(package: Registry[str]) -> None:
     with pytest.raises(BadInput) as error:
         package["hern"]
     assert str(error.value) == "no animal named 'hern'. Did you mean 'heron'? Known: heron, sword-fish"
@@ -59,7 +59,7 @@ def test_an_unknown_name_is_answered_with_a_suggestion(package: Registry[str]) -
         package["x"]
 
 
-def test_a_name_has_one_owner_and_a_form(package: Registry[str]) -> None:
+def test_duplicate_and_malformed_names_are_refused(package: Registry[str]) -> None:
     package.register("eel")("slim")
     with pytest.raises(AssertionError, match="'eel' is registered twice"):
         package.register("eel")("other")
@@ -68,7 +68,7 @@ def test_a_name_has_one_owner_and_a_form(package: Registry[str]) -> None:
             package.register(bad)
 
 
-def test_both_registries_are_filled() -> None:
+def test_head_and_task_registries_are_filled() -> None:
     assert {"probe", "learned-pool", "mean-pool", "compress"} <= set(HEADS)
     assert {"squad1", "squad2", "text"} <= set(TASKS)
     assert list(HEADS) == sorted(HEADS)
@@ -76,45 +76,47 @@ def test_both_registries_are_filled() -> None:
         HEADS["learned_pool"]
 
 
-def test_long_names_are_shortened() -> None:
+def test_long_names_are_shortened_in_messages() -> None:
     text = unknown_name("head", "x" * 500, ["probe"])
     assert len(text) < 120
     assert "..." in text
     assert len(shorten("y" * 500)) == 60
 
 
-def test_a_missing_extra_names_what_to_install() -> None:
+def test_missing_extra_names_what_to_install() -> None:
     assert "pip install -e '.[serve]'" in str(missing_extra("fastapi", "serve"))
 
 
-def test_messages_are_one_line() -> None:
+def test_bad_input_message_is_one_line() -> None:
     assert str(BadInput("two\nlines  and\tblanks ")) == "two lines and blanks"
     assert isinstance(BadInput(""), ValueError)
 
 
 @QUICK
 @given(NAME, st.dictionaries(KEY, VALUE, max_size=4))
-def test_a_spec_comes_back_as_it_was_written(name: str, options: dict[str, int | float | bool | str]) -> None:
+def test_spec_round_trips_through_text(name: str, options: dict[str, int | float | bool | str]) -> None:
     spec = Spec(name, {key: read_value(write_value(value)) for key, value in options.items()})
-    assert parse_spec(str(spec)) == spec
+    parsed = parse_spec(str(spec))
+    assert parsed == spec
+    assert [type(value) for value in parsed.options.values()] == [type(value) for value in spec.options.values()]
     assert parse_spec(f" {spec}\n") == spec
 
 
 @QUICK
 @given(VALUE)
-def test_values_come_back(value: int | float | bool | str) -> None:
+def test_values_round_trip_through_text(value: int | float | bool | str) -> None:
     if isinstance(value, str):
         return
-    again = read_value(write_value(value))
-    assert again == value
-    assert type(again) is type(value)
+    parsed = read_value(write_value(value))
+    assert parsed == value
+    assert type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("1", 1), ("-3", -3), ("1e-3", 0.001), ("true", True), ("false", False), ("True", "True"), ("last4", "last4")],
 )
-def test_values_are_read_by_their_look(text: str, expected: object) -> None:
+def test_value_type_is_inferred_from_its_text(text: str, expected: object) -> None:
     assert read_value(text) == expected
     assert type(read_value(text)) is type(expected)
 
@@ -122,7 +124,7 @@ def test_values_are_read_by_their_look(text: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "expected name[:key=value"),
+        ("", "expected name[:key=value[,key=value]...], e.g. compress:size=64,skip=true"),
         ("Compress", "expected name[:key=value"),
         ("compress:", "expected name[:key=value"),
         (":size=3", "expected name[:key=value"),
@@ -131,12 +133,13 @@ def test_values_are_read_by_their_look(text: str, expected: object) -> None:
         ("compress:size=", "'size=' is not key=value"),
         ("compress:size=3,", "'' is not key=value"),
         ("compress:size=3 4", "'size=3 4' is not key=value"),
+        ("compress:size=3;skip=true", "'size=3;skip=true' is not key=value"),
         ("compress:Size=3", "'Size=3' is not key=value"),
         ("compress:size=3,size=4", "size is given twice"),
         ("compress:a=b:c=d", "is not key=value"),
     ],
 )
-def test_a_bad_spec_says_which_part(text: str, reason: str) -> None:
+def test_malformed_spec_error_quotes_the_wrong_part(text: str, reason: str) -> None:
     with pytest.raises(BadInput) as error:
         parse_spec(text)
     assert reason in str(error.value)
@@ -158,13 +161,17 @@ def test_a_bad_spec_says_which_part(text: str, reason: str) -> None:
         ("5", (5,)),
     ],
 )
-def test_layers(text: str, expected: tuple[int, ...]) -> None:
+def test_choose_layers_parses_every_form(text: str, expected: tuple[int, ...]) -> None:
     assert choose_layers(text, 7) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["last8", "first8", "last0", "every0", "last", "7", "0+7", "1+1", "0+", "-1", "", "some"]
+    "text",
+    [
+        *("last8", "first8", "last0", "first0", "every0", "last", "7", "0+7", "1+1", "0+", "-1", "+1", ""),
+        *("some", "none", "ALL"),
+    ],
 )
-def test_layers_that_are_not_there(text: str) -> None:
-    with pytest.raises(BadInput, match="there are 7 states, 0 to 6; expected all, last4"):
+def test_choose_layers_refuses_layers_out_of_range(text: str) -> None:
+    with pytest.raises(BadInput, match="there are 7 states, 0 to 6; expected all, last4, first6, every2 or 0"):
         choose_layers(text, 7)

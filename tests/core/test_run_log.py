@@ -1,4 +1,4 @@
-"""The log of a run: lines of steps and of what was record_command, with versions."""
+"""The log of a run: steps and typed commands, with library versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bertvision import __version__
 from bertvision.core.run_log import LIBRARIES, RunLog, log_command, record_command, versions
 
 
-def test_the_log_appends_lines(tmp_path: Path) -> None:
+def test_log_appends_lines_with_time_and_versions(tmp_path: Path) -> None:
     log = RunLog(tmp_path / "run")
     assert log.read() == []
     log.write("tune", seconds=1.5, text="é\n")
@@ -21,13 +21,13 @@ def test_the_log_appends_lines(tmp_path: Path) -> None:
     assert lines[0]["text"] == "é\n"
     assert all("time" in line for line in lines)
     assert all(line["versions"]["bertvision"] == __version__ and "numpy" in line["versions"] for line in lines)
-    nowhere = RunLog(None)
-    nowhere.write("tune")
-    assert nowhere.read() == []
+    without_folder = RunLog(None)
+    without_folder.write("tune")
+    assert without_folder.read() == []
 
 
 @pytest.mark.parametrize("torn", ['{"step": "tu', '{"step": "tune", "loss": 1', "7", "\x00\x00", "\xff"])
-def test_a_torn_line_is_passed_over_and_tears_no_other(tmp_path: Path, torn: str) -> None:
+def test_torn_lines_are_skipped_and_do_not_damage_later_ones(tmp_path: Path, torn: str) -> None:
     log = RunLog(tmp_path)
     log.write("tune")
     with (tmp_path / "log.jsonl").open("ab") as file:
@@ -39,23 +39,23 @@ def test_a_torn_line_is_passed_over_and_tears_no_other(tmp_path: Path, torn: str
     assert (tmp_path / "log.jsonl").read_bytes().count(b"\n") == 4
 
 
-def test_versions_are_of_all_that_results_depend_on_and_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_lists_installed_libraries_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(versions()) == ["python", "bertvision", *LIBRARIES]
     assert versions()["tokenizers"] == metadata.version("tokenizers")
 
-    def found(name: str) -> str:
+    def version_without_peft(name: str) -> str:
         if name == "peft":
             raise metadata.PackageNotFoundError
         return "1"
 
-    monkeypatch.setattr(metadata, "version", found)
+    monkeypatch.setattr(metadata, "version", version_without_peft)
     assert list(versions.__wrapped__()) == ["python", "bertvision", *LIBRARIES[:-1]]
 
 
-def test_what_was_typed_is_noted_once_and_in_its_own_folder(tmp_path: Path) -> None:
+def test_command_is_logged_once_in_its_own_folder_without_secrets(tmp_path: Path) -> None:
     log_command(tmp_path)
     with record_command(["fit", "s3://me:secret@host/store", "--head", "a b"], tmp_path / "run"):
-        log_command()  # there is no folder yet
+        log_command()  # the folder does not exist yet
         (tmp_path / "run").mkdir()
         log_command(tmp_path)
         assert RunLog(tmp_path / "run").read() == []

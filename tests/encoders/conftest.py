@@ -1,4 +1,4 @@
-"""What the tests of encoders share: a tiny random model of every family, and what an encoder gives of two texts."""
+"""Fixtures of encoder tests: a tiny random model of every family, and the states of two short texts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PADDED = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
 
 @pytest.fixture(autouse=True)
-def _peft_where_lora_is_asked_for(request: pytest.FixtureRequest) -> None:
+def _skip_lora_without_peft(request: pytest.FixtureRequest) -> None:
     """A test whose ``method`` is LoRA is skipped where the library is not installed."""
-    asked = getattr(request.node, "callspec", None)
-    if asked is not None and str(asked.params.get("method", "")).startswith("lora"):
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and str(callspec.params.get("method", "")).startswith("lora"):
         pytest.importorskip("peft", reason="LoRA needs the extra peft")
 
 
 def save_family(model_type: str, folder: Path, tokenizer: Any) -> Any:
-    """A tiny random model of a family, saved with the tiny tokenizer beside it."""
+    """A tiny random model of a family, saved with the tiny tokenizer."""
     config = transformers.AutoConfig.for_model(
         model_type,
         vocab_size=len(tokenizer),
@@ -62,7 +62,7 @@ def families(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Encoder) ->
 
 @pytest.fixture(scope="session")
 def states() -> Callable[[Encoder], torch.Tensor]:
-    """All states (real tokens, layers, width) that an encoder gives of two short texts."""
+    """All states (real tokens, layers, width) that an encoder gives for two short texts."""
     ids = torch.tensor([[2, 40, 51, 60, 45, 3], [2, 44, 70, 3, 0, 0]])
     batch = TokenBatch(ids, ids != 0, torch.zeros_like(ids))
 

@@ -1,4 +1,4 @@
-"""How many weights every method trains on BERT-base, as the papers count them; nothing is allocated."""
+"""Parameters that every tuning method trains on BERT-base match the papers; nothing is allocated."""
 
 from __future__ import annotations
 
@@ -46,24 +46,26 @@ def head_count(spec: str, kind: Any) -> int:
         ("bitfit", None, 102_144),
     ],
 )
-def test_counts_on_bert_base_are_the_papers(method: str, head: tuple[str, str] | None, count: int) -> None:
+def test_trained_parameters_on_bert_base_match_the_papers(
+    method: str, head: tuple[str, str] | None, count: int
+) -> None:
     assert trained(base_model(), method) + (head_count(*head) if head else 0) == count
 
 
-def test_the_count_with_the_larger_classifier_leaves_the_last_layer_out() -> None:
+def test_count_with_the_tanh_head_excludes_its_output_layer() -> None:
     adapters = trained(base_model(), "adapters:size=64,norms=layers,head=tanh", needs_pooler=True)
     classifier = head_count("tanh:read=pooled", "classify") - (768 * 2 + 2)
     assert adapters + classifier == 3_006_720
 
 
-def test_an_adapter_is_its_formula_and_begins_as_nearly_nothing() -> None:
+def test_adapter_matches_its_formula_and_starts_close_to_the_identity() -> None:
     torch.manual_seed(0)
-    adapter, given_ = Bottleneck(6, 3), torch.randn(2, 5, 6)
-    assert torch.allclose(adapter(given_), given_, atol=1e-4)
-    assert not torch.equal(adapter(given_), given_)
+    adapter, hidden = Bottleneck(6, 3), torch.randn(2, 5, 6)
+    assert torch.allclose(adapter(hidden), hidden, atol=1e-4)
+    assert not torch.equal(adapter(hidden), hidden)
     with torch.no_grad():
         for parameter in adapter.parameters():
             parameter.normal_()
-    inside = torch.nn.functional.gelu(given_ @ adapter.down.weight.T + adapter.down.bias)
-    expected = given_ + inside @ adapter.up.weight.T + adapter.up.bias
-    torch.testing.assert_close(adapter(given_), expected)
+    activation = torch.nn.functional.gelu(hidden @ adapter.down.weight.T + adapter.down.bias)
+    expected = hidden + activation @ adapter.up.weight.T + adapter.up.bias
+    torch.testing.assert_close(adapter(hidden), expected)

@@ -1,4 +1,4 @@
-"""Adapters, LoRA and biases in every family: tuned, saved small, put back, and refused where they cannot be."""
+"""Adapters, LoRA and bias tuning in every family: tuning, saving as delta weights, loading and refusals."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Families = dict[str, tuple[Path, Any]]
 SETTINGS: dict[str, Any] = {"epochs": 0.4, "lr": 1e-2, "batch": 5}
 
 TWO_STEPS = 2
-SMALL = ("adapters:size=4", "adapters:size=4,share=layer,norms=false,unfreeze=1", "bitfit", "lora:r=2")
+METHODS = ("adapters:size=4", "adapters:size=4,share=layer,norms=false,unfreeze=1", "bitfit", "lora:r=2")
 
 
 def weights(encoder: Encoder) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in encoder.model.state_dict().items()}
 
 
-@pytest.mark.parametrize("method", SMALL)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_tuned_saved_small_and_put_back_onto_a_fresh_base(
+def test_every_family_is_tuned_saved_as_delta_weights_and_loaded(
     family: str, method: str, families: Families, label_task: Task, states: States, tmp_path: Path
 ) -> None:
     base = load_encoder(str(families[family][0]))
@@ -64,7 +64,7 @@ def test_every_family_is_tuned_saved_small_and_put_back_onto_a_fresh_base(
 
 
 def _refusal(family: str, method: str) -> str | None:
-    """What ALBERT and ModernBERT cannot do, in one line."""
+    """The error for methods that ALBERT or ModernBERT does not support."""
     if family == "albert" and method.startswith("adapters"):
         return r"ALBERT uses one layer repeatedly, so its adapters cannot differ .* use share=all"
     if family == "modernbert" and method == "bitfit":
@@ -72,7 +72,9 @@ def _refusal(family: str, method: str) -> str | None:
     return None
 
 
-def test_albert_takes_one_adapter_for_all(families: Families, label_task: Task, states: States, tmp_path: Path) -> None:
+def test_albert_supports_a_single_shared_adapter_only(
+    families: Families, label_task: Task, states: States, tmp_path: Path
+) -> None:
     base = load_encoder(str(families["albert"][0]))
     tuned = tune(base, label_task, method="adapters:size=4,share=all", **SETTINGS)
     tuned.save_pretrained(tmp_path)
@@ -87,8 +89,8 @@ def test_albert_takes_one_adapter_for_all(families: Families, label_task: Task, 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_adapters_that_add_nothing_leave_every_state_as_it_was(family: str, families: Families, states: States) -> None:
-    """Both sites of every layer are reached, and the base is found again when all are switched off."""
+def test_adapters_with_zero_output_leave_every_state_unchanged(family: str, families: Families, states: States) -> None:
+    """Adapters run at both positions of every layer."""
     base = load_encoder(str(families[family][0]))
     encoder = base.copy()
     inject(encoder.model, "adapters:size=2,share=all")
@@ -102,21 +104,21 @@ def test_adapters_that_add_nothing_leave_every_state_as_it_was(family: str, fami
     assert len(calls) == 2 * (base.layers - 1)
 
 
-def test_what_an_adapter_method_trains_moves_and_nothing_else(tiny_encoder: Encoder, span_task: Task) -> None:
+def test_adapter_tuning_changes_adapters_and_layer_norms_only(tiny_encoder: Encoder, span_task: Task) -> None:
     tuned = tune(tiny_encoder, span_task, method="adapters:size=4", **SETTINGS)
     before, after = weights(tiny_encoder), weights(tuned)
-    moved = {key for key in before if not torch.equal(before[key], after[key])}
-    assert moved == {key for key in before if "LayerNorm" in key}
+    changed = {key for key in before if not torch.equal(before[key], after[key])}
+    assert changed == {key for key in before if "LayerNorm" in key}
     assert tuned.delta is not None
     added = {key for key in after if key.startswith("bottlenecks.")}
-    assert set(tuned.delta.names) == moved | added
+    assert set(tuned.delta.names) == changed | added
     assert len(added) == 2 * 2 * 4
 
 
 @pytest.mark.parametrize(
     ("norms", "expected"), [("false", 0), ("layers", 8), ("true", 10)], ids=["none", "in layers", "all"]
 )
-def test_norms_are_trained_as_asked(tiny_encoder: Encoder, norms: str, expected: int) -> None:
+def test_norms_option_selects_the_trained_layer_norms(tiny_encoder: Encoder, norms: str, expected: int) -> None:
     model = tiny_encoder.copy().model
     prepare(model, f"adapters:norms={norms}", needs_pooler=True)
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -124,55 +126,57 @@ def test_norms_are_trained_as_asked(tiny_encoder: Encoder, norms: str, expected:
     assert not any("pooler" in name for name in names)
 
 
-def test_an_interrupted_run_with_shared_adapters_ends_the_same(
+def test_interrupted_tuning_with_shared_adapters_resumes_to_the_same_weights(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bertvision.training.tuner import Tuner
 
     settings = {**SETTINGS, "epochs": 2, "method": "adapters:size=4,share=2"}
     whole = tune(tiny_encoder, label_task, **settings)
-    real, left = Tuner.step, [3]
+    real, interruptions = Tuner.step, [3]
 
-    def killed(self: Tuner, batch: Any) -> None:
-        if self.steps_done in left:
-            left.remove(self.steps_done)
+    def interrupted_step(self: Tuner, batch: Any) -> None:
+        if self.steps_done in interruptions:
+            interruptions.remove(self.steps_done)
             raise KeyboardInterrupt
         real(self, batch)
 
-    monkeypatch.setattr(Tuner, "step", killed)
+    monkeypatch.setattr(Tuner, "step", interrupted_step)
     with pytest.raises(KeyboardInterrupt):
         tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
     resumed = tune(tiny_encoder, label_task, saved=tmp_path / "state", save_minutes=0, **settings)
-    one, other = weights(whole), weights(resumed)
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    expected, got = weights(whole), weights(resumed)
+    assert all(torch.equal(expected[key], got[key]) for key in expected)
 
 
-def test_pieces_and_recomputed_states_come_to_the_same(tiny_encoder: Encoder, label_task: Task) -> None:
+def test_accumulation_and_checkpointing_give_the_same_weights(tiny_encoder: Encoder, label_task: Task) -> None:
     settings = {**SETTINGS, "lr": 1e-3, "method": "adapters:size=4,share=layer"}
     plain = weights(tune(tiny_encoder, label_task, **settings))
-    for other in ({"accumulate": 3}, {"checkpointing": True}):
-        found = weights(tune(tiny_encoder, label_task, **settings, **other))
+    for option in ({"accumulate": 3}, {"checkpointing": True}):
+        got = weights(tune(tiny_encoder, label_task, **settings, **option))
         for key, value in plain.items():
-            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-4)
+            torch.testing.assert_close(got[key], value, rtol=0, atol=1e-4)
 
 
-def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_tuning_again_continues_with_existing_adapters(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     method = "adapters:size=4,norms=false"
     tune(tiny_encoder, label_task, method=method, **SETTINGS).save_pretrained(tmp_path / "one")
-    one = load_encoder(str(tmp_path / "one"))
-    two = tune(one, label_task, method=method, **SETTINGS)
-    assert two.delta == one.delta
-    same = tune(one, label_task, epochs=0)
-    assert same.delta == one.delta
-    assert all(torch.equal(a, b) for a, b in zip(weights(same).values(), weights(one).values(), strict=True))
-    biases = tune(one, label_task, method="bitfit", **SETTINGS)
+    first = load_encoder(str(tmp_path / "one"))
+    second = tune(first, label_task, method=method, **SETTINGS)
+    assert second.delta == first.delta
+    same = tune(first, label_task, epochs=0)
+    assert same.delta == first.delta
+    assert all(torch.equal(a, b) for a, b in zip(weights(same).values(), weights(first).values(), strict=True))
+    biases = tune(first, label_task, method="bitfit", **SETTINGS)
     assert biases.delta is not None
-    assert one.delta is not None
-    assert set(biases.delta.names) > set(one.delta.names)
+    assert first.delta is not None
+    assert set(biases.delta.names) > set(first.delta.names)
     layered = tune(tiny_encoder, label_task, method="adapters:size=4,share=layer", **SETTINGS)
-    assert tune(layered, label_task, method="adapters:size=4,share=1", **SETTINGS).delta == layered.delta, "the same"
+    assert tune(layered, label_task, method="adapters:size=4,share=1", **SETTINGS).delta == layered.delta, (
+        "share=1 equals share=layer"
+    )
     with pytest.raises(BadInput, match=r"contains adapters:size=4,share=none, so adapters:size=8.* cannot be added"):
-        tune(one, label_task, method="adapters:size=8", **SETTINGS)
+        tune(first, label_task, method="adapters:size=8", **SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -193,14 +197,14 @@ def test_tuning_goes_on_with_the_adapters_there_are(tiny_encoder: Encoder, label
         ("adapters:share=0+1+2", "has groups for 3 layers, this encoder has 2; use 2 groups, or none"),
     ],
 )
-def test_methods_that_make_no_sense_are_named(
+def test_invalid_method_error_names_the_option(
     tiny_encoder: Encoder, label_task: Task, method: str, reason: str
 ) -> None:
     with pytest.raises(BadInput, match=reason):
         tune(tiny_encoder, label_task, method=method, **SETTINGS)
 
 
-def test_the_larger_classifier_is_a_head_of_its_own(tiny_encoder: Encoder, label_task: Task) -> None:
+def test_head_tanh_tunes_with_the_tanh_head(tiny_encoder: Encoder, label_task: Task) -> None:
     tuned = tune(tiny_encoder, label_task, method="adapters:size=4,head=tanh", **SETTINGS)
     assert tuned.own is not None
     assert tuned.own.spec == "tanh:read=pooled"
@@ -208,7 +212,7 @@ def test_the_larger_classifier_is_a_head_of_its_own(tiny_encoder: Encoder, label
         tune(tiny_encoder, label_task, method="adapters:head=tanh", head="probe", **SETTINGS)
 
 
-def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, label_task: Task) -> None:
+def test_learning_rate_and_epochs_default_to_those_of_the_papers(tiny_encoder: Encoder, label_task: Task) -> None:
     method = "adapters:size=64"
     assert recipe_defaults("mrpc", method)["tune"] == {"bert_lr": 2e-5, "batch": 32, "lr": 3e-4, "epochs": 10.0}
     assert recipe_defaults("text", method)["tune"] == {"lr": 1e-4, "epochs": 50.0}
@@ -220,33 +224,33 @@ def test_rates_and_epochs_are_the_paper_s_unless_told(tiny_encoder: Encoder, lab
     assert recipe_defaults("squad2", f"{method},unfreeze=0") == recipe_defaults("squad2", method)
     assert recipe_defaults("text", "lora")["tune"] == recipe_defaults("squad2", "bitfit")["tune"] == {"epochs": 3.0}
     few = replace(label_task, splits={**label_task.splits, "train": label_task["train"][:2]})
-    told = tune(tiny_encoder, few, method="adapters:size=2").record["tune"]
-    assert (told["lr"], told["epochs"], told["warmup"], told["decay"]) == (1e-4, 50.0, 0.1, "linear")
+    record = tune(tiny_encoder, few, method="adapters:size=2").record["tune"]
+    assert (record["lr"], record["epochs"], record["warmup"], record["decay"]) == (1e-4, 50.0, 0.1, "linear")
     assert tune(tiny_encoder, few, method="adapters:size=2", epochs=1, lr=0.5).record["tune"]["lr"] == 0.5
     assert tune(tiny_encoder, few, method="bitfit").record["tune"]["lr"] == 3e-3
-    asked = [choose_lr(TuneConfig(method=one), width) for one in ("bitfit", "lora") for width in (768, 384)]
-    assert asked == [9.8e-4, 3e-3, 4.9e-4, 1.5e-3], "Ben Zaken's and Hu's at BERT's width"
+    rates = [choose_lr(TuneConfig(method=name), width) for name in ("bitfit", "lora") for width in (768, 384)]
+    assert rates == [9.8e-4, 3e-3, 4.9e-4, 1.5e-3], "Ben Zaken's and Hu's at BERT's width"
     glue = replace(label_task, name="mrpc")
     assert resolve_config(TuneConfig(method=method), tiny_encoder, glue).lr == 3e-4, (
         "also where a whole config is given"
     )
 
 
-def test_what_is_switched_off_adds_nothing(tiny_encoder: Encoder, label_task: Task, states: States) -> None:
+def test_disabled_adapters_add_nothing(tiny_encoder: Encoder, label_task: Task, states: States) -> None:
     method = "adapters:size=4,share=all,norms=false"
     tuned = tune(tiny_encoder, label_task, method=method, **SETTINGS)
-    on, plain = states(tuned), states(tiny_encoder)
+    enabled, plain = states(tuned), states(tiny_encoder)
     with disabled_adapters(tuned.model, 1, 2):
         assert torch.equal(states(tuned), plain)
     with disabled_adapters(tuned.model, 2, 2):
         upper = states(tuned)
     with disabled_adapters(tuned.model, 1, 1):
         lower = states(tuned)
-    assert torch.equal(upper[:, :2], on[:, :2])
+    assert torch.equal(upper[:, :2], enabled[:, :2])
     assert torch.equal(lower[:, 1], plain[:, 1])
-    assert not torch.equal(upper[:, 2], on[:, 2])
+    assert not torch.equal(upper[:, 2], enabled[:, 2])
     assert not torch.equal(lower[:, 2], plain[:, 2])
-    assert torch.equal(states(tuned), on)
+    assert torch.equal(states(tuned), enabled)
     with (
         pytest.raises(BadInput, match="has no adapters to disable"),
         disabled_adapters(tiny_encoder.model, 1, 1),

@@ -1,4 +1,4 @@
-"""Small encoders: on their base and no other, several at once, in models, cut, and by peft."""
+"""Delta weights: tied to their base, several on one base, in models, truncated, and from peft."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ States = Callable[[Encoder], torch.Tensor]
 SETTINGS: dict[str, Any] = {"epochs": 0.4, "lr": 1e-2, "batch": 5}
 
 
-def test_another_base_is_refused(
+def test_loading_onto_another_base_is_refused(
     tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
 ) -> None:
     tuned = tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS)
@@ -37,16 +37,16 @@ def test_another_base_is_refused(
     with pytest.raises(BadInput, match=r"belongs to another base: .*pass the encoder that it was tuned from"):
         load_encoder(str(tmp_path / "small"), base=label_encoder)
     cased = load_encoder(str(tiny_encoder.source))
-    cased.tokenizer.backend_tokenizer.normalizer = None  # the same weights, but text is cut in another way
+    cased.tokenizer.backend_tokenizer.normalizer = None  # the same weights with another tokenisation
     with pytest.raises(BadInput, match=r"belongs to another base: .* with tokenizer .*pass the encoder"):
         load_encoder(str(tmp_path / "small"), base=cased)
-    given_ = load_encoder(str(tmp_path / "small"), base=tiny_encoder)
-    assert torch.equal(states(given_), states(tuned))
+    loaded = load_encoder(str(tmp_path / "small"), base=tiny_encoder)
+    assert torch.equal(states(loaded), states(tuned))
     with pytest.raises(BadInput, match=r"base: encoder .* has no base"):
         load_encoder(str(tiny_encoder.source), base=tiny_encoder)
 
 
-def test_a_base_that_is_gone_or_was_never_saved_is_named(
+def test_missing_or_unsaved_base_is_an_error(
     tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, tmp_path: Path
 ) -> None:
     unsaved = tune(label_encoder, label_task, method="adapters:size=4", **SETTINGS)
@@ -60,27 +60,29 @@ def test_a_base_that_is_gone_or_was_never_saved_is_named(
     ):
         tuned.save_pretrained(tmp_path / "base")
     (tmp_path / "base").rename(tmp_path / "moved")
-    gone = r"small stores only weight differences, and its base encoder was not found: no encoder.*or --base to predict"
-    with pytest.raises(BadInput, match=gone):
+    message = (
+        r"small stores only weight differences, and its base encoder was not found: no encoder.*or --base to predict"
+    )
+    with pytest.raises(BadInput, match=message):
         load_encoder(str(tmp_path / "small"))
     load_encoder(str(tmp_path / "small"), base=str(tmp_path / "moved"))
 
 
-def test_a_model_whose_base_has_moved_is_asked_with_the_base_named(
+def test_predict_base_option_replaces_a_base_that_was_moved(
     label_encoder: Encoder, label_task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     label_encoder.save_pretrained(tmp_path / "base")
     tuned = tune(load_encoder(str(tmp_path / "base")), label_task, method="adapters:size=4", **SETTINGS)
     Model(tuned, "encoder", label_task).save_pretrained(tmp_path / "model")
     (tmp_path / "base").rename(tmp_path / "moved")
-    asked = ["predict", str(tmp_path / "model"), "--text", label_task["dev"][0].text, "--json"]
-    assert main(asked) == 2
+    command = ["predict", str(tmp_path / "model"), "--text", label_task["dev"][0].text, "--json"]
+    assert main(command) == 2
     assert "stores only weight differences, and its base encoder was not found" in capsys.readouterr().err
-    assert main([*asked, "--base", str(tmp_path / "moved")]) == 0
+    assert main([*command, "--base", str(tmp_path / "moved")]) == 0
     assert "label" in capsys.readouterr().out
 
 
-def test_lora_leaves_a_base_that_others_use_trainable(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_loading_lora_does_not_freeze_the_shared_base(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="LoRA needs the extra peft")
     tune(tiny_encoder, label_task, method="lora:r=2", **SETTINGS).save_pretrained(tmp_path)
     before = [parameter.requires_grad for parameter in tiny_encoder.model.parameters()]
@@ -89,19 +91,21 @@ def test_lora_leaves_a_base_that_others_use_trainable(tiny_encoder: Encoder, lab
     assert any(before)
 
 
-def test_a_folder_holds_one_encoder(
+def test_saving_over_another_encoder_leaves_none_of_its_files(
     tiny_encoder: Encoder, label_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
 ) -> None:
-    """Saved over one of the other form, nothing of that one is left that could be taken for this."""
+    """Full and delta encoders have different files, and none of the other form may be left."""
     small = tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS)
-    for one in (label_encoder, small, label_encoder):
-        one.save_pretrained(tmp_path / "one")
-        assert (tmp_path / "one" / "model.safetensors").exists() == (one.delta is None)
-        assert (tmp_path / "one" / "small.safetensors").exists() == (one.delta is not None)
-        assert torch.equal(states(load_encoder(str(tmp_path / "one"))), states(one))
+    for encoder in (label_encoder, small, label_encoder):
+        encoder.save_pretrained(tmp_path / "one")
+        assert (tmp_path / "one" / "model.safetensors").exists() == (encoder.delta is None)
+        assert (tmp_path / "one" / "small.safetensors").exists() == (encoder.delta is not None)
+        assert torch.equal(states(load_encoder(str(tmp_path / "one"))), states(encoder))
 
 
-def test_weights_that_do_not_fit_are_refused(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_weights_that_do_not_match_the_record_are_refused(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
     tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS).save_pretrained(tmp_path)
     record = (tmp_path / "bertvision.json").read_text(encoding="utf-8")
     (tmp_path / "bertvision.json").write_text(record.replace("adapters:size=4,share", "adapters:size=5,share"))
@@ -113,7 +117,7 @@ def test_weights_that_do_not_fit_are_refused(tiny_encoder: Encoder, label_task: 
         load_encoder(str(tmp_path))
 
 
-def test_several_lie_side_by_side_on_one_base(
+def test_several_delta_encoders_share_one_base(
     tiny_encoder: Encoder, label_task: Task, span_task: Task, states: States, tmp_path: Path
 ) -> None:
     made = {}
@@ -138,16 +142,16 @@ def test_upper_layers_above_adapters_are_tuned_from_stored_states(
     tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
 ) -> None:
     tune(tiny_encoder, label_task, method="adapters:size=4", **SETTINGS).save_pretrained(tmp_path / "one")
-    one = load_encoder(str(tmp_path / "one"))
-    two = tune_from_store(one, label_task, tmp_path / "store", method="freeze:k=1", **SETTINGS)
-    two.save_pretrained(tmp_path / "two")
-    found = states(load_encoder(str(tmp_path / "two")))
-    assert torch.equal(found, states(two))
-    assert torch.equal(found[:, :2], states(one)[:, :2])
-    assert not torch.allclose(found[:, 2], states(one)[:, 2])
+    adapted = load_encoder(str(tmp_path / "one"))
+    tuned = tune_from_store(adapted, label_task, tmp_path / "store", method="freeze:k=1", **SETTINGS)
+    tuned.save_pretrained(tmp_path / "two")
+    loaded_states = states(load_encoder(str(tmp_path / "two")))
+    assert torch.equal(loaded_states, states(tuned))
+    assert torch.equal(loaded_states[:, :2], states(adapted)[:, :2])
+    assert not torch.allclose(loaded_states[:, 2], states(adapted)[:, 2])
 
 
-def test_a_model_with_adapters_is_small_and_asked_like_any_other(
+def test_model_with_adapters_is_small_and_gives_the_same_outputs_after_loading(
     tiny_encoder: Encoder, label_task: Task, tmp_path: Path
 ) -> None:
     tuned = tune(tiny_encoder, label_task, method="adapters:size=4", **{**SETTINGS, "epochs": 3})
@@ -156,9 +160,9 @@ def test_a_model_with_adapters_is_small_and_asked_like_any_other(
     model = Model(tuned, "encoder", label_task)
     model.save_pretrained(tmp_path / "model")
     assert folder_bytes(tmp_path / "model" / "encoder") < folder_bytes(Path(str(tiny_encoder.source))) / 2
-    again = Model.from_pretrained(tmp_path / "model")
-    one, other = model.outputs(label_task["dev"])[0], again.outputs(label_task["dev"])[0]
-    assert all((a == b).all() for a, b in zip(one, other, strict=True))
+    loaded = Model.from_pretrained(tmp_path / "model")
+    expected, got = model.outputs(label_task["dev"])[0], loaded.outputs(label_task["dev"])[0]
+    assert all((a == b).all() for a, b in zip(expected, got, strict=True))
     with pytest.raises(BadInput, match="was made from other inputs: encoder is"):
         extract(tiny_encoder, label_task, tmp_path / "store", dtype="f32")
 
@@ -166,7 +170,7 @@ def test_a_model_with_adapters_is_small_and_asked_like_any_other(
 @pytest.mark.parametrize(
     "method", ["adapters:size=4,share=0-1+1-2", "adapters:size=4,share=none", "lora:r=2", "bitfit"]
 )
-def test_a_cut_adapted_encoder_is_saved_small_too(
+def test_truncated_adapted_encoder_is_saved_as_delta_weights(
     tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path, method: str
 ) -> None:
     whole = tune(tiny_encoder, label_task, method=method, **SETTINGS)
@@ -178,8 +182,10 @@ def test_a_cut_adapted_encoder_is_saved_small_too(
     assert encoder_hash(loaded) == encoder_hash(short)
 
 
-def test_lora_gives_what_peft_gives(tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path) -> None:
-    """The same weights in a model that peft made itself, and in one that it merged and we read."""
+def test_lora_gives_the_states_of_a_peft_model(
+    tiny_encoder: Encoder, label_task: Task, states: States, tmp_path: Path
+) -> None:
+    """The same weights in a model that peft made, and in a peft folder that is merged when loaded."""
     peft = pytest.importorskip("peft", reason="LoRA needs the extra peft")
     tuned = tune(tiny_encoder, label_task, method="lora:r=2,alpha=8,dropout=0", **SETTINGS)
     config = peft.LoraConfig(
@@ -204,10 +210,10 @@ def test_lora_gives_what_peft_gives(tiny_encoder: Encoder, label_task: Task, sta
 
 
 @pytest.mark.parametrize("kind", ["BertForSequenceClassification", "BertForQuestionAnswering"])
-def test_a_peft_folder_of_a_task_model_is_read(
+def test_peft_folder_of_a_task_model_is_loaded(
     kind: str, tiny_encoder: Encoder, states: States, tmp_path: Path
 ) -> None:
-    """Its weights are named after the task model, whose head stays behind; another depth is refused."""
+    """Its weights are named after the task model, whose head is not loaded; another depth is refused."""
     peft = pytest.importorskip("peft", reason="LoRA needs the extra peft")
     model = getattr(transformers, kind)(tiny_encoder.model.config)
     missing = model.bert.load_state_dict(tiny_encoder.model.state_dict(), strict=False)
@@ -228,7 +234,7 @@ def test_a_peft_folder_of_a_task_model_is_read(
         load_encoder(str(tmp_path / "peft"), base=truncate_encoder(tiny_encoder, 1))
 
 
-def test_without_peft_the_extra_is_named(
+def test_lora_without_peft_names_the_extra_to_install(
     tiny_encoder: Encoder, label_task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)

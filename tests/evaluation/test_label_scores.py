@@ -1,4 +1,4 @@
-"""Scores of label files: the official ones for GLUE, all of them for a table of one's own."""
+"""Scores of label files: the official metrics for GLUE, all metrics for other tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bertvision.core.errors import BadInput
 from bertvision.evaluation.score_files import GOLD as GOLD_COLUMNS
 from bertvision.evaluation.score_files import TASK_SCORING, find_task_scoring, read_labels, score_label_files
 
-GOLD, SAID = "1 1 1 0 0", "1 1 0 1 0"
+GOLD, PREDICTED = "1 1 1 0 0", "1 1 0 1 0"
 
 
 def table(path: Path, column: str, values: str) -> Path:
@@ -21,14 +21,15 @@ def table(path: Path, column: str, values: str) -> Path:
     return path
 
 
-def scores(tmp_path: Path, task: str, gold: str, said: str, **options: object) -> dict[str, float]:
-    one, other = table(tmp_path / "g.csv", "label", gold), table(tmp_path / "p.csv", "prediction", said)
-    name, count, found = score_label_files(task, [one], other, **options)  # type: ignore[arg-type]
+def scores(tmp_path: Path, task: str, gold: str, predicted: str, **options: object) -> dict[str, float]:
+    gold_file = table(tmp_path / "g.csv", "label", gold)
+    predictions_file = table(tmp_path / "p.csv", "prediction", predicted)
+    name, count, result = score_label_files(task, [gold_file], predictions_file, **options)  # type: ignore[arg-type]
     assert (name, count) == (find_task_scoring(task)[0], len(gold.split()))
-    return found
+    return result
 
 
-def test_official_metrics_of_glue() -> None:
+def test_glue_tasks_have_their_official_metrics() -> None:
     """As the benchmark's table 1 lists them."""
     named = {name: official.metrics for name, official in TASK_SCORING.items() if official.metrics != ("accuracy",)}
     assert named == {
@@ -52,72 +53,72 @@ def test_official_metrics_of_glue() -> None:
         ("WNLI", {"accuracy": 60}),
     ],
 )
-def test_two_labels(tmp_path: Path, task: str, expected: dict[str, float]) -> None:
-    found = scores(tmp_path, task, GOLD, SAID)
-    assert list(found) == list(expected)
-    assert found == pytest.approx(expected)
+def test_binary_tasks_give_their_official_scores(tmp_path: Path, task: str, expected: dict[str, float]) -> None:
+    result = scores(tmp_path, task, GOLD, PREDICTED)
+    assert list(result) == list(expected)
+    assert result == pytest.approx(expected)
 
 
-def test_labels_that_are_words(tmp_path: Path) -> None:
+def test_labels_may_be_words(tmp_path: Path) -> None:
     assert scores(tmp_path, "rte", "entailment not_entailment", "entailment entailment") == {"accuracy": 50}
     words = "entailment neutral contradiction neutral"
-    said = "entailment neutral neutral contradiction"
-    assert scores(tmp_path, "MNLI-mm", words, said) == {"accuracy": 50}
-    expected = 100 * metrics.matthews_corrcoef(words.split(), said.split())
-    assert scores(tmp_path, "ax", words, said) == {"matthews_correlation": pytest.approx(expected)}
+    predicted = "entailment neutral neutral contradiction"
+    assert scores(tmp_path, "MNLI-mm", words, predicted) == {"accuracy": 50}
+    expected = 100 * metrics.matthews_corrcoef(words.split(), predicted.split())
+    assert scores(tmp_path, "ax", words, predicted) == {"matthews_correlation": pytest.approx(expected)}
 
 
 def test_labels_may_be_written_as_numbers_or_names(tmp_path: Path) -> None:
-    """Numbers as the Hub counts: in WNLI 1 is entailment, in RTE 0."""
+    """Label numbers are those of the Hub: in WNLI 1 is entailment, in RTE 0."""
     assert scores(tmp_path, "wnli", "1 0", "entailment not_entailment") == {"accuracy": 100}
     assert scores(tmp_path, "rte", "entailment not_entailment", "0 1") == {"accuracy": 100}
     assert scores(tmp_path, "mrpc", "1 1 0", "equivalent 0 1") == pytest.approx({"accuracy": 100 / 3, "f1": 50})
 
 
-def test_answerability_has_gold_in_squad_files(tmp_path: Path) -> None:
-    """Three of four are right; of the unanswerable one of two is found, and nothing else is called so."""
+def test_answerability_gold_is_read_from_squad_files(tmp_path: Path) -> None:
+    """Three of four are right; one of two unanswerable questions is recognised, without false alarms."""
     golds = []
     for name, questions in (("a", {"q1": ["x"], "q2": []}), ("b", {"q3": [], "q4": ["y", "z"]})):
         qas = [{"id": qid, "answers": [{"text": text} for text in texts]} for qid, texts in questions.items()]
         golds.append(tmp_path / f"{name}.json")
         golds[-1].write_text(json.dumps({"data": [{"paragraphs": [{"qas": qas}]}]}))
-    said = {"q4": "answerable", "q3": "answerable", "q2": "unanswerable", "q1": "answerable"}
-    (tmp_path / "said.json").write_text(json.dumps(said))
-    found = score_label_files("answerability", golds, tmp_path / "said.json")
-    assert found == ("answerability", 4, {"accuracy": 75, "f1": pytest.approx(200 / 3)})
+    predicted = {"q4": "answerable", "q3": "answerable", "q2": "unanswerable", "q1": "answerable"}
+    (tmp_path / "predicted.json").write_text(json.dumps(predicted))
+    result = score_label_files("answerability", golds, tmp_path / "predicted.json")
+    assert result == ("answerability", 4, {"accuracy": 75, "f1": pytest.approx(200 / 3)})
     with pytest.raises(BadInput, match="score mrpc needs one gold file and one of predictions, got 3 files"):
-        score_label_files("mrpc", golds, tmp_path / "said.json")
+        score_label_files("mrpc", golds, tmp_path / "predicted.json")
 
 
-def test_numbers(tmp_path: Path) -> None:
-    found = scores(tmp_path, "STS-B", "1 2 3", "1 1 4")
-    assert list(found) == ["pearson", "spearmanr"]
+def test_value_tasks_give_correlations(tmp_path: Path) -> None:
+    result = scores(tmp_path, "STS-B", "1 2 3", "1 1 4")
+    assert list(result) == ["pearson", "spearmanr"]
     assert list(scores(tmp_path, "regress", "1 2 3", "1 1 4.5e0")) == ["pearson", "spearmanr", "rmse"]
 
 
-def test_any_labels(tmp_path: Path) -> None:
-    found = scores(tmp_path, "classify", "ham spam spam", "ham spam ham")
-    assert found["f1"] == pytest.approx(200 / 3)  # of spam, the second by name
+def test_classify_scores_any_labels(tmp_path: Path) -> None:
+    result = scores(tmp_path, "classify", "ham spam spam", "ham spam ham")
+    assert result["f1"] == pytest.approx(200 / 3)  # of spam, the second by name
     swapped = scores(tmp_path, "classify", "ham spam spam", "ham spam ham", labels=("spam", "ham"))
     assert swapped["f1"] == pytest.approx(200 / 3)
-    assert swapped["accuracy"] == found["accuracy"]
+    assert swapped["accuracy"] == result["accuracy"]
     assert "f1" not in scores(tmp_path, "classify", "a b c", "a b c")
 
 
-def test_numbered_labels_go_by_size(tmp_path: Path) -> None:
+def test_numeric_labels_are_ordered_by_value(tmp_path: Path) -> None:
     """ "10" is the positive one, though "9" is the later text."""
     assert scores(tmp_path, "classify", "9 9 10 9", "9 10 10 9")["f1"] == pytest.approx(200 / 3)
     assert scores(tmp_path, "classify", "9 9 nan 9", "9 nan nan 9")["f1"] == pytest.approx(200 / 3)  # by name
 
 
-def test_a_label_that_gold_happens_to_lack_must_be_named(tmp_path: Path) -> None:
+def test_label_missing_from_gold_must_be_given_as_option(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"p.csv, line 3: got label 'c', expected one of \['a', 'b'\] \(or give all"):
         scores(tmp_path, "classify", "a b", "a c")
     assert scores(tmp_path, "classify", "a b", "a c", labels=("a", "b", "c"))["accuracy"] == 50
 
 
 @pytest.mark.parametrize(
-    ("task", "gold", "said", "labels", "part"),
+    ("task", "gold", "predicted", "labels", "part"),
     [
         (
             "mrpc",
@@ -136,15 +137,15 @@ def test_a_label_that_gold_happens_to_lack_must_be_named(tmp_path: Path) -> None
         ("classify", "0 1", "0 1", ("0", ""), "expected different names"),
     ],
 )
-def test_one_line_for_what_does_not_fit(
-    tmp_path: Path, task: str, gold: str, said: str, labels: tuple[str, ...], part: str
+def test_invalid_labels_are_one_line_errors(
+    tmp_path: Path, task: str, gold: str, predicted: str, labels: tuple[str, ...], part: str
 ) -> None:
     with pytest.raises(BadInput) as caught:
-        scores(tmp_path, task, gold, said, labels=labels)
+        scores(tmp_path, task, gold, predicted, labels=labels)
     assert part in str(caught.value)
 
 
-def test_unknown_tasks_are_told_what_there_is() -> None:
+def test_unknown_task_error_suggests_a_known_one() -> None:
     with pytest.raises(BadInput, match=r"no task to score named 'mrcp'. Did you mean 'mrpc'\? Known: .*squad2"):
         find_task_scoring("mrcp")
 
@@ -167,11 +168,11 @@ DATA = os.environ.get("BERTVISION_DATA")
         ("mnli", "MNLI/dev_matched.jsonl", 9815),
     ],
 )
-def test_official_files_score_full_marks_against_themselves(tmp_path: Path, task: str, file: str, rows: int) -> None:
+def test_official_gold_files_score_100_against_themselves(tmp_path: Path, task: str, file: str, rows: int) -> None:
     gold = Path(DATA or "") / "glue" / file
     labels = read_labels(gold, GOLD_COLUMNS, headerless_columns=TASK_SCORING[task].headerless_columns).labels
     lines = ["index\tprediction", *(f"{row}\t{label}" for row, label in enumerate(labels))]
-    (tmp_path / "said.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _, count, found = score_label_files(task, [gold], tmp_path / "said.tsv")
+    (tmp_path / "predicted.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _, count, result = score_label_files(task, [gold], tmp_path / "predicted.tsv")
     assert count == rows
-    assert list(found.values()) == pytest.approx([100] * len(found))
+    assert list(result.values()) == pytest.approx([100] * len(result))

@@ -36,7 +36,7 @@ def predictions(name: str, inner: int, dev: int) -> Predictions:
     return Predictions(name, name, "head", "dev", rows(dev), TABLE, **facts, inner=on_inner)
 
 
-def test_rows_are_ranked_by_inner_and_not_by_what_is_shown() -> None:
+def test_rows_are_ranked_by_inner_not_by_dev() -> None:
     board = evaluate([predictions("a", 2, 4), predictions("b", 4, 1), predictions("c", 3, 3)], TASK)
     assert [row.name for row in board.rows] == ["b", "c", "a"]
     assert [row.scores["accuracy"] for row in board.rows] == [25.0, 75.0, 100.0]
@@ -44,19 +44,19 @@ def test_rows_are_ranked_by_inner_and_not_by_what_is_shown() -> None:
     assert (board.task, board.split, board.metric) == ("tones", "dev", "accuracy")
 
 
-def test_a_row_tells_what_the_predictor_cost() -> None:
+def test_row_records_parameters_and_seconds() -> None:
     row = evaluate(predictions("a", 4, 4), TASK).rows[0]
     assert (row.parameters, row.percent, row.seconds, row.seed, row.kind) == (50, 5.0, 2.0, 1, "head")
     assert evaluate(replace(predictions("a", 4, 4), encoder_parameters=0), TASK).rows[0].percent == 0.0
 
 
-def test_of_equally_good_rows_the_smaller_comes_first_then_the_name() -> None:
+def test_ties_are_ordered_by_parameters_then_name() -> None:
     equal = [predictions(name, 3, 3) for name in ("d", "b", "c")]
     small = replace(predictions("e", 3, 3), parameters=7)
     assert [row.name for row in evaluate([*equal, small], TASK).rows] == ["e", "b", "c", "d"]
 
 
-def test_the_table_is_aligned_and_complete() -> None:
+def test_table_is_aligned_and_complete() -> None:
     text = str(evaluate([predictions("a-long-name", 2, 4), predictions("b", 4, 1)], TASK))
     lines = text.splitlines()[:3]
     assert len({len(line) for line in lines}) == 1
@@ -66,39 +66,41 @@ def test_the_table_is_aligned_and_complete() -> None:
     assert "25.00" in lines[1]
 
 
-def test_what_is_no_leaderboard_is_said() -> None:
+def test_missing_or_mixed_splits_are_refused() -> None:
     with pytest.raises(BadInput, match="predictions of one split, got none"):
         evaluate([], TASK)
-    one = predictions("a", 2, 4)
-    assert one.inner is not None
+    on_dev = predictions("a", 2, 4)
+    assert on_dev.inner is not None
     with pytest.raises(BadInput, match="predictions of one split, got dev, inner"):
-        evaluate([one, one.inner], TASK)
+        evaluate([on_dev, on_dev.inner], TASK)
 
 
 def by_name(store: Store, task: Task) -> tuple[list[Predictions], dict[str, Row]]:
-    found = predict(fit(["probe", "compress:size=4"], store, epochs=2, lr=1e-2, batch=8), store["dev"])
-    found.append(predict_own(store["dev"]))
-    found += [ensemble(found[:2], how) for how in ("mean", "fitted")]
-    return found, {row.name: row for row in evaluate(found, task).rows}
+    predictors = predict(fit(["probe", "compress:size=4"], store, epochs=2, lr=1e-2, batch=8), store["dev"])
+    predictors.append(predict_own(store["dev"]))
+    predictors += [ensemble(predictors[:2], how) for how in ("mean", "fitted")]
+    return predictors, {row.name: row for row in evaluate(predictors, task).rows}
 
 
-def test_spans_are_scored_as_the_official_script_scores_their_answers(span_store: Store, span_task: Task) -> None:
-    found, rows = by_name(span_store, span_task)
-    assert len(rows) == len(found) == 5
+def test_span_rows_have_the_official_squad_scores(span_store: Store, span_task: Task) -> None:
+    predictors, rows = by_name(span_store, span_task)
+    assert len(rows) == len(predictors) == 5
     golds = {example.id: [answer.text for answer in example.answers] for example in span_task["dev"]}
-    for one in found:
-        scored = score_predictions(span_task, one)
+    for predictor in predictors:
+        scored = score_predictions(span_task, predictor)
         answers = {key: str(answer) for key, answer in scored.result.answers.items()}
-        assert rows[one.name].scores == squad_scores(golds, answers)
-        assert rows[one.name].threshold == scored.inner.threshold if scored.inner else False
-        assert {"exact", "f1", "HasAns_f1", "NoAns_f1"} <= set(rows[one.name].scores)
+        assert rows[predictor.name].scores == squad_scores(golds, answers)
+        assert rows[predictor.name].threshold == scored.inner.threshold if scored.inner else False
+        assert {"exact", "f1", "HasAns_f1", "NoAns_f1"} <= set(rows[predictor.name].scores)
 
 
-def test_an_ensembles_row_can_be_rebuilt_from_it(value_store: Store, value_task: Task) -> None:
-    found, rows = by_name(value_store, value_task)
+def test_ensemble_row_records_the_members_and_weights_to_rebuild_it(value_store: Store, value_task: Task) -> None:
+    predictors, rows = by_name(value_store, value_task)
     row = rows["fitted(probe@0 + compress:size=4@0)"]
     assert row.members == ("probe@0", "compress:size=4@0")
     assert len(row.weights) == 2
-    mixed = sum(w * np.stack(list(one.logits)) for w, one in zip(row.weights, found[:2], strict=True))
-    np.testing.assert_allclose(np.stack(list(found[-1].logits)), mixed, atol=1e-5)
-    assert row.parameters == found[0].parameters + found[1].parameters
+    combined = sum(
+        w * np.stack(list(predictor.logits)) for w, predictor in zip(row.weights, predictors[:2], strict=True)
+    )
+    np.testing.assert_allclose(np.stack(list(predictors[-1].logits)), combined, atol=1e-5)
+    assert row.parameters == predictors[0].parameters + predictors[1].parameters

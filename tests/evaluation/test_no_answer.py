@@ -1,4 +1,4 @@
-"""The score at 0, at inner's threshold and at the oracle, as the official script has them."""
+"""No-answer thresholds: scores at 0, at the threshold fitted on inner and at the oracle match the official script."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ from bertvision.training.fitted_head import FittedHead
 from bertvision.training.predict import predict
 
 
-def test_all_three_are_what_the_official_definitions_give(
+def test_scores_at_all_thresholds_match_the_official_definitions(
     span_heads: list[FittedHead], span_store: Store, span_task: Task
 ) -> None:
     examples = span_task["dev"]
     golds = {example.id: [answer.text for answer in example.answers] for example in examples}
-    for one in predict(span_heads, span_store["dev"]):
-        found = thresholds(span_task, score_predictions(span_task, one))
-        decoded = decode(one.logits, one.table, len(examples))
+    for predictions in predict(span_heads, span_store["dev"]):
+        result = thresholds(span_task, score_predictions(span_task, predictions))
+        decoded = decode(predictions.logits, predictions.table, len(examples))
         scores = {e.id: d.no_answer_score for e, d in zip(examples, decoded, strict=True)}
         always = answer_texts(decoded, examples, None)
         for at in ("zero", "fitted"):
-            wanted = no_answer_scores(golds, always, scores, found[at]["threshold"])
-            assert (found[at]["exact"], found[at]["f1"]) == pytest.approx((wanted["exact"], wanted["f1"]))
-        assert found["zero"]["threshold"] == 0.0
+            wanted = no_answer_scores(golds, always, scores, result[at]["threshold"])
+            assert (result[at]["exact"], result[at]["f1"]) == pytest.approx((wanted["exact"], wanted["f1"]))
+        assert result["zero"]["threshold"] == 0.0
         for name in ("best_exact", "best_f1"):
-            assert found["oracle"][name] == pytest.approx(wanted[name])
-            if wanted[f"{name}_thresh"] != 0:  # else silence is best
-                assert found["oracle"][f"{name}_thresh"] == pytest.approx(wanted[f"{name}_thresh"])
-        assert found["oracle"]["best_f1"] >= found["fitted"]["f1"] - 1e-9
-        at_best = score_split(span_task, "dev", one.logits, one.table, found["oracle"]["best_f1_thresh"])
-        assert at_best.scores["f1"] == pytest.approx(found["oracle"]["best_f1"])
+            assert result["oracle"][name] == pytest.approx(wanted[name])
+            if wanted[f"{name}_thresh"] != 0:  # otherwise answering nothing is best
+                assert result["oracle"][f"{name}_thresh"] == pytest.approx(wanted[f"{name}_thresh"])
+        assert result["oracle"]["best_f1"] >= result["fitted"]["f1"] - 1e-9
+        at_best = score_split(
+            span_task, "dev", predictions.logits, predictions.table, result["oracle"]["best_f1_thresh"]
+        )
+        assert at_best.scores["f1"] == pytest.approx(result["oracle"]["best_f1"])
 
 
 CONTEXT = "red blue green"
@@ -54,16 +56,16 @@ def one_question(answer: str | None, no_answer: bool = True) -> tuple[Task, Pred
     return task, Predictions("x", "x", "head", "dev", logits, table)
 
 
-def test_where_silence_is_best_the_oracles_threshold_silences() -> None:
+def test_oracle_threshold_answers_nothing_if_that_is_best() -> None:
     task, predictions = one_question(None)
-    found = thresholds(task, score_predictions(task, predictions))
-    assert "fitted" not in found  # there was no inner
-    assert (found["zero"]["f1"], found["oracle"]["best_f1"]) == (0.0, 100.0)
-    result = score_split(task, "dev", predictions.logits, predictions.table, found["oracle"]["best_f1_thresh"])
+    by_threshold = thresholds(task, score_predictions(task, predictions))
+    assert "fitted" not in by_threshold  # there was no inner
+    assert (by_threshold["zero"]["f1"], by_threshold["oracle"]["best_f1"]) == (0.0, 100.0)
+    result = score_split(task, "dev", predictions.logits, predictions.table, by_threshold["oracle"]["best_f1_thresh"])
     assert result.answers == {"a": ""}
 
 
-def test_other_tasks_have_no_such_threshold() -> None:
+def test_tasks_without_unanswerable_questions_have_no_thresholds() -> None:
     task, predictions = one_question("red", no_answer=False)
     assert thresholds(task, score_predictions(task, predictions)) == {}
     scored = score_predictions(*one_question("red"))

@@ -1,4 +1,4 @@
-"""From raw outputs to scores: windows merged, thresholds taken from inner, the scale undone."""
+"""From raw outputs to scores: merging of windows, thresholds fitted on inner, values on their own scale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def span_task(**splits: tuple[Example, ...]) -> Task:
     return Task("colours", "span", {"train": (), "inner": (), "dev": (), **splits}, "f1", no_answer=True)
 
 
-def says(word: int, null: float, span: float = 0.0) -> Any:
+def word_logits(word: int, null: float, span: float = 0.0) -> Any:
     """Logits of a window: the word's token wins with ``span``, the CLS token has ``null``."""
     row = np.full((5, 2), -10.0, np.float32)
     row[2 + word] = span / 2
@@ -47,18 +47,18 @@ def span_table(examples: Sequence[int]) -> WindowTable:
 
 
 INNER = (question("a", "red"), question("b", "blue"), question("c", None), question("d", None))
-INNER_LOGITS = [says(0, null=1.0), says(1, null=3.0), says(2, null=5.0), says(2, null=8.0)]
+INNER_LOGITS = [word_logits(0, null=1.0), word_logits(1, null=3.0), word_logits(2, null=5.0), word_logits(2, null=8.0)]
 """No-answer scores 1, 3 (answerable, answered right) and 5, 8 (not answerable): the best cut is at 4."""
 
 
-def test_the_threshold_is_fitted_on_inner() -> None:
+def test_threshold_is_fitted_on_inner() -> None:
     result = score_inner(span_task(inner=INNER), INNER_LOGITS, span_table(range(4)))
     assert result.threshold == pytest.approx(4.0, abs=0.01)
     assert result.answers == {"a": "red", "b": "blue", "c": "", "d": ""}
     assert result.scores["f1"] == result.scores["exact"] == 100.0
 
 
-def test_a_threshold_that_is_given_is_not_fitted() -> None:
+def test_given_threshold_is_not_fitted() -> None:
     task = replace(span_task(inner=INNER, dev=INNER), threshold=2.0)
     result = score_inner(task, INNER_LOGITS, span_table(range(4)))
     assert (result.threshold, result.answers) == (2.0, {"a": "red", "b": "", "c": "", "d": ""})
@@ -71,10 +71,10 @@ def inner_predictions() -> Predictions:
     return Predictions("x", "x", "head", "inner", INNER_LOGITS, span_table(range(4)))
 
 
-def test_dev_is_judged_at_inners_threshold() -> None:
+def test_dev_is_scored_at_the_threshold_of_inner() -> None:
     dev = (question("e", "green"), question("f", None))
     # Best for dev would be any cut above 6; at 4 the first goes unanswered.
-    logits = [says(2, null=6.0), says(0, null=9.0)]
+    logits = [word_logits(2, null=6.0), word_logits(0, null=9.0)]
     predictions = Predictions("x", "x", "head", "dev", logits, span_table(range(2)), inner=inner_predictions())
     scored = score_predictions(span_task(inner=INNER, dev=dev), predictions)
     assert scored.result.threshold == pytest.approx(4.0, abs=0.01)
@@ -83,32 +83,34 @@ def test_dev_is_judged_at_inners_threshold() -> None:
     assert scored.selection_score("f1") == 100.0  # inner's
 
 
-def test_without_inner_the_threshold_is_zero_and_the_choice_is_by_the_split_itself() -> None:
+def test_without_inner_the_threshold_is_zero_and_selection_uses_the_split() -> None:
     dev = (question("e", "green"), question("f", None))
-    predictions = Predictions("x", "x", "head", "dev", [says(2, null=-0.5), says(0, null=0.5)], span_table(range(2)))
+    predictions = Predictions(
+        "x", "x", "head", "dev", [word_logits(2, null=-0.5), word_logits(0, null=0.5)], span_table(range(2))
+    )
     scored = score_predictions(span_task(dev=dev), predictions)
     assert (scored.inner, scored.result.threshold) == (None, 0.0)
     assert scored.result.answers == {"e": "green", "f": ""}
     assert scored.selection_score("f1") == 100.0
 
 
-def test_a_task_that_always_has_an_answer_has_no_threshold() -> None:
+def test_task_without_unanswerable_questions_has_no_threshold() -> None:
     task = replace(span_task(inner=INNER[:2]), no_answer=False)
-    result = score_inner(task, [says(0, null=50.0), says(1, null=50.0)], span_table(range(2)))
+    result = score_inner(task, [word_logits(0, null=50.0), word_logits(1, null=50.0)], span_table(range(2)))
     assert result.threshold is None
     assert result.answers == {"a": "red", "b": "blue"}
 
 
 def test_windows_of_one_question_are_merged() -> None:
     """Best span over all windows; null score the smallest of them."""
-    logits = [says(0, null=9.0, span=1.0), says(1, null=2.0, span=3.0)]
+    logits = [word_logits(0, null=9.0, span=1.0), word_logits(1, null=2.0, span=3.0)]
     result = score_split(span_task(dev=(question("b", "blue"),)), "dev", logits, span_table([0, 0]), threshold=-0.5)
     assert result.answers == {"b": "blue"}  # 2 - 3 = -1 <= -0.5
     result = score_split(span_task(dev=(question("b", "blue"),)), "dev", logits, span_table([0, 0]), threshold=-1.5)
     assert result.answers == {"b": ""}
 
 
-def test_a_question_that_no_window_could_be_made_for_is_not_answered() -> None:
+def test_question_without_a_window_counts_as_unanswered() -> None:
     examples = (*INNER, question("long", "red"))
     result = score_inner(span_task(inner=examples), INNER_LOGITS, span_table(range(4)))
     assert result.answers["long"] == ""
@@ -142,7 +144,7 @@ def test_labels_are_picked_by_the_largest_output() -> None:
     assert result.threshold is None
 
 
-def test_values_are_brought_back_to_their_own_scale() -> None:
+def test_values_are_rescaled_to_the_data() -> None:
     splits = {"inner": labelled([10.0, 30.0, 20.0])}
     task = Task("numbers", "regress", splits, "pearson", center=20.0, spread=10.0)
     result = score_inner(task, rows([[-1.0], [1.0], [0.5]]), text_table(range(3)))
@@ -151,13 +153,13 @@ def test_values_are_brought_back_to_their_own_scale() -> None:
     assert result.threshold is None
 
 
-def test_an_examples_output_is_the_mean_over_its_windows() -> None:
-    found = example_outputs(rows([[1, 2], [5, 0], [3, 4]]), text_table([2, 0, 2]), examples=4)
-    assert found.tolist() == [[5, 0], [0, 0], [2, 3], [0, 0]]
-    assert found.dtype == np.float64
+def test_output_of_an_example_is_the_mean_over_its_windows() -> None:
+    outputs = example_outputs(rows([[1, 2], [5, 0], [3, 4]]), text_table([2, 0, 2]), examples=4)
+    assert outputs.tolist() == [[5, 0], [0, 0], [2, 3], [0, 0]]
+    assert outputs.dtype == np.float64
 
 
-def test_what_a_predictor_is_chosen_by() -> None:
+def test_selection_score_is_that_of_inner_if_there_is_one() -> None:
     shown, inner = SplitScores({"f1": 90.0}, None, {}), SplitScores({"f1": 10.0}, None, {})
     assert ScoredPredictions(inner_predictions(), shown, inner).selection_score("f1") == 10.0
     assert ScoredPredictions(inner_predictions(), shown, None).selection_score("f1") == 90.0

@@ -1,6 +1,6 @@
-"""What the golden tests hold fixed, computed by the code as it is now.
+"""What the golden tests keep fixed, computed by today's code.
 
-``tools/make_golden.py`` writes these facts beside this file, the tests compare with what it wrote. Names inside the
+``tools/make_golden.py`` writes these facts to ``data``, and the tests compare with what it wrote. Names inside the
 package are imported here and nowhere else in this folder: where a module moves, only the imports change.
 """
 
@@ -70,7 +70,7 @@ RUNS = {
     name: ("run", *words, *QUICK, "--heads", *HEADS.get(name, ("learned-pool",)), "--seeds", "0", "--out", name)
     for name, words in FILES.items()
 }
-"""Commands whose files are looked at, typed in a copy of ``data``; the first two are kept as well."""
+"""Commands run in a copy of ``data`` whose files are checked; the files of the first two are stored there."""
 
 AFTER = {
     "evaluate": ("evaluate", "squad"),
@@ -79,7 +79,7 @@ AFTER = {
     "tune": ("tune", *FILES["text"], *SHORT, "--method", "bitfit", "--encoder", "encoder", "--out", "tuned"),
     "extract": ("extract", *FILES["text"], *SHORT, "--encoder", "encoder", "--to", "states"),
 }
-"""Commands on what those left, and others that write files."""
+"""Commands on the runs of ``RUNS``, and others that write files."""
 
 DOCUMENTS = {
     "heads": ("heads",),
@@ -87,7 +87,7 @@ DOCUMENTS = {
     "tasks": ("tasks",),
     "encoders": ("encoders",),
 }
-"""Commands whose whole document is held fixed."""
+"""Commands whose whole document is kept fixed."""
 
 MODELS = {
     "squad": ("squad/model", "asked.jsonl"),
@@ -95,23 +95,23 @@ MODELS = {
     "mixed": ("mixed", "asked.jsonl"),
     "adapted": ("adapted", "texts.jsonl", "--base", "encoder"),
 }
-"""Saved models and what they are asked; the last one's encoder lies on a base."""
+"""Saved models and the files that they predict; the encoder of the last one needs its base."""
 
-SMALL = {"adapters": "adapters:size=4,share=2", "bitfit": "bitfit", "lora": "lora:r=2,alpha=4"}
-"""Folders of encoders that lie on a base, and how they were tuned."""
+DELTA_ENCODERS = {"adapters": "adapters:size=4,share=2", "bitfit": "bitfit", "lora": "lora:r=2,alpha=4"}
+"""Folders of encoders saved as delta weights, and the methods that they were tuned with."""
 
-HALF = {"epochs": 2.0, "lr": 1e-3, "batch": 8, "method": "adapters:size=4,share=2"}
-"""How the tuning was begun of which a state on the way is kept."""
-HALF_FIT = (("compress:size=4", "learned-pool"), {"epochs": 3, "batch": 8})
+INTERRUPTED_TUNING = {"epochs": 2.0, "lr": 1e-3, "batch": 8, "method": "adapters:size=4,share=2"}
+"""Settings of the tuning whose checkpoint is stored."""
+INTERRUPTED_FIT = (("compress:size=4", "learned-pool"), {"epochs": 3, "batch": 8})
 
-NAMED_BY_DATA = (
+KEYS_FROM_DATA = (
     (r".*/predictions/.*\.json", r"^"),
     (r".*/log\.jsonl", r"^versions"),
     (r".*/analysis/.*\.json", r"^plots\[\]\.series"),
 )
-"""Files, and the places in them whose keys are data: ids, libraries, what a picture shows."""
-NOT_OURS = r".*/encoder/(config\.json|model\.safetensors|tokenizer.*)|.*/model/heads\.safetensors"
-"""What transformers writes; and the weights of the best row, whichever that is."""
+"""Files, and the paths inside whose keys are data: ids, libraries, series of a chart."""
+NOT_FIXED = r".*/encoder/(config\.json|model\.safetensors|tokenizer.*)|.*/model/heads\.safetensors"
+"""Files that transformers writes, and the weights of the best row, whichever that is."""
 
 SEARCH = (
     "search",
@@ -127,25 +127,25 @@ SEARCH = (
 )
 
 
-class Said(NamedTuple):
-    """What a command came to."""
+class CommandOutput(NamedTuple):
+    """The document and the messages of a command."""
 
     document: Any
     errors: str
 
 
-def said(*words: str) -> Said:
-    """The document of a command that must go well, and what it told on stderr."""
+def run_command(*words: str) -> CommandOutput:
+    """The document of a command that must succeed, and what it printed to stderr."""
     out, errors = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(errors):
         code = main([*words, "--json"])
     assert code == 0, (words, errors.getvalue())
-    return Said(json.loads(out.getvalue()), errors.getvalue())
+    return CommandOutput(json.loads(out.getvalue()), errors.getvalue())
 
 
 @contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Paths are typed as they stand in recipes: relative."""
+    """Change the current folder, because the recipes have relative paths."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -154,8 +154,8 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def inputs_into(folder: Path) -> None:
-    """The encoder and the files of texts, where commands are to run."""
+def copy_inputs(folder: Path) -> None:
+    """Copy the encoder and the text files to the folder where commands will run."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copytree(DATA / "encoder", folder / "encoder")
     for path in DATA.glob("*.*"):
@@ -164,17 +164,17 @@ def inputs_into(folder: Path) -> None:
 
 
 def commands(parser: argparse.ArgumentParser | None = None, path: str = "bertvision") -> dict[str, Any]:
-    """Every command with everything that can be typed after it; what help says is left out."""
+    """Every command with its arguments, without help texts."""
     parser = parser or build_parser()
-    found: dict[str, Any] = {path: []}
+    options: dict[str, Any] = {path: []}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, below in action.choices.items():
-                found.update(commands(below, f"{path} {name}"))
+                options.update(commands(below, f"{path} {name}"))
             continue
-        found[path].append(_option(action))
-    found[path].sort(key=lambda one: json.dumps(one["names"]))
-    return found
+        options[path].append(_option(action))
+    options[path].sort(key=lambda option: json.dumps(option["names"]))
+    return options
 
 
 def _option(action: argparse.Action) -> dict[str, Any]:
@@ -192,27 +192,27 @@ def key_paths(content: Any, wild: str | None = None, path: str = "") -> set[str]
         below = [(f"{path}[]", value) for value in content]
     else:
         return {path}
-    return {path, *(one for place, value in below for one in key_paths(value, wild, place))} - {""}
+    return {path, *(descendant for child, value in below for descendant in key_paths(value, wild, child))} - {""}
 
 
 def file_keys(folder: Path) -> dict[str, list[str]]:
-    """By path, where ``*`` stands for what depends on numbers, the keys of every file or the names of its tensors."""
-    found: dict[str, set[str]] = {}
+    """Keys of every file, or names of its tensors, by path; ``*`` replaces parts that depend on results."""
+    keys_by_file: dict[str, set[str]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        place = _plain_place(path.relative_to(folder.parent).as_posix())
-        if re.fullmatch(NOT_OURS, place):
+        name = _without_hashes(path.relative_to(folder.parent).as_posix())
+        if re.fullmatch(NOT_FIXED, name):
             continue
-        wild = next((inside for pattern, inside in NAMED_BY_DATA if re.fullmatch(pattern, place)), None)
-        keys = {one for content in _contents(path) for one in key_paths(content, wild)}
-        found.setdefault(place, set()).update(keys)
-    return {place: sorted(keys) for place, keys in sorted(found.items())}
+        wild = next((inside for pattern, inside in KEYS_FROM_DATA if re.fullmatch(pattern, name)), None)
+        keys = {key for content in _contents(path) for key in key_paths(content, wild)}
+        keys_by_file.setdefault(name, set()).update(keys)
+    return {name: sorted(keys) for name, keys in sorted(keys_by_file.items())}
 
 
-def _plain_place(place: str) -> str:
-    """Names of ensembles tell which heads were best, and other names hold a hash."""
-    place = re.sub(r"(predictions/(?:places/)?)[^/]*(?=\.json)", r"\1*", place)
-    place = re.sub(r"analysis/[^/]*\.svg", "analysis/*.svg", place)
-    return re.sub(r"(?<![a-z0-9])[0-9a-f]{6,}(?![a-z0-9])", "*", place)
+def _without_hashes(name: str) -> str:
+    """Replace names that contain the best heads or a hash."""
+    name = re.sub(r"(predictions/(?:places/)?)[^/]*(?=\.json)", r"\1*", name)
+    name = re.sub(r"analysis/[^/]*\.svg", "analysis/*.svg", name)
+    return re.sub(r"(?<![a-z0-9])[0-9a-f]{6,}(?![a-z0-9])", "*", name)
 
 
 def _contents(path: Path) -> list[Any]:
@@ -229,32 +229,32 @@ def _contents(path: Path) -> list[Any]:
 
 
 def all_keys(folder: Path) -> dict[str, Any]:
-    """Run every command below this folder: the keys of its documents and of all files; equal ones stand together."""
+    """Run every command in this folder: keys of documents and files, grouped by equal keys."""
     with working_in(folder):
-        documents = {name: said(*words).document for name, words in {**RUNS, **AFTER}.items()}
+        documents = {name: run_command(*words).document for name, words in {**RUNS, **AFTER}.items()}
     files = {name: file_keys(folder / name) for name in (*RUNS, "tuned", "states")}
     return {
-        "documents": _together({name: sorted(key_paths(document)) for name, document in documents.items()}),
-        "files": _together({place: keys for found in files.values() for place, keys in found.items()}),
+        "documents": _grouped({name: sorted(key_paths(document)) for name, document in documents.items()}),
+        "files": _grouped({file: keys for keys_by_file in files.values() for file, keys in keys_by_file.items()}),
     }
 
 
-def _together(keys: Mapping[str, Sequence[str]]) -> list[dict[str, list[str]]]:
-    found: dict[tuple[str, ...], list[str]] = {}
-    for place, names in keys.items():
-        found.setdefault(tuple(names), []).append(place)
-    return [{"in": places, "keys": list(names)} for names, places in found.items()]
+def _grouped(keys: Mapping[str, Sequence[str]]) -> list[dict[str, list[str]]]:
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, names in keys.items():
+        groups.setdefault(tuple(names), []).append(name)
+    return [{"in": members, "keys": list(names)} for names, members in groups.items()]
 
 
 def state_dict_names() -> list[dict[str, Any]]:
-    """The names of every head's weights, for spans where they can be; specs with equal names stand together."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    """Weight names of every head, for spans if it supports them, grouped by equal names."""
+    specs_by_names: dict[tuple[str, ...], list[str]] = {}
     for spec in all_variants():
         spans, labels = Shape(5, 16, 32, 2, "span"), Shape(5, 16, 32, 3, "classify")
         with torch.device("meta"):
             head = build_head(spec, spans if fits(spec, spans) else labels)
-        found.setdefault(tuple(head.state_dict()), []).append(spec)
-    return [{"specs": specs, "names": list(names)} for names, specs in found.items()]
+        specs_by_names.setdefault(tuple(head.state_dict()), []).append(spec)
+    return [{"specs": specs, "names": list(names)} for names, specs in specs_by_names.items()]
 
 
 SPECS = (
@@ -266,7 +266,7 @@ SPECS = (
     "context-conv:context=true",
     "ladder",
 )
-"""Ways to write heads that have one canonical form."""
+"""Specs that are not in canonical form."""
 
 
 def plain_tasks() -> dict[str, bv.Task]:
@@ -293,7 +293,7 @@ def _splits(examples: Sequence[bv.Example]) -> dict[str, tuple[bv.Example, ...]]
 
 
 def free_hashes() -> dict[str, Any]:
-    """Hashes that depend on this package alone."""
+    """Hashes that depend on this package only."""
     recipes = {"plain": read_recipe(DATA / "plain.toml"), "full": read_recipe(DATA / "full.toml")}
     spans = FeatureInfo(Shape(3, 8, 48, 2, "span"), True, "all")
     typed = ("fit.lr=1e-4..1e-2", "fit.batch=8|16", "compress.size=4..64")
@@ -324,10 +324,10 @@ def _section_hashes(recipe: Recipe) -> dict[str, str]:
 
 
 def encoder_hashes() -> dict[str, Any]:
-    """Hashes that an encoder is part of, and with it the settings that this version of transformers gives it."""
+    """Hashes that include an encoder, and so the settings that this version of transformers adds to it."""
     base = bv.load_encoder(str(DATA / "encoder"))
     folders = {name: bv.load_encoder(str(DATA / name / "encoder")) for name in ("squad", "text")}
-    small = {name: bv.load_encoder(str(DATA / name), base=base) for name in SMALL if name != "lora"}
+    small = {name: bv.load_encoder(str(DATA / name), base=base) for name in DELTA_ENCODERS if name != "lora"}
     full, plain = read_recipe(DATA / "full.toml"), read_recipe(DATA / "plain.toml")
     task = plain_tasks()["classify"]
     prints = {
@@ -337,66 +337,66 @@ def encoder_hashes() -> dict[str, Any]:
     return {
         "tokenizer": tokenizer_hash(base.tokenizer),
         "model": model_hash(base.model),
-        "encoder": {name: encoder_hash(one) for name, one in {"base": base, **folders, **small}.items()},
-        "tune": {name: tune_hash(base, task, one.tune) for name, one in {"plain": plain, "full": full}.items()},
+        "encoder": {name: encoder_hash(encoder) for name, encoder in {"base": base, **folders, **small}.items()},
+        "tune": {name: tune_hash(base, task, recipe.tune) for name, recipe in {"plain": plain, "full": full}.items()},
         "fingerprint": prints,
-        "store": {name: hash_json(one)[:16] for name, one in prints.items()},
+        "store": {name: hash_json(fingerprint)[:16] for name, fingerprint in prints.items()},
     }
 
 
 def study_names(folder: Path) -> list[str]:
-    """The names of the studies that a search in the kept run of texts begins; a name is what a search goes on by."""
+    """Names of the studies that a search in the stored text run starts; a search resumes by name."""
     shutil.copytree(DATA / "text", folder / "text")
     with working_in(folder):
-        said(*SEARCH)
-        with closing(sqlite3.connect("text/search/study.db")) as known:
-            return sorted(name for (name,) in known.execute("select study_name from studies"))
+        run_command(*SEARCH)
+        with closing(sqlite3.connect("text/search/study.db")) as database:
+            return sorted(name for (name,) in database.execute("select study_name from studies"))
 
 
 def own_outputs(name: str) -> list[np.ndarray]:
-    """What an encoder of ``SMALL`` gives of dev by its own head."""
+    """Outputs on dev of the own head of an encoder in ``DELTA_ENCODERS``."""
     encoder = bv.load_encoder(str(DATA / name), base=str(DATA / "encoder"))
     task = read_task(DATA / "text" / "store" / "task")
     return list(bv.Model(encoder, "encoder", task).outputs(task["dev"])[0])
 
 
 def answers(name: str) -> Any:
-    """What a saved model answers."""
+    """The predictions of a saved model."""
     folder, file, *more = MODELS[name]
     with working_in(DATA):
-        return said("predict", folder, "--file", file, *more).document
+        return run_command("predict", folder, "--file", file, *more).document
 
 
-def head_places(name: str) -> list[str]:
-    """The folders of a kept run's heads, below ``data``."""
+def head_folders(name: str) -> list[str]:
+    """The folders of a stored run's heads, relative to ``data``."""
     return sorted(path.parent.relative_to(DATA).as_posix() for path in (DATA / name).rglob("head.json"))
 
 
-def head_outputs(place: str, folder: Path) -> dict[str, list[np.ndarray]]:
-    """What a saved head says of dev and inner now; its files are copied to ``folder`` without what it said before."""
+def head_outputs(stored: str, folder: Path) -> dict[str, list[np.ndarray]]:
+    """Outputs of a saved head on dev and inner, computed in a copy of it without its cached outputs."""
     for file in ("head.json", "head.safetensors", "inner.safetensors"):
-        shutil.copy(DATA / place / file, folder)
+        shutil.copy(DATA / stored / file, folder)
     head, _ = load_fitted(folder)
-    store = bv.Store(DATA / place.split("/", 1)[0] / "store")
+    store = bv.Store(DATA / stored.split("/", 1)[0] / "store")
     return {split: list(bv.predict(head, store[split])[0].logits) for split in ("dev", "inner")}
 
 
-def kept_outputs(place: str) -> dict[str, list[np.ndarray]]:
-    """What it said when it was fitted."""
+def cached_outputs(stored: str) -> dict[str, list[np.ndarray]]:
+    """The outputs that were cached when the head was fitted."""
     return {
-        "dev": load_outputs(DATA / place / "said-dev.safetensors"),
-        "inner": load_outputs(DATA / place / "inner.safetensors"),
+        "dev": load_outputs(DATA / stored / "said-dev.safetensors"),
+        "inner": load_outputs(DATA / stored / "inner.safetensors"),
     }
 
 
-def decoded(name: str) -> dict[str, str]:
-    """What a store holds, decoded: states, logits, masks and targets of each split as one hash."""
+def decoded_hashes(name: str) -> dict[str, str]:
+    """One hash per split over the decoded states, logits, masks and targets of a store."""
     store = bv.Store(DATA / name)
-    found = {}
+    hashes = {}
     for split in ("train", "inner", "dev"):
         digest = hashlib.sha256()
         for batch in store[split].batches(4):
-            for one in (batch.hidden, batch.mask, batch.targets, batch.windows, batch.pooled, batch.logits):
-                digest.update(b"none" if one is None else one.contiguous().numpy().tobytes())
-        found[split] = digest.hexdigest()
-    return found
+            for tensor in (batch.hidden, batch.mask, batch.targets, batch.windows, batch.pooled, batch.logits):
+                digest.update(b"none" if tensor is None else tensor.contiguous().numpy().tobytes())
+        hashes[split] = digest.hexdigest()
+    return hashes

@@ -1,12 +1,12 @@
-"""Nothing that users' files or commands depend on changes: ``data`` holds what version 0.1.0 wrote and was.
+"""Nothing that users' files or commands depend on changes: ``data`` holds files and facts of version 0.1.0.
 
-Held fixed are what can be typed (``commands.json``), the keys of files and documents (``keys.json``,
-``documents.json``), hashes that tell whether something was done before (``hashes.json``) and the names of heads'
-weights (``state_dict_names.json``). Beside them lie files of that version: an encoder, two runs with stores, heads and
-models, encoders on a base, and states of work that was ended on the way. They must load, give what they gave, and be
-gone on with. ``BERTVISION_EXACT=1`` asks for equality to the last bit, on the machine that wrote them.
+Kept fixed are command-line options (``commands.json``), the keys of files and documents (``keys.json``,
+``documents.json``), hashes that decide whether a step is repeated (``hashes.json``) and the names of heads'
+weights (``state_dict_names.json``). ``data`` also holds files of that version: an encoder, two runs with stores, heads
+and models, encoders saved as delta weights, and checkpoints of interrupted work. They must load, give the same outputs
+and be resumed. ``BERTVISION_EXACT=1`` asks for equality to the last bit, on the machine that wrote them.
 
-``tools/make_golden.py`` writes ``data``; see there when that is right.
+``tools/make_golden.py`` writes ``data``; it says when to run it.
 """
 
 from __future__ import annotations
@@ -37,169 +37,171 @@ _spec.loader.exec_module(facts)
 
 DATA: Path = facts.DATA
 EXACT = os.environ.get("BERTVISION_EXACT") == "1"
-HEADS = [place for name in ("squad", "text") for place in facts.head_places(name)]
+HEADS = [folder for name in ("squad", "text") for folder in facts.head_folders(name)]
 
 
-def known(name: str) -> Any:
+def expected(name: str) -> Any:
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
-HASHES = known("hashes")
+HASHES = expected("hashes")
 same_transformers = pytest.mark.skipif(
     HASHES["versions"]["transformers"] != transformers.__version__,
     reason="an encoder's hash holds the settings that transformers gives it, and this is another version",
 )
 
 
-def plain(content: Any) -> Any:
-    """As it comes out of a file."""
+def as_json(content: Any) -> Any:
+    """As it would be read from a JSON file."""
     return json.loads(json.dumps(content))
 
 
-def same_rows(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> None:
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+def assert_same_rows(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> None:
+    assert len(got) == len(wanted)
+    for got_row, wanted_row in zip(got, wanted, strict=True):
+        assert (got_row.shape, got_row.dtype) == (wanted_row.shape, wanted_row.dtype)
         if EXACT:
-            assert np.array_equal(one, other)
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-5)
+            assert np.array_equal(got_row, wanted_row)
+        np.testing.assert_allclose(got_row, wanted_row, rtol=1e-6, atol=1e-5)
 
 
-def same_document(found: Any, wanted: Any) -> None:
-    """Equal, numbers nearly so."""
+def assert_same_document(got: Any, wanted: Any) -> None:
+    """Equal except for rounding of numbers."""
     if EXACT:
-        assert found == wanted
+        assert got == wanted
     if isinstance(wanted, Mapping):
-        assert list(found) == list(wanted)
-        found, wanted = list(found.values()), list(wanted.values())
+        assert list(got) == list(wanted)
+        got, wanted = list(got.values()), list(wanted.values())
     if isinstance(wanted, list):
-        assert len(found) == len(wanted)
-        for one, other in zip(found, wanted, strict=True):
-            same_document(one, other)
+        assert len(got) == len(wanted)
+        for got_item, wanted_item in zip(got, wanted, strict=True):
+            assert_same_document(got_item, wanted_item)
     elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, rel=1e-6, abs=1e-5)
+        assert got == pytest.approx(wanted, rel=1e-6, abs=1e-5)
     else:
-        assert found == wanted
+        assert got == wanted
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Path:
     """A folder with the encoder and the texts, to run commands in."""
-    facts.inputs_into(tmp_path / "here")
+    facts.copy_inputs(tmp_path / "here")
     return tmp_path / "here"
 
 
-def test_what_can_be_typed() -> None:
-    found = plain(facts.commands())
-    wanted = known("commands")
-    assert list(found) == list(wanted)
+def test_command_line_options_are_unchanged() -> None:
+    got = as_json(facts.commands())
+    wanted = expected("commands")
+    assert list(got) == list(wanted)
     for command, options in wanted.items():
-        assert found[command] == options, command
+        assert got[command] == options, command
 
 
 @pytest.mark.parametrize("name", facts.DOCUMENTS)
-def test_what_there_is_to_choose_from(name: str) -> None:
-    same_document(facts.said(*facts.DOCUMENTS[name]).document, known("documents")[name])
+def test_listed_heads_tasks_and_encoders_are_unchanged(name: str) -> None:
+    assert_same_document(facts.run_command(*facts.DOCUMENTS[name]).document, expected("documents")[name])
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("golden") / "here"
-    facts.inputs_into(folder)
+    facts.copy_inputs(folder)
     return facts.all_keys(folder)
 
 
 @pytest.mark.parametrize("sort", ["documents", "files"])
-def test_keys_of_what_commands_write(keys: Any, sort: str) -> None:
-    found, wanted = (
-        {one: each["keys"] for each in some for one in each["in"]} for some in (keys[sort], known("keys")[sort])
+def test_keys_of_written_files_and_documents_are_unchanged(keys: Any, sort: str) -> None:
+    got, wanted = (
+        {name: group["keys"] for group in groups for name in group["in"]}
+        for groups in (keys[sort], expected("keys")[sort])
     )
-    assert sorted(found) == sorted(wanted)
-    for one, names in wanted.items():
-        assert found[one] == names, one
+    assert sorted(got) == sorted(wanted)
+    for name, names in wanted.items():
+        assert got[name] == names, name
 
 
 @pytest.mark.parametrize("name", HASHES["free"])
-def test_hashes(name: str) -> None:
-    assert plain(facts.free_hashes()[name]) == HASHES["free"][name]
+def test_hashes_are_unchanged(name: str) -> None:
+    assert as_json(facts.free_hashes()[name]) == HASHES["free"][name]
 
 
 @same_transformers
-def test_hashes_of_encoders_and_of_what_is_made_with_them() -> None:
-    found = plain(facts.encoder_hashes())
+def test_hashes_that_include_an_encoder_are_unchanged() -> None:
+    hashes = as_json(facts.encoder_hashes())
     for name, wanted in HASHES["encoder"].items():
-        assert found[name] == wanted, name
+        assert hashes[name] == wanted, name
 
 
-def test_names_of_the_weights_of_every_head() -> None:
-    assert facts.state_dict_names() == known("state_dict_names")
+def test_weight_names_of_every_head_are_unchanged() -> None:
+    assert facts.state_dict_names() == expected("state_dict_names")
 
 
 @pytest.mark.parametrize("name", HASHES["stores"])
-def test_a_store_is_read_as_it_was_written(name: str) -> None:
-    assert facts.decoded(name) == HASHES["stores"][name]
+def test_old_store_decodes_to_the_same_states(name: str) -> None:
+    assert facts.decoded_hashes(name) == HASHES["stores"][name]
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_head_says_what_it_said(head: str, tmp_path: Path) -> None:
-    found, wanted = facts.head_outputs(head, tmp_path), facts.kept_outputs(head)
-    same_rows(found["dev"], wanted["dev"])
-    for one, other in zip(found["inner"], wanted["inner"], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)  # fitted in batches of another order
+def test_old_head_gives_the_same_outputs(head: str, tmp_path: Path) -> None:
+    got, wanted = facts.head_outputs(head, tmp_path), facts.cached_outputs(head)
+    assert_same_rows(got["dev"], wanted["dev"])
+    # The outputs on inner were computed in another order of batches when the head was fitted.
+    for got_row, wanted_row in zip(got["inner"], wanted["inner"], strict=True):
+        np.testing.assert_allclose(got_row, wanted_row, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", facts.SMALL)
-def test_an_encoder_on_a_base_gives_what_it_gave(name: str) -> None:
+@pytest.mark.parametrize("name", facts.DELTA_ENCODERS)
+def test_old_delta_weights_give_the_same_outputs(name: str) -> None:
     if name == "lora":
         pytest.importorskip("peft", reason="LoRA needs the extra peft")
     wanted = load_file(DATA / name / "expected.safetensors")
-    same_rows(facts.own_outputs(name), [wanted[str(number)].numpy() for number in range(len(wanted))])
+    assert_same_rows(facts.own_outputs(name), [wanted[str(number)].numpy() for number in range(len(wanted))])
 
 
 @pytest.mark.parametrize("name", facts.MODELS)
-def test_a_model_answers_what_it_answered(name: str) -> None:
-    same_document(facts.answers(name), known("answers")[name])
+def test_old_model_gives_the_same_predictions(name: str) -> None:
+    assert_same_document(facts.answers(name), expected("answers")[name])
 
 
 @same_transformers
 @pytest.mark.parametrize("name", ["squad", "text"])
-def test_a_run_that_is_done_is_not_done_again(name: str, place: Path) -> None:
-    shutil.copytree(DATA / name, place / name)
-    with facts.working_in(place):
-        again = facts.said(*facts.RUNS[name])
-    assert [step for step in ("tune", "extract", "fit") if f"{step}: already done, skipping" not in again.errors] == []
-    before = json.loads((DATA / name / "leaderboard.json").read_text(encoding="utf-8"))
-    assert [row["name"] for row in again.document["rows"]] == [row["name"] for row in before["rows"]]
-    for found, wanted in zip(again.document["rows"], before["rows"], strict=True):
-        same_document(*({key: value for key, value in row.items() if key != "seconds"} for row in (found, wanted)))
+def test_finished_old_run_is_not_computed_again(name: str, workspace: Path) -> None:
+    shutil.copytree(DATA / name, workspace / name)
+    with facts.working_in(workspace):
+        result = facts.run_command(*facts.RUNS[name])
+    assert [step for step in ("tune", "extract", "fit") if f"{step}: already done, skipping" not in result.errors] == []
+    old = json.loads((DATA / name / "leaderboard.json").read_text(encoding="utf-8"))
+    assert [row["name"] for row in result.document["rows"]] == [row["name"] for row in old["rows"]]
+    for got, wanted in zip(result.document["rows"], old["rows"], strict=True):
+        assert_same_document(*({key: value for key, value in row.items() if key != "seconds"} for row in (got, wanted)))
 
 
 @same_transformers
-def test_a_tuning_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_old_tuning_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = shutil.copy(DATA / "tuning.safetensors", tmp_path)
     base, task = bv.load_encoder(str(DATA / "encoder")), facts.read_task(DATA / "text" / "store" / "task")
-    tuned = [bv.tune(base, task, saved=path, **facts.HALF) for path in (Path(saved), None)]
+    tuned = [bv.tune(base, task, saved=path, **facts.INTERRUPTED_TUNING) for path in (Path(saved), None)]
     assert "resuming after step 3" in capsys.readouterr().err
-    outputs = [bv.Model(one, "encoder", task).outputs(task["dev"])[0] for one in tuned]
-    same_rows(*outputs)
+    outputs = [bv.Model(encoder, "encoder", task).outputs(task["dev"])[0] for encoder in tuned]
+    assert_same_rows(*outputs)
 
 
 @same_transformers
-def test_a_fit_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_old_fit_resumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     saved = shutil.copy(DATA / "fitting.safetensors", tmp_path)
-    store, (specs, settings) = bv.Store(DATA / "squad" / "store"), facts.HALF_FIT
-    found, wanted = (bv.fit(specs, store, saved=path, **settings) for path in (Path(saved), None))
+    store, (specs, settings) = bv.Store(DATA / "squad" / "store"), facts.INTERRUPTED_FIT
+    resumed, fitted = (bv.fit(specs, store, saved=path, **settings) for path in (Path(saved), None))
     assert "resuming after epoch 1" in capsys.readouterr().err
-    for one, other in zip(found, wanted, strict=True):
-        same_rows(one.inner, other.inner)
+    for got, wanted in zip(resumed, fitted, strict=True):
+        assert_same_rows(got.inner, wanted.inner)
 
 
-def test_a_search_goes_on_in_the_same_study(tmp_path: Path) -> None:
+def test_study_names_are_unchanged(tmp_path: Path) -> None:
     pytest.importorskip("optuna", reason="needs the extra search")
     assert facts.study_names(tmp_path) == HASHES["studies"]
 
 
-def test_no_path_of_a_machine_is_kept() -> None:
+def test_data_contains_no_absolute_paths() -> None:
     for path in DATA.rglob("*"):
         if path.suffix in (".json", ".jsonl", ".toml"):
             assert re.search(r'"/(?!data/)', path.read_text(encoding="utf-8")) is None, path

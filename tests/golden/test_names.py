@@ -1,4 +1,4 @@
-"""Fields and attributes may be renamed: hashes and files keep the names that they have."""
+"""Fields and attributes may be renamed; hashes and files keep the old names."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ HASHED += tuple(ROW_KINDS.values())
 
 
 @pytest.mark.parametrize("cls", HASHED)
-def test_every_field_has_its_key(cls: type) -> None:
+def test_every_hashed_field_has_a_key(cls: type) -> None:
     assert set(hashed_keys(cls)) == set(cls.__dataclass_fields__)
     assert all(type(key) is str and key for key in hashed_keys(cls).values())
 
 
-def test_a_renamed_field_keeps_its_key() -> None:
+def test_renamed_field_keeps_its_key() -> None:
     @hashed_as("epochs", rate="lr")
     @dataclass
     class Renamed:
@@ -43,27 +43,27 @@ def test_a_renamed_field_keeps_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("same", "keys", "what"),
+    ("same", "keys", "message"),
     [
-        (("epochs",), {}, "Some.rate has no key in hashes"),
-        (("epochs", "rate", "lr"), {}, "Some.lr is not a field"),
+        (("epochs",), {}, "Settings.rate has no key in hashes"),
+        (("epochs", "rate", "lr"), {}, "Settings.lr is not a field"),
         (("epochs",), {"rate": "epochs"}, "two fields have the same key"),
     ],
 )
-def test_a_field_without_a_key_is_refused(same: tuple[str, ...], keys: dict[str, str], what: str) -> None:
+def test_field_without_a_key_is_refused(same: tuple[str, ...], keys: dict[str, str], message: str) -> None:
     @dataclass
-    class Some:
+    class Settings:
         epochs: int
         rate: float
 
-    with pytest.raises(TypeError, match=what):
-        hashed_as(*same, **keys)(Some)
-    with pytest.raises(TypeError, match="Some has no keys for hashes"):
-        hashed_fields(Some(1, 2.0))
+    with pytest.raises(TypeError, match=message):
+        hashed_as(*same, **keys)(Settings)
+    with pytest.raises(TypeError, match="Settings has no keys for hashes"):
+        hashed_fields(Settings(1, 2.0))
 
 
 class Inner(nn.Module):
-    """A module inside a body, with a name of its own that was changed."""
+    """A submodule of a head whose attributes were renamed."""
 
     saved_names: ClassVar[Mapping[str, str]] = {"matrix": "weight", "shift": "bias"}
 
@@ -101,7 +101,7 @@ def renamed() -> Iterator[None]:
         yield
 
 
-def test_a_head_with_a_renamed_attribute_has_its_old_names_in_files(renamed: None, tmp_path: Path) -> None:
+def test_renamed_head_attribute_keeps_its_old_name_in_files(renamed: None, tmp_path: Path) -> None:
     head = build_head("mean-pool", Shape(3, 8, 16, 3, "classify"))
     names = ["body.factor", "body.number", "body.dense.weight", "body.dense.bias"]
     assert list(head.state_dict()) == names
@@ -115,9 +115,9 @@ def test_a_head_with_a_renamed_attribute_has_its_old_names_in_files(renamed: Non
         head.load_state_dict({key: state[key] for key in names[:3]})
 
 
-def test_an_old_file_is_read_into_a_renamed_head(tmp_path: Path) -> None:
+def test_old_file_loads_into_a_renamed_head(tmp_path: Path) -> None:
     old, _ = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
-    kept = load_file(DATA / "text" / "heads" / "linear" / "seed0" / "head.safetensors")
+    old_weights = load_file(DATA / "text" / "heads" / "linear" / "seed0" / "head.safetensors")
 
     class Renamed(HeadModule):
         pointwise = True
@@ -134,32 +134,32 @@ def test_an_old_file_is_read_into_a_renamed_head(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(HEADS._entries, "linear", Renamed)
-        one, made_from = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
-        save_fitted(one, tmp_path, made_from)
-    assert isinstance(one.head.module, Renamed)
-    written = load_file(tmp_path / "head.safetensors")
-    assert list(written) == list(kept)
-    assert all(torch.equal(written[key], kept[key]) for key in kept)
-    hidden = torch.randn(2, 3, one.head.shape.layers, one.head.shape.width)
+        loaded, made_from = load_fitted(DATA / "text" / "heads" / "linear" / "seed0")
+        save_fitted(loaded, tmp_path, made_from)
+    assert isinstance(loaded.head.module, Renamed)
+    new_weights = load_file(tmp_path / "head.safetensors")
+    assert list(new_weights) == list(old_weights)
+    assert all(torch.equal(new_weights[key], old_weights[key]) for key in old_weights)
+    hidden = torch.randn(2, 3, loaded.head.shape.layers, loaded.head.shape.width)
     mask = torch.ones(2, 3, dtype=torch.bool)
     with torch.inference_mode():
-        assert torch.allclose(one.head(hidden, mask), old.head(hidden, mask), atol=1e-6)
+        assert torch.allclose(loaded.head(hidden, mask), old.head(hidden, mask), atol=1e-6)
 
 
-def test_a_tuning_ended_on_the_way_keeps_old_names_too(renamed: None, tmp_path: Path) -> None:
+def test_interrupted_tuning_keeps_old_names_in_files(renamed: None, tmp_path: Path) -> None:
     encoder = bv.load_encoder(str(DATA / "encoder"))
     config = TuneConfig(lr=1e-3)
-    tunings = [
+    tuners = [
         Tuner(encoder.copy(), build_head("mean-pool", shape), config, 1, torch.device("cpu"))
         for shape in 2 * [Shape(3, 8, 16, 3, "classify")]
     ]
     with torch.no_grad():
-        tunings[0].head.module.closing.matrix.fill_(2.0)
-        tunings[0].head.module.number.fill_(3.0)
-    tunings[0].save(tmp_path / "state", "x")
+        tuners[0].head.module.closing.matrix.fill_(2.0)
+        tuners[0].head.module.number.fill_(3.0)
+    tuners[0].save(tmp_path / "state", "x")
     names = set(load_file(tmp_path / "state"))
     assert {"head.body.dense.weight", "head.body.factor", "buffer.body.number"} <= names
     assert not any("closing" in name for name in names)
-    assert tunings[1].restore(tmp_path / "state", "x")
-    assert float(tunings[1].head.module.closing.matrix.detach().mean()) == 2.0
-    assert float(tunings[1].head.module.number.mean()) == 3.0
+    assert tuners[1].restore(tmp_path / "state", "x")
+    assert float(tuners[1].head.module.closing.matrix.detach().mean()) == 2.0
+    assert float(tuners[1].head.module.number.mean()) == 3.0

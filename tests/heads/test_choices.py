@@ -1,4 +1,4 @@
-"""What a search tries of every head: options it has, values that can be built, the default among them."""
+"""Search choices of every head: options that exist, values that can be built and include the default."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPE = Shape(layers=13, width=768, tokens=128, outputs=2, kind="classify")
 
 
 @pytest.mark.parametrize("name", list(HEADS))
-def test_every_choice_can_be_built(name: str) -> None:
+def test_choices_of_every_head_can_be_built_and_include_the_default(name: str) -> None:
     options = head_options(name)
     for key, values in HEADS[name].choices.items():
         assert options[key] in values
@@ -38,7 +38,7 @@ def test_every_choice_can_be_built(name: str) -> None:
 
 
 @SEARCH
-def test_a_space_leaves_out_what_is_fixed_and_what_does_not_fit() -> None:
+def test_space_skips_options_fixed_in_the_spec_and_values_that_do_not_fit() -> None:
     tiny = Shape(layers=3, width=16, tokens=8, outputs=2, kind="span")
     features = FeatureInfo(tiny, pooled=False)
     space = build_space(["compress:skip=true", "probe"], features, ["compress.size=2..9", "fit.batch=8|16"])
@@ -46,7 +46,7 @@ def test_a_space_leaves_out_what_is_fixed_and_what_does_not_fit() -> None:
     assert first["size"] == make_range(2, 9)
     assert "skip" not in first
     assert first["layers"] == make_choice(("all", "last1", "last2", "every2"))
-    assert set(space.heads["probe"]) == {"layers"}  # spans read every token
+    assert set(space.heads["probe"]) == {"layers"}  # options that read one vector do not apply to spans
     assert space.fit["batch"] == make_choice((8, 16))
     labels = build_space(["probe"], FeatureInfo(SHAPE))
     assert set(labels.heads["probe"]) == {"layers", "read", "pooled"}
@@ -55,7 +55,7 @@ def test_a_space_leaves_out_what_is_fixed_and_what_does_not_fit() -> None:
 
 
 @SEARCH
-def test_states_of_one_vector_are_read_as_what_they_are() -> None:
+def test_space_for_cls_only_states_offers_read_cls_only() -> None:
     space = build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"))
     assert space.heads["probe"]["read"] == make_choice(("cls",))
     with pytest.raises(BadInput, match=r"mean is not valid: .* these states are the CLS token of each text"):
@@ -63,7 +63,7 @@ def test_states_of_one_vector_are_read_as_what_they_are() -> None:
 
 
 @SEARCH
-def test_words_for_heads_fix_none_of_their_options() -> None:
+def test_quick_and_all_expand_to_heads_without_fixed_options() -> None:
     assert expand_head_names(["quick"], FeatureInfo(SHAPE)) == ("probe", "mean-pool", "learned-pool", "compress")
     whole = expand_head_names(["all", "compress:skip=true"], FeatureInfo(SHAPE))
     assert {"compress", "tanh", "compress:skip=true"} <= set(whole)
@@ -71,15 +71,13 @@ def test_words_for_heads_fix_none_of_their_options() -> None:
 
 
 @SEARCH
-def test_typed_values_take_the_type_of_their_setting() -> None:
+def test_space_values_have_the_type_of_their_setting() -> None:
     space = build_space(["compress"], FeatureInfo(SHAPE), ["fit.lr=1|1.0|2", "compress.size=8|16|8"])
     assert [type(value) for value in space.fit["lr"].choices] == [float, float]
-    assert space.heads["compress"]["size"] == make_choice(
-        (8, 16)
-    )  # one of these and no other, though 64 is the default
+    assert space.heads["compress"]["size"] == make_choice((8, 16))
 
 
-def test_mistakes_in_a_space_are_found_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_errors_are_raised_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     (item,) = parse_space(["fit.lr=1e-4..1e-2"])
     assert (item.values, item.is_range) == ((1e-4, 1e-2), True)

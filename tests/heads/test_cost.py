@@ -1,4 +1,4 @@
-"""A head must be lean beside the encoder whose states it sees: counted in multiplications, not in seconds."""
+"""Training a head costs a small share of an encoder pass, counted in floating-point operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def step_cost(spec: str) -> int:
 
 
 def encoder_cost() -> int:
-    """Of the encoder's own forward pass: projections and feed-forward of six layers, and who looks at whom."""
+    """Floating-point operations of the encoder's forward pass: projections, feed-forward, attention."""
     width, tokens = MINILM.width, MINILM.tokens
     return 2 * (MINILM.layers - 1) * tokens * (12 * width**2 + 2 * tokens * width)
 
@@ -37,5 +37,5 @@ def encoder_cost() -> int:
         ("probe", 0.01),
     ],
 )
-def test_an_epoch_of_a_head_is_cheap_beside_one_pass_of_the_encoder(spec: str, share: float) -> None:
+def test_head_step_costs_a_small_share_of_an_encoder_pass(spec: str, share: float) -> None:
     assert 0 < step_cost(spec) < share * encoder_cost()

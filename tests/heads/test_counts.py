@@ -1,4 +1,4 @@
-"""Parameter counts as published, and the formulas behind them computed the naive way."""
+"""Parameter counts match published ones, and heads match their formulas computed the naive way."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BUDGETS = {
     "inception:size=896": 6_680_000,
     "text-xception:size=744": 6_600_000,
 }
-"""What the paper's networks for spans had whose layers are not known any more."""
+"""Published parameter counts of the paper's span networks whose exact layers are unknown."""
 
 WITH_POOLED = {  # on BERT-large, on BERT-base
     "learned-pool:pooled=true": (2_077, 1_553),
@@ -83,33 +83,33 @@ WITH_POOLED = {  # on BERT-large, on BERT-base
 
 
 @pytest.mark.parametrize(("spec", "parameters"), ON_LARGE.items())
-def test_counts_on_bert_large(spec: str, parameters: int) -> None:
+def test_counts_on_bert_large_match_published_ones(spec: str, parameters: int) -> None:
     assert head_info(spec, LARGE)["parameters"] == parameters
 
 
 @pytest.mark.parametrize(("spec", "parameters"), ON_BASE.items())
-def test_counts_on_bert_base(spec: str, parameters: int) -> None:
+def test_counts_on_bert_base_match_published_ones(spec: str, parameters: int) -> None:
     assert head_info(spec, BASE)["parameters"] == parameters
 
 
 @pytest.mark.parametrize(("spec", "parameters"), WITH_POOLED.items())
-def test_the_pooled_cls_makes_26_layers(spec: str, parameters: tuple[int, int]) -> None:
+def test_counts_with_the_pooled_cls_as_one_more_layer(spec: str, parameters: tuple[int, int]) -> None:
     for shape, expected in zip((LARGE, BASE), parameters, strict=True):
         assert head_info(spec, replace(shape, kind="classify"))["parameters"] == expected
 
 
 @pytest.mark.parametrize(("spec", "parameters"), BUDGETS.items())
-def test_networks_whose_layers_are_lost_keep_their_budget(spec: str, parameters: int) -> None:
+def test_networks_of_unknown_layers_are_close_to_the_published_size(spec: str, parameters: int) -> None:
     assert head_info(spec, LARGE)["parameters"] == pytest.approx(parameters, rel=0.05)
     assert spec in all_variants()
 
 
-def test_batch_norms_of_xception_keep_as_many_figures_as_published() -> None:
+def test_xception_parameters_and_batch_norm_buffers_match_the_published_total() -> None:
     for spec, total in (("xception:pooled=true", 267_010), ("xception:full=true,pooled=true", 20_716_634)):
         with torch.device("meta"):
             head = build_head(spec, replace(LARGE, kind="classify"))
-        kept = sum(buffer.numel() for buffer in head.buffers() if buffer.is_floating_point())
-        assert head.num_parameters + kept == total
+        buffers = sum(buffer.numel() for buffer in head.buffers() if buffer.is_floating_point())
+        assert head.num_parameters + buffers == total
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_batch_norms_of_xception_keep_as_many_figures_as_published() -> None:
         (16, Shape(25, 1024, 128, 2, "classify"), 118_802),
     ],
 )
-def test_the_flattening_head_has_weights_for_every_token(size: int, shape: Shape, parameters: int) -> None:
+def test_flatten_has_weights_for_every_token(size: int, shape: Shape, parameters: int) -> None:
     assert head_info(f"flatten:size={size}", shape)["parameters"] == parameters
 
 
@@ -146,26 +146,26 @@ FORMULAS: dict[str, Callable[[int, int, int], int]] = {  # of layers, width, out
 
 @pytest.mark.parametrize("spec", FORMULAS)
 @pytest.mark.parametrize(("layers", "width", "outputs"), [(25, 1024, 2), (13, 768, 5), (7, 384, 1), (3, 100, 3)])
-def test_counts_are_as_the_docstrings_say(spec: str, layers: int, width: int, outputs: int) -> None:
+def test_counts_match_the_formulas_of_the_docstrings(spec: str, layers: int, width: int, outputs: int) -> None:
     shape = Shape(layers, width, 20, outputs, "classify")
     assert head_info(spec, shape)["parameters"] == FORMULAS[spec](layers, width, outputs)
 
 
-def test_a_bert_has_as_many_parameters_as_published() -> None:
+def test_bert_parameters_match_published_counts() -> None:
     assert bert_parameters(24, 1024) == 335_141_888
     assert bert_parameters(12, 768) == 109_482_240
 
 
-def test_a_count_needs_no_memory_and_says_what_it_is() -> None:
-    told = head_info("compress:skip=true,size=386", LARGE)
-    assert told["spec"] == "compress:size=386,skip=true"
-    assert (told["name"], told["kind"]) == ("compress", "pointwise")
-    assert told["percent"] == pytest.approx(100 * 417_000 / 335_141_888)
+def test_head_info_describes_a_head_without_allocating_it() -> None:
+    info = head_info("compress:skip=true,size=386", LARGE)
+    assert info["spec"] == "compress:size=386,skip=true"
+    assert (info["name"], info["kind"]) == ("compress", "pointwise")
+    assert info["percent"] == pytest.approx(100 * 417_000 / 335_141_888)
     huge = Shape(layers=1001, width=100_000, tokens=386, outputs=2, kind="span")
     assert head_info("compress:size=386,shared=false", huge)["parameters"] == 1001 * (100_000 * 386 + 386 + 772) + 2
 
 
-def test_a_real_head_has_as_many_parameters_as_counted() -> None:
+def test_head_info_counts_the_parameters_of_a_built_head() -> None:
     for spec in ON_BASE:
         shape = Shape(layers=4, width=8, tokens=5, outputs=3, kind="classify")
         assert build_head(spec, shape).num_parameters == head_info(spec, shape)["parameters"]
@@ -200,23 +200,23 @@ def dense(weight: Tensor, bias: Tensor, vector: Tensor) -> Tensor:
 
 def test_learned_pool_is_gamma_times_the_weighted_mean_then_a_linear_layer() -> None:
     head = randomised("learned-pool")
-    body = head.module
-    assert isinstance(body, LearnedPool)
-    shares = body.weights.detach().exp() / body.weights.detach().exp().sum()
+    module = head.module
+    assert isinstance(module, LearnedPool)
+    shares = module.weights.detach().exp() / module.weights.detach().exp().sum()
     for b in range(2):
         for t in range(3):
-            pooled = body.gamma.detach() * sum(shares[i] * states()[b, t, i] for i in range(SMALL.layers))
-            expected = dense(body.dense.weight.detach(), body.dense.bias.detach(), pooled)
+            pooled = module.gamma.detach() * sum(shares[i] * states()[b, t, i] for i in range(SMALL.layers))
+            expected = dense(module.dense.weight.detach(), module.dense.bias.detach(), pooled)
             torch.testing.assert_close(outputs(head)[b, t], expected)
-    torch.testing.assert_close(body.layer_weights(), shares)
+    torch.testing.assert_close(module.layer_weights(), shares)
 
 
-def test_learned_pool_starts_as_almost_the_mean() -> None:
+def test_learned_pool_starts_close_to_the_mean() -> None:
     with seeded(0):
-        body = build_head("learned-pool", LARGE).module
-    assert isinstance(body, LearnedPool)
-    assert body.gamma.item() == 1.0
-    assert (body.layer_weights() - 1 / 25).abs().max() < 0.25 / 25
+        module = build_head("learned-pool", LARGE).module
+    assert isinstance(module, LearnedPool)
+    assert module.gamma.item() == 1.0
+    assert (module.layer_weights() - 1 / 25).abs().max() < 0.25 / 25
 
 
 def test_mean_pool_is_the_mean_then_a_linear_layer() -> None:
@@ -227,47 +227,47 @@ def test_mean_pool_is_the_mean_then_a_linear_layer() -> None:
     torch.testing.assert_close(outputs(head)[1, 2], dense(weight, bias, pooled))
 
 
-def test_probe_is_one_linear_layer_on_the_layers_side_by_side() -> None:
+def test_probe_is_a_linear_layer_on_the_concatenated_layers() -> None:
     head = randomised("probe:layers=1+3")
     assert isinstance(head.module, Probe)
-    side_by_side = torch.cat([states()[0, 1, 1], states()[0, 1, 3]])
-    expected = dense(head.module.dense.weight.detach(), head.module.dense.bias.detach(), side_by_side)
+    concatenated = torch.cat([states()[0, 1, 1], states()[0, 1, 3]])
+    expected = dense(head.module.dense.weight.detach(), head.module.dense.bias.detach(), concatenated)
     torch.testing.assert_close(outputs(head)[0, 1], expected)
 
 
 def gelu(x: Tensor) -> Tensor:
-    """The tanh form, as the papers' code had it."""
+    """The tanh approximation, as in the papers' code."""
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
-def test_compress_is_its_formula(shared: bool, skip: bool) -> None:
+def test_compress_matches_its_formula(shared: bool, skip: bool) -> None:
     head = randomised(f"compress:size=5,shared={str(shared).lower()},skip={str(skip).lower()}")
-    body = head.module
-    assert isinstance(body, Compress)
-    assert len(body.down) == (1 if shared else SMALL.layers)
+    module = head.module
+    assert isinstance(module, Compress)
+    assert len(module.down) == (1 if shared else SMALL.layers)
     for b in range(2):
         for t in range(3):
             parts = []
             for layer, state in enumerate(states()[b, t]):
                 kernel = 0 if shared else layer
-                parts.append(gelu(dense(body.down[kernel].detach().T, body.bias[kernel, 0].detach(), state)))
-            if skip:  # the last layer's state stands beside the compressed ones
+                parts.append(gelu(dense(module.down[kernel].detach().T, module.bias[kernel, 0].detach(), state)))
+            if skip:  # the last layer's state is concatenated uncompressed
                 parts.append(states()[b, t, -1])
-            expected = dense(body.dense.weight.detach(), body.dense.bias.detach(), torch.cat(parts))
+            expected = dense(module.dense.weight.detach(), module.dense.bias.detach(), torch.cat(parts))
             torch.testing.assert_close(outputs(head)[b, t], expected)
 
 
-def test_compress_starts_small() -> None:
+def test_compress_starts_with_small_truncated_weights() -> None:
     with seeded(0):
-        body = build_head("compress:size=386", LARGE).module
-    assert isinstance(body, Compress)
-    assert float(body.down.detach().std()) == pytest.approx(0.88e-3, rel=0.02)  # cut off at two standard deviations
-    assert float(body.down.detach().abs().max()) <= 2e-3
-    assert float(body.bias.detach().abs().max()) == 0.0
+        module = build_head("compress:size=386", LARGE).module
+    assert isinstance(module, Compress)
+    assert float(module.down.detach().std()) == pytest.approx(0.88e-3, rel=0.02)  # truncated at two standard deviations
+    assert float(module.down.detach().abs().max()) <= 2e-3
+    assert float(module.bias.detach().abs().max()) == 0.0
 
 
-def test_counts_grow_with_the_size() -> None:
+def test_compress_parameters_grow_with_the_size() -> None:
     counts = [build_head(f"compress:size={size}", SMALL).num_parameters for size in range(1, 6)]
     assert all(low < high for low, high in pairwise(counts))

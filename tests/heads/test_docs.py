@@ -1,4 +1,4 @@
-"""What the page on heads tells is so."""
+"""The parameter counts in docs/reference/heads.md are right."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "heads.md"
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 
 
-def told() -> dict[str, int]:
-    """Parameters by spec, as the table has them."""
+def documented_counts() -> dict[str, int]:
+    """Parameters by spec, as in the table of the page."""
     rows = re.findall(r"^\| `([^`]+)` \|.*?\| ([\d,]+) \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {spec: int(count.replace(",", "")) for spec, count in rows}
 
 
-def test_the_table_tells_what_is_counted() -> None:
+def test_documented_parameter_counts_are_those_of_the_heads() -> None:
     labels = replace(LARGE, kind="classify")
-    table = told()
+    table = documented_counts()
     assert len(table) > 40
     assert set(table) <= set(compatible_heads(labels))
     for spec, parameters in table.items():

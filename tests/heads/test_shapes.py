@@ -1,4 +1,4 @@
-"""The shapes that a head tells of: from all states to the outputs, for every variant."""
+"""head_shapes: from all states to the outputs, for every variant."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 
 
 @pytest.mark.parametrize("spec", all_variants())
-def test_shapes_go_from_all_states_to_the_outputs(spec: str) -> None:
+def test_head_shapes_go_from_all_states_to_the_outputs(spec: str) -> None:
     shape = SMALL if fits(spec, SMALL) else replace(SMALL, kind="classify", outputs=3)
     shapes = head_shapes(spec, shape)
     assert shapes[0] == (6, 5, 48)
     assert shapes[-1] == ((6, 2) if shape.kind == "span" else (3,))
     assert len(shapes) > 2
-    assert all(one != following for one, following in pairwise(shapes))
+    assert all(before != after for before, after in pairwise(shapes))
 
 
-def test_the_shapes_of_the_papers_heads() -> None:
+def test_head_shapes_of_the_papers_heads() -> None:
     assert head_shapes("compress:size=386", LARGE) == [(386, 25, 1024), (386, 25, 386), (386, 9650), (386, 2)]
     assert head_shapes("mean-pool", LARGE) == [(386, 25, 1024), (386, 25, 2), (386, 2)]
     labels = replace(LARGE, kind="classify")
@@ -36,12 +36,12 @@ def test_the_shapes_of_the_papers_heads() -> None:
 
 
 @pytest.mark.parametrize("spec", ["compress:size=4,skip=true", "bilstm:size=4", "ngrams:size=2,compress=4"])
-def test_what_is_told_is_what_a_real_head_does(spec: str) -> None:
+def test_head_shapes_end_with_the_output_shape_of_a_built_head(spec: str) -> None:
     head = build_head(spec, SMALL)
     output = head(torch.zeros(2, 6, 5, 48), torch.ones(2, 6, dtype=torch.bool))
     assert head_shapes(spec, SMALL)[-1] == tuple(output.shape[1:])
 
 
-def test_shapes_take_no_memory() -> None:
+def test_head_shapes_allocate_no_memory() -> None:
     huge = Shape(layers=1001, width=100_000, tokens=5000, outputs=2, kind="span")
     assert head_shapes("compress:size=386,shared=false", huge)[1] == (5000, 1001, 386)

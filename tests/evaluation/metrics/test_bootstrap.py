@@ -1,4 +1,4 @@
-"""All resamples at once give what one draw after the other gives."""
+"""Vectorised resampling matches a naive implementation that draws one sample after another."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "f1": f1,
     "macro_f1": macro_f1,
     "matthews_correlation": matthews_correlation,
-    "f1_micro": lambda gold, said: f1_micro(sets(gold), sets(said)),
-    "f1_macro": lambda gold, said: f1_macro(sets(gold), sets(said)),
+    "f1_micro": lambda gold, predicted: f1_micro(sets(gold), sets(predicted)),
+    "f1_macro": lambda gold, predicted: f1_macro(sets(gold), sets(predicted)),
     "pearson": pearson,
     "spearmanr": spearmanr,
 }
 
 
-def score(name: str, gold: Any, said: Any) -> Score:
+def score(name: str, gold: Any, predicted: Any) -> Score:
     if name == "pearson":
-        return pearson_score(gold, said)
+        return pearson_score(gold, predicted)
     if name == "spearmanr":
-        return SpearmanScore(gold.astype(float), said.astype(float))
+        return SpearmanScore(gold.astype(float), predicted.astype(float))
     return (
-        label_score(name, sets(gold), sets(said), 4)
+        label_score(name, sets(gold), sets(predicted), 4)
         if name in ("f1_micro", "f1_macro")
-        else label_score(name, gold, said, 4)
+        else label_score(name, gold, predicted, 4)
     )
 
 
@@ -68,16 +68,16 @@ def columns(name: str) -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize("clusters", [None, CONTEXTS])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_intervals_are_those_of_the_bootstrap(name: str, clusters: list[int] | None) -> None:
-    gold, said, _ = columns(name)
-    wanted = bootstrap_metric(FUNCTIONS[name], gold, said, clusters=clusters, draws=200)
-    drawn = resample_scores([score(name, gold, said)], clusters, 60, draws=200)[0]
+def test_intervals_match_the_naive_bootstrap(name: str, clusters: list[int] | None) -> None:
+    gold, predicted, _ = columns(name)
+    wanted = bootstrap_metric(FUNCTIONS[name], gold, predicted, clusters=clusters, draws=200)
+    drawn = resample_scores([score(name, gold, predicted)], clusters, 60, draws=200)[0]
     assert wanted is not None
     assert percentile_interval(drawn, wanted.units) == pytest.approx((wanted.low, wanted.high))
 
 
 @pytest.mark.parametrize("clusters", [None, CONTEXTS])
-def test_a_mean_is_resampled_as_a_mean(clusters: list[int] | None) -> None:
+def test_interval_of_a_mean_matches_the_naive_bootstrap(clusters: list[int] | None) -> None:
     values = RANDOM.random(60)
     wanted = bootstrap_interval(values, clusters)
     drawn = resample_scores([mean_score(values)], clusters, 60)[0]
@@ -87,14 +87,14 @@ def test_a_mean_is_resampled_as_a_mean(clusters: list[int] | None) -> None:
 
 @pytest.mark.parametrize("clusters", [None, CONTEXTS])
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ("pearson", "spearmanr")])
-def test_p_is_that_of_the_swaps(name: str, clusters: list[int] | None) -> None:
+def test_swap_p_matches_the_naive_paired_test(name: str, clusters: list[int] | None) -> None:
     gold, a, b = columns(name)
     wanted = paired_metric_test(FUNCTIONS[name], gold, a, b, clusters=clusters, draws=300)
     assert swap_p(score(name, gold, a), score(name, gold, b), clusters, draws=300) == wanted.p
 
 
 @pytest.mark.parametrize("make", [pearson_score, SpearmanScore])
-def test_correlations_that_differ_are_told_apart_whatever_their_scale(make: Any) -> None:
+def test_swap_p_of_correlations_ignores_the_scale_of_predictions(make: Any) -> None:
     gold = RANDOM.normal(size=200)
     good, bad = gold + 0.3 * RANDOM.normal(size=200), 1000 * RANDOM.normal(size=200)
     assert swap_p(make(gold, good), make(gold, bad), None) < 0.01
@@ -102,10 +102,10 @@ def test_correlations_that_differ_are_told_apart_whatever_their_scale(make: Any)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3)), min_size=2, max_size=12))
-def test_a_count_is_as_good_as_the_row_again(rows: list[tuple[int, int, int]]) -> None:
-    gold, said, times = (np.array(column) for column in zip(*rows, strict=True))
-    again = np.repeat(np.arange(len(rows)), times)
+def test_weight_of_a_row_equals_repeating_the_row(rows: list[tuple[int, int, int]]) -> None:
+    gold, predicted, times = (np.array(column) for column in zip(*rows, strict=True))
+    repeated = np.repeat(np.arange(len(rows)), times)
     members = np.arange(len(rows))
     for name, function in FUNCTIONS.items():
-        found = score(name, gold, said).of(times[None].astype(float), members)[0]
-        assert found == pytest.approx(function(gold[again], said[again]), abs=1e-9), name
+        weighted = score(name, gold, predicted).of(times[None].astype(float), members)[0]
+        assert weighted == pytest.approx(function(gold[repeated], predicted[repeated]), abs=1e-9), name

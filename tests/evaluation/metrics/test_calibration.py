@@ -1,4 +1,4 @@
-"""A temperature that is found again, errors that are zero where they should be, and bins that add up."""
+"""Temperatures are recovered from simulated logits, calibration errors match hand-made cases, and bins add up."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def simulated(temperature: float, rows: int = 6000) -> tuple[NDArray[np.float64]
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5, 8.0])
-def test_a_known_temperature_is_found_again(temperature: float) -> None:
+def test_fit_temperature_recovers_the_true_temperature(temperature: float) -> None:
     logits, labels = simulated(temperature)
-    found = fit_temperature(logits, labels)
-    assert found == pytest.approx(temperature, rel=0.05)
-    before, after = (expected_calibration_error(*top_choice(logits, labels, t)) for t in (1.0, found))
+    fitted = fit_temperature(logits, labels)
+    assert fitted == pytest.approx(temperature, rel=0.05)
+    before, after = (expected_calibration_error(*top_choice(logits, labels, t)) for t in (1.0, fitted))
     assert after < 0.02
     assert temperature == 1.0 or before > 2 * after
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5, 8.0])
-def test_the_temperature_of_right_and_wrong_is_found_again(temperature: float) -> None:
+def test_fit_confidence_temperature_recovers_the_true_temperature(temperature: float) -> None:
     logits, labels = simulated(temperature)
     right = logits.argmax(1) == labels
     missing = np.where(np.arange(4) == 3, -np.inf, logits)  # a choice that a row does not have
@@ -52,14 +52,14 @@ def test_the_temperature_of_right_and_wrong_is_found_again(temperature: float) -
     assert np.isfinite(fit_confidence_temperature(missing, right))
 
 
-def test_right_and_wrong_have_bounds_too() -> None:
+def test_fit_confidence_temperature_stays_within_bounds() -> None:
     logits = np.array([[2.0, 0.0], [0.0, 1.0]])
     assert fit_confidence_temperature(logits, [True, True]) == BOUNDS[0]
     assert fit_confidence_temperature(logits, [False, False]) == BOUNDS[1]
     assert fit_confidence_temperature(np.empty((0, 3)), []) == 1.0
 
 
-def test_bounds_hold_where_the_likelihood_has_no_end() -> None:
+def test_fit_temperature_stays_within_bounds_on_separable_data() -> None:
     separated = np.array([[2.0, 0.0], [0.0, 1.0]])
     assert fit_temperature(separated, [0, 1]) == BOUNDS[0]
     assert fit_temperature(separated, [1, 0]) == BOUNDS[1]
@@ -76,15 +76,15 @@ def test_bounds_hold_where_the_likelihood_has_no_end() -> None:
 )
 def test_fitting_never_worsens_the_likelihood(rows: list[tuple[list[float], int]]) -> None:
     logits, labels = np.array([row[0] for row in rows], dtype=float), [row[1] for row in rows]
-    found = fit_temperature(logits, labels)
-    assert BOUNDS[0] <= found <= BOUNDS[1]
-    best = negative_log_likelihood(logits, labels, found)
+    fitted = fit_temperature(logits, labels)
+    assert BOUNDS[0] <= fitted <= BOUNDS[1]
+    best = negative_log_likelihood(logits, labels, fitted)
     grid = np.geomspace(*BOUNDS, 30)
     assert best <= negative_log_likelihood(logits, labels)
     assert best <= min(negative_log_likelihood(logits, labels, t) for t in grid) * (1 + 1e-6) + 1e-9
 
 
-def test_the_likelihood_by_hand() -> None:
+def test_negative_log_likelihood_by_hand() -> None:
     logits = [[math.log(9), 0.0], [0.0, math.log(3)]]
     assert negative_log_likelihood(logits, [0, 0]) == pytest.approx(-(math.log(0.9) + math.log(0.25)) / 2)
     assert negative_log_likelihood(logits, [0, 0], 2.0) == pytest.approx(
@@ -93,41 +93,41 @@ def test_the_likelihood_by_hand() -> None:
     assert np.exp(log_probabilities([[1e5, 0.0]])).tolist() == [[1.0, 0.0]]
 
 
-def test_choices_that_a_row_lacks_are_minus_infinity() -> None:
+def test_choices_of_minus_infinity_do_not_change_the_temperature() -> None:
     logits, labels = simulated(2.0, 500)
     padded = np.concatenate([logits, np.full((len(logits), 2), -np.inf)], axis=1)
     assert fit_temperature(padded, labels) == pytest.approx(fit_temperature(logits, labels), rel=1e-4)
 
 
-def test_no_answer_is_a_choice_of_two() -> None:
+def test_no_answer_temperature_is_recovered_and_changes_no_decision() -> None:
     random = np.random.default_rng(1)
     scores = random.normal(loc=1.5, scale=9, size=8000)
     unanswerable = random.random(8000) < no_answer_probability(scores, 1.5, 4.0)
-    found = fit_no_answer_temperature(scores, unanswerable, 1.5)
-    assert found == pytest.approx(4.0, rel=0.05)
-    said = no_answer_probability(scores, 1.5, found)
-    assert expected_calibration_error(said, unanswerable) < 0.02
-    assert ((said > 0.5) == (scores > 1.5)).all()
+    fitted = fit_no_answer_temperature(scores, unanswerable, 1.5)
+    assert fitted == pytest.approx(4.0, rel=0.05)
+    probability = no_answer_probability(scores, 1.5, fitted)
+    assert expected_calibration_error(probability, unanswerable) < 0.02
+    assert ((probability > 0.5) == (scores > 1.5)).all()
     assert no_answer_probability([1.5, math.inf, -math.inf], 1.5).tolist() == [0.5, 1.0, 0.0]
 
 
-def test_questions_with_nothing_to_answer_with_do_not_set_the_temperature() -> None:
+def test_questions_without_a_span_do_not_change_the_no_answer_temperature() -> None:
     scores, unanswerable = [2.0, -1.0, 0.5, -3.0, 0.5], [1, 0, 0, 0, 1]
-    found = fit_no_answer_temperature(scores, unanswerable)
-    assert BOUNDS[0] < found < BOUNDS[1]
-    assert fit_no_answer_temperature([*scores, 1e9, math.inf], [*unanswerable, 0, 0]) == found
+    fitted = fit_no_answer_temperature(scores, unanswerable)
+    assert BOUNDS[0] < fitted < BOUNDS[1]
+    assert fit_no_answer_temperature([*scores, 1e9, math.inf], [*unanswerable, 0, 0]) == fitted
     assert fit_no_answer_temperature([math.inf], [0]) == 1.0
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_what_is_right_as_often_as_it_says_has_no_error(adaptive: bool) -> None:
+def test_calibrated_predictions_have_no_calibration_error(adaptive: bool) -> None:
     """Of ten predictions at 0.1 one is right, and so on."""
     confidence = np.repeat(np.arange(1, 11) / 10, 10)
     correct = np.concatenate([np.arange(10) < right for right in range(1, 11)])
     assert expected_calibration_error(confidence, correct, bins=10, adaptive=adaptive) == pytest.approx(0, abs=1e-12)
 
 
-def test_errors_by_hand() -> None:
+def test_expected_calibration_error_by_hand() -> None:
     confidence, correct = [0.9, 0.8, 0.3, 0.1], [1, 0, 1, 0]
     bins = reliability_bins(confidence, correct, bins=2)
     assert [(b.low, b.high, b.count, b.confidence, b.accuracy) for b in bins] == [
@@ -139,7 +139,7 @@ def test_errors_by_hand() -> None:
     assert expected_calibration_error([1.0, 1.0], [0, 0]) == 1.0
 
 
-def test_equal_counts_follow_the_predictions() -> None:
+def test_adaptive_bins_have_equal_counts() -> None:
     confidence = np.concatenate([np.linspace(0.91, 0.99, 90), np.linspace(0.11, 0.19, 10)])
     counts = [b.count for b in reliability_bins(confidence, confidence > 0.5, bins=10, adaptive=True)]
     assert counts == [10] * 10
@@ -156,20 +156,20 @@ def test_equal_counts_follow_the_predictions() -> None:
 )
 def test_bins_hold_every_prediction_once(rows: list[tuple[float, bool]], bins: int, adaptive: bool) -> None:
     confidence, correct = [row[0] for row in rows], [row[1] for row in rows]
-    found = reliability_bins(confidence, correct, bins, adaptive)
-    assert sum(b.count for b in found) == len(rows)
-    assert 1 <= len(found) <= bins
-    assert all(b.count and b.low - 1e-12 <= b.confidence <= b.high + 1e-12 for b in found)
-    assert sum(b.count * b.accuracy for b in found) == pytest.approx(sum(correct))
+    result = reliability_bins(confidence, correct, bins, adaptive)
+    assert sum(b.count for b in result) == len(rows)
+    assert 1 <= len(result) <= bins
+    assert all(b.count and b.low - 1e-12 <= b.confidence <= b.high + 1e-12 for b in result)
+    assert sum(b.count * b.accuracy for b in result) == pytest.approx(sum(correct))
     error = expected_calibration_error(confidence, correct, bins, adaptive)
     overall = abs(float(np.mean(confidence)) - float(np.mean(correct)))
     assert overall - 1e-9 <= error <= 1.0
     shuffled = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-    again = expected_calibration_error([r[0] for r in shuffled], [r[1] for r in shuffled], bins, adaptive)
-    assert again == pytest.approx(error)
+    shuffled_error = expected_calibration_error([r[0] for r in shuffled], [r[1] for r in shuffled], bins, adaptive)
+    assert shuffled_error == pytest.approx(error)
 
 
-def test_what_cannot_be_calibrated() -> None:
+def test_invalid_inputs_are_refused() -> None:
     with pytest.raises(BadInput, match=r"confidence: got 0.5 to 1.5, expected probabilities"):
         expected_calibration_error([0.5, 1.5], [1, 0])
     with pytest.raises(BadInput, match="confidence: got nan"):

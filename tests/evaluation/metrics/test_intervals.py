@@ -1,4 +1,4 @@
-"""Intervals that cover, tests that do not cry wolf, and corrections worked out by hand; all seeded."""
+"""Naive bootstrap and paired tests: coverage, false positives and Holm's correction; all seeded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def width(interval: Interval | None) -> float:
 
 
 def coverage(rows: int, clusters: int | None, repeats: int = 200) -> float:
-    """How often the interval holds the true mean 0 of values with a shared part per cluster."""
+    """How often the interval contains the true mean 0 of values with a shared part per cluster."""
     random = np.random.default_rng(11)
     names = None if clusters is None else (np.arange(rows) % clusters).tolist()
     hits = 0
@@ -49,19 +49,19 @@ def coverage(rows: int, clusters: int | None, repeats: int = 200) -> float:
 
 
 @pytest.mark.parametrize(("rows", "clusters"), [(60, None), (6, None), (60, 20), (60, 5)])
-def test_about_95_of_100_intervals_hold_the_truth(rows: int, clusters: int | None) -> None:
-    """Plain percentiles would hold it in 84 of 100 with five clusters."""
+def test_intervals_contain_the_true_mean_about_95_percent_of_the_time(rows: int, clusters: int | None) -> None:
+    """Plain percentiles would contain it in 84 of 100 with five clusters."""
     assert 0.88 <= coverage(rows, clusters) <= 0.99
 
 
-def test_the_interval_of_a_large_sample_is_the_textbook_one() -> None:
+def test_interval_of_a_large_sample_matches_the_normal_approximation() -> None:
     values = np.random.default_rng(0).random(4000) < 0.8
     low, high = ends(bootstrap_interval(values))
     error = values.std() / math.sqrt(len(values))
     assert (low, high) == pytest.approx((values.mean() - 1.96 * error, values.mean() + 1.96 * error), abs=0.1 * error)
 
 
-def test_a_higher_level_is_wider() -> None:
+def test_higher_level_gives_a_wider_interval() -> None:
     widths = [width(bootstrap_interval(VALUES, level=level)) for level in (0.5, 0.8, 0.95, 0.99)]
     assert widths == sorted(widths)
     assert len(set(widths)) == 4
@@ -77,13 +77,13 @@ def test_clusters_that_agree_widen_the_interval() -> None:
     assert honest.estimate == values.mean()
 
 
-def test_clusters_of_one_are_no_clusters_and_names_do_not_matter() -> None:
+def test_clusters_of_one_example_equal_no_clusters() -> None:
     plain = bootstrap_interval(VALUES)
     assert bootstrap_interval(VALUES, [f"context {i}" for i in range(len(VALUES))]) == plain
     assert bootstrap_interval(VALUES, list(range(100, 100 + len(VALUES)))) == plain
 
 
-def test_uneven_clusters_are_weighed_by_their_size() -> None:
+def test_uneven_clusters_are_weighted_by_their_size() -> None:
     """One cluster of 98 zeros, two of a single 1: a draw without the large one has mean 1."""
     values, names = [0.0] * 98 + [1.0, 1.0], ["a"] * 98 + ["b", "c"]
     interval = bootstrap_interval(values, names)
@@ -91,13 +91,13 @@ def test_uneven_clusters_are_weighed_by_their_size() -> None:
     assert (interval.estimate, interval.low, interval.high) == (0.02, 0.0, 1.0)
 
 
-def test_draws_in_portions_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_in_chunks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bootstrap_interval(VALUES, draws=300)
     monkeypatch.setattr("bertvision.evaluation.metrics.bootstrap.NUMBERS_AT_ONCE", 7 * len(VALUES))
     assert bootstrap_interval(VALUES, draws=300) == whole
 
 
-def test_equal_seeds_give_equal_results_and_others_do_not() -> None:
+def test_results_are_reproducible_by_seed() -> None:
     assert bootstrap_interval(VALUES, seed=3) == bootstrap_interval(VALUES, seed=3)
     assert bootstrap_interval(VALUES, seed=3) != bootstrap_interval(VALUES, seed=4)
     assert paired_test(VALUES, VALUES[::-1], seed=3) == paired_test(VALUES, VALUES[::-1], seed=3)
@@ -110,33 +110,33 @@ def test_constants_have_no_width_and_a_single_cluster_no_interval() -> None:
     assert bootstrap_metric(pearson, [1.0], [2.0]) is None
 
 
-def test_the_interval_of_any_function_is_that_of_the_mean_for_the_mean() -> None:
+def test_bootstrap_metric_of_the_mean_equals_bootstrap_interval() -> None:
     names = (np.arange(len(VALUES)) // 3).tolist()
     for clusters in (None, names):
-        found = bootstrap_metric(lambda values: float(values.mean()), VALUES, clusters=clusters, draws=500)
-        assert ends(found) == pytest.approx(ends(bootstrap_interval(VALUES, clusters, draws=500)))
+        interval = bootstrap_metric(lambda values: float(values.mean()), VALUES, clusters=clusters, draws=500)
+        assert ends(interval) == pytest.approx(ends(bootstrap_interval(VALUES, clusters, draws=500)))
 
 
-def test_a_correlation_has_the_interval_of_fisher() -> None:
+def test_interval_of_a_correlation_matches_fishers() -> None:
     random = np.random.default_rng(1)
-    one = random.normal(size=400)
-    other = one + random.normal(size=400)
-    low, high = ends(bootstrap_metric(pearson, one, other, draws=500))
-    middle = math.atanh(pearson(one.tolist(), other.tolist()))
+    x = random.normal(size=400)
+    y = x + random.normal(size=400)
+    low, high = ends(bootstrap_metric(pearson, x, y, draws=500))
+    middle = math.atanh(pearson(x.tolist(), y.tolist()))
     expected = [math.tanh(middle + sign * 1.96 / math.sqrt(397)) for sign in (-1, 1)]
     assert [low, high] == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.parametrize("metric", [f1, matthews_correlation])
-def test_scores_of_labels_have_intervals_around_them(metric: object) -> None:
+def test_intervals_of_label_scores_contain_the_estimate(metric: object) -> None:
     assert callable(metric)
     random = np.random.default_rng(2)
     gold = random.integers(0, 2, 200)
-    said = np.where(random.random(200) < 0.85, gold, 1 - gold)
-    found = bootstrap_metric(metric, gold, said, draws=200)
-    assert found is not None
-    assert found.low < found.estimate < found.high <= 1.0
-    assert found.estimate == metric(gold, said)
+    predicted = np.where(random.random(200) < 0.85, gold, 1 - gold)
+    interval = bootstrap_metric(metric, gold, predicted, draws=200)
+    assert interval is not None
+    assert interval.low < interval.estimate < interval.high <= 1.0
+    assert interval.estimate == metric(gold, predicted)
 
 
 DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.4, 0.0, 0.4, 2 / 3, 1.0]), min_size=1, max_size=8)
@@ -144,16 +144,16 @@ DIFFERENCES = st.lists(st.sampled_from([-1.0, -0.4, 0.0, 0.4, 2 / 3, 1.0]), min_
 
 @settings(deadline=None, max_examples=60)
 @given(DIFFERENCES)
-def test_few_differences_are_tested_by_all_signs(differences: list[float]) -> None:
+def test_few_differences_are_tested_with_all_sign_patterns(differences: list[float]) -> None:
     patterns = itertools.product((-1, 1), repeat=len(differences))
     totals = [abs(sum(s * d for s, d in zip(signs, differences, strict=True))) for signs in patterns]
     expected = sum(total >= abs(sum(differences)) - 1e-9 for total in totals) / len(totals)
-    found = paired_test(differences, [0.0] * len(differences))
-    assert found.p == pytest.approx(expected)
-    assert found.difference == pytest.approx(np.mean(differences))
+    result = paired_test(differences, [0.0] * len(differences))
+    assert result.p == pytest.approx(expected)
+    assert result.difference == pytest.approx(np.mean(differences))
 
 
-def test_many_differences_are_tested_by_random_signs() -> None:
+def test_many_differences_are_tested_with_random_signs() -> None:
     """20 wins and 4 losses: the two-sided sign test says 2 · P(X <= 4), X ~ Binomial(24, 1/2)."""
     a, b = [1.0] * 20 + [0.0] * 4 + [1.0] * 50, [0.0] * 20 + [1.0] * 4 + [1.0] * 50
     expected = 2 * sum(math.comb(24, i) for i in range(5)) / 2**24
@@ -161,46 +161,50 @@ def test_many_differences_are_tested_by_random_signs() -> None:
     assert paired_test([1.0] * 30, [0.0] * 30, draws=99).p == 1 / 100  # never 0
 
 
-def test_predictors_that_agree_do_not_differ() -> None:
-    found = paired_test(VALUES, VALUES)
-    assert (found.difference, found.p) == (0.0, 1.0)
-    assert ends(found.interval) == (0.0, 0.0)
+def test_equal_predictors_have_difference_0_and_p_1() -> None:
+    result = paired_test(VALUES, VALUES)
+    assert (result.difference, result.p) == (0.0, 1.0)
+    assert ends(result.interval) == (0.0, 0.0)
 
 
-def test_sides_change_the_sign_only() -> None:
-    one, other = paired_test(VALUES, VALUES**2), paired_test(VALUES**2, VALUES)
-    assert (one.difference, one.p) == (-other.difference, other.p)
-    assert ends(one.interval) == pytest.approx(tuple(-end for end in reversed(ends(other.interval))), abs=0.02)
+def test_swapping_the_predictors_changes_the_sign_only() -> None:
+    forward, backward = paired_test(VALUES, VALUES**2), paired_test(VALUES**2, VALUES)
+    assert (forward.difference, forward.p) == (-backward.difference, backward.p)
+    assert ends(forward.interval) == pytest.approx(tuple(-end for end in reversed(ends(backward.interval))), abs=0.02)
 
 
 @pytest.mark.parametrize("clusters", [None, (np.arange(40) // 4).tolist()])
-def test_without_a_difference_p_is_spread_evenly(clusters: list[int] | None) -> None:
+def test_p_values_are_uniform_without_a_difference(clusters: list[int] | None) -> None:
     random = np.random.default_rng(7)
     shared = 0.0 if clusters is None else 1.0
-    found = []
+    p_values = []
     for seed in range(200):
         common = shared * random.normal(size=10)[np.arange(40) // 4]
         a, b = random.normal(size=40) + common, random.normal(size=40)
-        found.append(paired_test(a, b, clusters, draws=200, seed=seed).p)
+        p_values.append(paired_test(a, b, clusters, draws=200, seed=seed).p)
     for level in (0.05, 0.25, 0.5, 0.75):
-        assert np.mean(np.array(found) <= level) == pytest.approx(level, abs=3.5 * math.sqrt(level * (1 - level) / 200))
+        assert np.mean(np.array(p_values) <= level) == pytest.approx(
+            level, abs=3.5 * math.sqrt(level * (1 - level) / 200)
+        )
 
 
-def test_ignored_clusters_cry_wolf() -> None:
-    """Twenty contexts of ten equal answers: taken one by one, luck looks like proof far too often."""
+def test_ignoring_clusters_gives_false_positives() -> None:
+    """Twenty contexts of ten equal answers: treated as independent, chance looks significant far too often."""
     random = np.random.default_rng(8)
     contexts = np.repeat(np.arange(20), 10)
-    wolves = {"naive": 0, "clustered": 0}
+    false_positives = {"naive": 0, "clustered": 0}
     for seed in range(60):
         differences = random.normal(size=20)[contexts]
         zeros = np.zeros(200)
-        wolves["naive"] += paired_test(differences, zeros, draws=200, seed=seed).p < 0.05
-        wolves["clustered"] += paired_test(differences, zeros, contexts.tolist(), draws=200, seed=seed).p < 0.05
-    assert wolves["clustered"] <= 8
-    assert wolves["naive"] >= 20
+        false_positives["naive"] += paired_test(differences, zeros, draws=200, seed=seed).p < 0.05
+        false_positives["clustered"] += (
+            paired_test(differences, zeros, contexts.tolist(), draws=200, seed=seed).p < 0.05
+        )
+    assert false_positives["clustered"] <= 8
+    assert false_positives["naive"] >= 20
 
 
-def test_a_real_difference_is_seen_in_scores_that_are_no_means() -> None:
+def test_paired_metric_test_detects_a_real_difference() -> None:
     random = np.random.default_rng(3)
     gold = random.integers(0, 2, 300)
     good, poor, same = (np.where(random.random(300) < rate, gold, 1 - gold) for rate in (0.9, 0.6, 0.9))
@@ -214,7 +218,7 @@ def test_a_real_difference_is_seen_in_scores_that_are_no_means() -> None:
     assert paired_metric_test(f1, gold, good, good, draws=50).p == 1.0
 
 
-def test_swapping_is_sign_flipping_where_the_score_is_a_mean() -> None:
+def test_swap_test_equals_sign_flip_test_for_means() -> None:
     random = np.random.default_rng(3)
     gold, a, b = (np.repeat(random.integers(0, 2, 20), 3) for _ in range(3))
     contexts = (np.arange(60) // 3).tolist()
@@ -241,19 +245,19 @@ def test_holm_by_hand(p_values: list[float], adjusted: list[float]) -> None:
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
-def test_holm_rejects_what_its_steps_reject(p_values: list[float]) -> None:
+def test_holm_rejects_the_same_as_its_stepwise_definition(p_values: list[float]) -> None:
     """At any level: from the smallest on, as long as p <= level / (number of tests left)."""
     adjusted = holm(p_values)
     assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     for level in (0.01, 0.05, 0.3):
-        going = True
-        for left, i in zip(range(len(order), 0, -1), order, strict=True):
-            going = going and left * p_values[i] <= level
-            assert (adjusted[i] <= level) == going
+        rejecting = True
+        for remaining, i in zip(range(len(order), 0, -1), order, strict=True):
+            rejecting = rejecting and remaining * p_values[i] <= level
+            assert (adjusted[i] <= level) == rejecting
 
 
-def test_what_cannot_be_drawn() -> None:
+def test_invalid_inputs_are_refused() -> None:
     with pytest.raises(BadInput, match="at least one"):
         bootstrap_interval([])
     with pytest.raises(BadInput, match="finite"):

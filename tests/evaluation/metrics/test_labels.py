@@ -54,7 +54,7 @@ def test_constant_labels_have_defined_scores(gold: list[int], predicted: list[in
 
 @settings(deadline=None)  # scikit-learn takes its time on a busy machine
 @given(ROWS)
-def test_scores_are_those_of_scikit_learn(rows: tuple[int, list[tuple[int, int]]]) -> None:
+def test_scores_match_scikit_learn(rows: tuple[int, list[tuple[int, int]]]) -> None:
     labels, pairs = rows
     gold, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     scores = classification_scores(gold, predicted, labels)
@@ -76,15 +76,15 @@ def test_scores_are_those_of_scikit_learn(rows: tuple[int, list[tuple[int, int]]
         )
     )
 )
-def test_scores_are_to_the_last_digit_those_of_the_slow_definitions(rows: tuple[int, list[tuple[int, int]]]) -> None:
+def test_scores_equal_the_naive_definitions_exactly(rows: tuple[int, list[tuple[int, int]]]) -> None:
     labels, pairs = rows
     gold, predicted = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    slow = {"accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation}
-    expected = {name: 100 * score(gold, predicted) for name, score in slow.items() if labels == 2 or name != "f1"}
+    naive = {"accuracy": accuracy, "f1": f1, "macro_f1": macro_f1, "matthews_correlation": matthews_correlation}
+    expected = {name: 100 * score(gold, predicted) for name, score in naive.items() if labels == 2 or name != "f1"}
     assert classification_scores(gold, predicted, labels) == expected
 
 
-def test_rows_that_cannot_be_compared() -> None:
+def test_invalid_rows_are_refused() -> None:
     with pytest.raises(BadInput, match="2 predictions for 3 gold rows"):
         classification_scores([0, 1, 1], [0, 1], labels=2)
     with pytest.raises(BadInput, match="no rows"):

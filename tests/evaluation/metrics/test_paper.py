@@ -1,4 +1,4 @@
-"""Word-piece EM and F1: cases worked out by hand, and what normalising would have forgiven."""
+"""Exact match and F1 on word pieces, as in the paper: cases worked out by hand; nothing is normalised."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ THE, CAT, SAT = 1996, 4937, 2938
         ((), (), 1, 1),
     ],
 )
-def test_one_pair_by_hand(gold: tuple[int, ...], pred: tuple[int, ...], em: float, overlap: float) -> None:
+def test_exact_and_f1_of_a_pair_by_hand(
+    gold: tuple[int, ...], pred: tuple[int, ...], em: float, overlap: float
+) -> None:
     assert exact(gold, pred) == em
     assert f1(gold, pred) == pytest.approx(overlap)
 
@@ -47,7 +49,7 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall(gold: list[int], pred: 
     assert exact(gold, pred) <= f1(gold, pred) <= 1
 
 
-def test_scores_are_percentages_overall_and_by_sort_of_question() -> None:
+def test_scores_are_percentages_overall_and_by_answerability() -> None:
     golds: list[list[tuple[int, ...]]] = [[(CAT, SAT)], [(CAT,), (SAT,)], [], []]
     scores = paper_scores(golds, [(CAT,), (SAT,), (), (CAT,)])
     assert scores == pytest.approx(
@@ -67,7 +69,7 @@ def test_exact_and_f1_each_take_their_best_gold() -> None:
     assert scores == pytest.approx(scores | {"legacy_exact": 0, "legacy_f1": 100 * 6 / 7})
 
 
-def test_a_sort_of_question_that_does_not_occur_has_no_score() -> None:
+def test_scores_of_absent_kinds_of_question_are_left_out() -> None:
     assert list(paper_scores([[(CAT,)]], [()])) == [
         "legacy_exact",
         "legacy_f1",
@@ -77,13 +79,13 @@ def test_a_sort_of_question_that_does_not_occur_has_no_score() -> None:
     assert paper_scores([[]], [()])["NoAns_legacy_exact"] == 100
 
 
-def test_nothing_is_normalised() -> None:
+def test_word_pieces_are_not_normalised() -> None:
     """The official script forgives the article; word pieces do not."""
     assert squad_scores({"q": ["cat"]}, {"q": "the cat"})["exact"] == 100
     assert paper_scores([[(CAT,)]], [(THE, CAT)])["legacy_exact"] == 0
 
 
-def test_as_many_predictions_as_questions() -> None:
+def test_wrong_number_of_predictions_is_an_error() -> None:
     with pytest.raises(BadInput, match="got 1 predictions for 2 gold rows"):
         paper_scores([[], []], [()])
     with pytest.raises(BadInput, match="no rows"):

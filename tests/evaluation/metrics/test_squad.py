@@ -33,7 +33,7 @@ TEXTS = WORDS.map(" ".join) | st.text(max_size=12)
         ("", ""),
     ],
 )
-def test_normalize(text: str, normal: str) -> None:
+def test_normalize_by_hand(text: str, normal: str) -> None:
     assert squad.normalize(text) == normal
 
 
@@ -51,13 +51,13 @@ def test_normalize(text: str, normal: str) -> None:
         ("", "cat", 0.0, 0.0),
     ],
 )
-def test_one_pair(gold: str, pred: str, exact: float, f1: float) -> None:
+def test_exact_and_f1_of_a_pair_by_hand(gold: str, pred: str, exact: float, f1: float) -> None:
     assert squad.exact(gold, pred) == exact
     assert squad.f1(gold, pred) == pytest.approx(f1, abs=1e-15)
 
 
 @given(TEXTS, TEXTS)
-def test_f1_is_a_symmetric_share(gold: str, pred: str) -> None:
+def test_f1_is_symmetric_and_between_0_and_1(gold: str, pred: str) -> None:
     score = squad.f1(gold, pred)
     assert 0.0 <= score <= 1.0
     assert score == squad.f1(pred, gold)
@@ -73,7 +73,7 @@ def test_normalising_leaves_single_spaced_lower_case(text: str) -> None:
     assert not set(normal) & set(".,!?-'\"")
 
 
-def test_best_gold_counts_and_blank_golds_do_not() -> None:
+def test_best_over_golds_ignores_blank_golds() -> None:
     assert squad.best_over_golds(squad.f1, ["dog", "big cat", "cat"], "cat") == 1.0
     assert squad.best_over_golds(squad.exact, ["the", "cat"], "") == 0.0  # "the" is no gold; "cat" is one
     assert squad.best_over_golds(squad.exact, ["the", "!"], "") == 1.0
@@ -84,13 +84,13 @@ GOLDS = {"q1": ["big cat", "cat"], "q2": ["dog"], "q3": [], "q4": []}
 PREDICTIONS = {"q1": "a cat", "q2": "dog house", "q3": "", "q4": "dog", "elsewhere": "ignored"}
 
 
-def test_scores_by_question() -> None:
+def test_score_examples_by_hand() -> None:
     scores = squad.score_examples(GOLDS, PREDICTIONS)
     assert list(scores) == list(GOLDS)
     assert scores == {"q1": (1.0, 1.0), "q2": (0.0, pytest.approx(2 / 3)), "q3": (1.0, 1.0), "q4": (0.0, 0.0)}
 
 
-def test_official_names_order_and_percentages() -> None:
+def test_squad_scores_have_the_official_names_and_order() -> None:
     scores = squad.squad_scores(GOLDS, PREDICTIONS)
     parts = ("", "HasAns_", "NoAns_")
     assert list(scores) == [f"{part}{name}" for part in parts for name in ("exact", "f1", "total")]
@@ -98,12 +98,12 @@ def test_official_names_order_and_percentages() -> None:
 
 
 @pytest.mark.parametrize(("question", "prefix"), [("q1", "HasAns_"), ("q4", "NoAns_")])
-def test_parts_without_questions_are_left_out(question: str, prefix: str) -> None:
+def test_scores_of_absent_kinds_of_question_are_left_out(question: str, prefix: str) -> None:
     scores = squad.squad_scores({question: GOLDS[question]}, PREDICTIONS)
     assert list(scores) == ["exact", "f1", "total", f"{prefix}exact", f"{prefix}f1", f"{prefix}total"]
 
 
-def test_a_blank_gold_is_listed_as_answerable_but_wants_no_answer() -> None:
+def test_question_with_a_blank_gold_counts_as_answerable() -> None:
     scores = squad.squad_scores({"q": ["the"]}, {"q": ""})
     assert scores["HasAns_exact"] == 100
     assert "NoAns_total" not in scores
@@ -134,7 +134,7 @@ QUESTIONS = st.lists(
 
 
 @given(QUESTIONS)
-def test_best_threshold_equals_brute_force(rows: list[tuple[float, float, bool]]) -> None:
+def test_best_threshold_equals_a_brute_force_search(rows: list[tuple[float, float, bool]]) -> None:
     scores = {str(i): row[0] for i, row in enumerate(rows)}
     answered = {str(i): row[1] for i, row in enumerate(rows)}
     has = {str(i): row[2] for i, row in enumerate(rows)}
@@ -149,12 +149,12 @@ def test_best_threshold_equals_brute_force(rows: list[tuple[float, float, bool]]
 def test_threshold_is_midway_between_neighbours() -> None:
     scores = {"a": -3.0, "b": 1.0, "c": 2.0, "d": 5.0}
     has = {"a": True, "b": True, "c": False, "d": False}
-    found = squad.best_threshold(scores, {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}, has)
-    assert found == (1.5, 1.0)
+    threshold_and_score = squad.best_threshold(scores, {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0}, has)
+    assert threshold_and_score == (1.5, 1.0)
 
 
 @pytest.mark.parametrize("level", [0.0, -7.5, 12.0, 1e300, -1e300])
-def test_all_or_nothing_thresholds_are_finite_and_do_just_that(level: float) -> None:
+def test_thresholds_that_answer_all_or_nothing_are_finite(level: float) -> None:
     scores = {"a": level, "b": level / 2}
     nothing, score = squad.best_threshold(scores, {"a": 0.0, "b": 0.0}, {"a": False, "b": False})
     assert (score, math.isfinite(nothing), nothing < min(scores.values())) == (1.0, True, True)
@@ -162,13 +162,13 @@ def test_all_or_nothing_thresholds_are_finite_and_do_just_that(level: float) -> 
     assert (score, math.isfinite(everything), everything > max(scores.values())) == (0.75, True, True)
 
 
-def test_tied_questions_flip_together() -> None:
+def test_questions_with_tied_scores_are_answered_together() -> None:
     """Answering "a" and not "b" would score 1, but no threshold can do it."""
     _, score = squad.best_threshold({"a": 2.0, "b": 2.0}, {"a": 1.0, "b": 0.0}, {"a": True, "b": False})
     assert score == 0.5
 
 
-def test_neighbouring_floats_are_told_apart() -> None:
+def test_threshold_separates_neighbouring_floats() -> None:
     for low in (1.0, math.nextafter(1.0, 2.0), 5e-324, -5e-324):
         scores = {"a": low, "b": math.nextafter(low, math.inf)}
         threshold, score = squad.best_threshold(scores, {"a": 1.0, "b": 0.0}, {"a": True, "b": False})
@@ -176,7 +176,7 @@ def test_neighbouring_floats_are_told_apart() -> None:
         assert score == 1.0
 
 
-def test_equally_good_thresholds_take_the_lowest_whatever_the_rounding() -> None:
+def test_tied_thresholds_take_the_lowest_despite_rounding() -> None:
     """Answering all gains 2/11 + 4/5 + 9/11 + 1/5 and loses the two unanswerable: nothing, but 4e-16 in floats."""
     answered = {"a": 0.0, "b": 0.0, "c": 2 / 11, "d": 4 / 5, "e": 9 / 11, "f": 1 / 5}
     assert sum(answered.values()) > 2
@@ -188,12 +188,12 @@ def test_equally_good_thresholds_take_the_lowest_whatever_the_rounding() -> None
 
 
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e301])
-def test_a_threshold_needs_finite_scores(score: float) -> None:
+def test_threshold_needs_finite_scores(score: float) -> None:
     with pytest.raises(BadInput, match=r"question 'b'.*finite"):
         squad.best_threshold({"a": 0.0, "b": score}, {"a": 1.0, "b": 1.0}, {"a": True, "b": True})
 
 
-def test_a_threshold_needs_every_score() -> None:
+def test_threshold_needs_every_score() -> None:
     with pytest.raises(BadInput, match="1 of 2 questions have no no-answer score, the first is 'b'"):
         squad.best_threshold({"a": 0.0}, {"a": 1.0, "b": 1.0}, {"a": True, "b": True})
     with pytest.raises(BadInput, match="1 of 2 questions have no score, the first is 'a'"):
@@ -213,6 +213,6 @@ def test_published_systems_get_their_official_scores() -> None:
     expected = json.loads((folder / "official_predictions" / "expected_scores.json").read_text(encoding="utf-8"))
     assert len(expected) == 3
     for name, scores in expected.items():
-        found = squad.squad_scores(golds, squad.read_predictions(folder / "official_predictions" / name))
-        assert list(found) == list(scores)
-        assert found == pytest.approx(scores, abs=1e-6, rel=0)
+        computed = squad.squad_scores(golds, squad.read_predictions(folder / "official_predictions" / name))
+        assert list(computed) == list(scores)
+        assert computed == pytest.approx(scores, abs=1e-6, rel=0)

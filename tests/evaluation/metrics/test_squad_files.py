@@ -1,4 +1,4 @@
-"""Reading SQuAD files to score: both versions, and one clear line for everything that can be wrong with a file."""
+"""Reading SQuAD files to score: both versions, and one clear line per error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write(path: Path, content: object) -> Path:
     return path
 
 
-def message(read: object, *args: object) -> str:
+def error_message(read: object, *args: object) -> str:
     assert callable(read)
     with pytest.raises(BadInput) as caught:
         read(*args)
@@ -32,19 +32,19 @@ def message(read: object, *args: object) -> str:
     return str(caught.value)
 
 
-def test_gold_of_several_files_and_both_versions(tmp_path: Path) -> None:
+def test_read_gold_reads_several_files_of_both_versions(tmp_path: Path) -> None:
     old = write(tmp_path / "v1.json", document(question("1", "cat", "Cat"), question("2", "dog")))
     impossible = question("3", is_impossible=True, plausible_answers=[{"text": "no", "answer_start": 0}])
     new = write(tmp_path / "v2.json", document(impossible, question("4", "é", is_impossible=False)))
     assert read_gold([old, new]) == {"1": ["cat", "Cat"], "2": ["dog"], "3": [], "4": ["é"]}
 
 
-def test_predictions(tmp_path: Path) -> None:
+def test_read_predictions_reads_answers_by_id(tmp_path: Path) -> None:
     path = write(tmp_path / "p.json", {"1": "cat", "2": ""})
     assert read_predictions(path) == {"1": "cat", "2": ""}
 
 
-def test_a_byte_order_mark_is_no_trouble(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = write(tmp_path / "p.json", b'\xef\xbb\xbf{"1": "caf\xc3\xa9"}')
     assert read_predictions(path) == {"1": "café"}
 
@@ -61,18 +61,18 @@ def test_a_byte_order_mark_is_no_trouble(tmp_path: Path) -> None:
         (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read as JSON"),
     ],
 )
-def test_files_that_are_not_json(tmp_path: Path, content: bytes, part: str) -> None:
+def test_files_that_are_not_json_are_errors(tmp_path: Path, content: bytes, part: str) -> None:
     path = write(tmp_path / "f.json", content)
-    for text in (message(read_gold, [path]), message(read_predictions, path)):
+    for text in (error_message(read_gold, [path]), error_message(read_predictions, path)):
         assert text.startswith(str(path))
         assert part in text
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
     missing = tmp_path / "none.json"
-    assert message(read_gold, [missing]).startswith(f"{missing}: no such file")
-    assert message(read_predictions, missing).startswith(f"{missing}: no such file")
-    assert message(read_predictions, tmp_path).startswith(f"{tmp_path}: this is a folder, expected a file")
+    assert error_message(read_gold, [missing]).startswith(f"{missing}: no such file")
+    assert error_message(read_predictions, missing).startswith(f"{missing}: no such file")
+    assert error_message(read_predictions, tmp_path).startswith(f"{tmp_path}: this is a folder, expected a file")
 
 
 @pytest.mark.parametrize(
@@ -96,20 +96,20 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ({"data": []}, "contains no questions"),
     ],
 )
-def test_gold_of_the_wrong_shape(tmp_path: Path, content: object, part: str) -> None:
+def test_gold_of_the_wrong_structure_is_an_error(tmp_path: Path, content: object, part: str) -> None:
     path = write(tmp_path / "gold.json", content)
-    text = message(read_gold, [path])
+    text = error_message(read_gold, [path])
     assert text.startswith(str(path))
     assert part in text
 
 
-def test_a_question_given_twice(tmp_path: Path) -> None:
-    one = write(tmp_path / "one.json", document(question("1"), question("2")))
-    two = write(tmp_path / "two.json", document(question("2")))
-    text = message(read_gold, [one, two])
-    assert text.startswith(f"{two}, data[0].paragraphs[0].qas[0] (id '2'): duplicate id: also at {one}, data[0]")
+def test_duplicate_question_is_an_error(tmp_path: Path) -> None:
+    first = write(tmp_path / "one.json", document(question("1"), question("2")))
+    second = write(tmp_path / "two.json", document(question("2")))
+    text = error_message(read_gold, [first, second])
+    assert text.startswith(f"{second}, data[0].paragraphs[0].qas[0] (id '2'): duplicate id: also at {first}, data[0]")
     again = write(tmp_path / "again.json", document(question("1"), question("1")))
-    assert "qas[1] (id '1'): duplicate id: also at" in message(read_gold, [again])
+    assert "qas[1] (id '1'): duplicate id: also at" in error_message(read_gold, [again])
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_a_question_given_twice(tmp_path: Path) -> None:
         (b'{"1": "cat", "1": "dog"}', "the key '1' is given twice"),
     ],
 )
-def test_predictions_of_the_wrong_shape(tmp_path: Path, content: bytes, part: str) -> None:
+def test_predictions_of_the_wrong_structure_are_an_error(tmp_path: Path, content: bytes, part: str) -> None:
     path = write(tmp_path / "p.json", content)
-    text = message(read_predictions, path)
+    text = error_message(read_predictions, path)
     assert text.startswith(f"{path}: ")
     assert part in text

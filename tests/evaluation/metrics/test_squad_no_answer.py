@@ -1,4 +1,4 @@
-"""No-answer probabilities: the threshold, the sweep, and above all its ties, against the definition spelled out."""
+"""No-answer probabilities: the threshold and the sweep for the best one, ties included, match a naive definition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROWS = st.lists(
 )
 
 
-def test_names_order_and_values_by_hand() -> None:
+def test_no_answer_scores_by_hand() -> None:
     """At 0.5 q2 and q3 go unanswered: right are q1 and q3. Oracles: q1, then q4 is lost, then 2/3 of q2 gained."""
     scores = no_answer_scores(GOLDS, PREDICTIONS, PROBS, threshold=0.5)
     parts = [f"{part}{name}" for part in ("", "HasAns_", "NoAns_") for name in ("exact", "f1", "total")]
@@ -45,38 +45,38 @@ def test_names_order_and_values_by_hand() -> None:
     assert [scores[name] for name in oracles] == pytest.approx([75, 0.1, 75, 0.1])
 
 
-def test_the_default_threshold_overrules_nothing_that_is_a_probability() -> None:
+def test_default_threshold_changes_no_prediction() -> None:
     scores = no_answer_scores(GOLDS, PREDICTIONS, PROBS | {"q1": 1.0})
     plain = squad_scores(GOLDS, PREDICTIONS)
     assert {name: scores[name] for name in plain} == plain
 
 
-def test_only_above_the_threshold_is_unanswered() -> None:
+def test_only_probabilities_above_the_threshold_count_as_no_answer() -> None:
     assert no_answer_scores(GOLDS, PREDICTIONS, PROBS, threshold=0.1)["HasAns_exact"] == 50
     assert no_answer_scores(GOLDS, PREDICTIONS, PROBS, threshold=0.09)["HasAns_exact"] == 0
     assert no_answer_scores(GOLDS, PREDICTIONS, PROBS, threshold=0.09)["NoAns_exact"] == 100
 
 
-def test_a_listed_gold_counts_as_answerable_even_if_blank() -> None:
-    """Its best answer is "", yet the threshold's silence scores 0, as in the official script."""
+def test_listed_gold_counts_as_answerable_even_if_blank() -> None:
+    """Its best answer is "", yet no answer due to the threshold scores 0, as in the official script."""
     assert no_answer_scores({"q": ["the"]}, {"q": ""}, {"q": 0.5})["exact"] == 100
     assert no_answer_scores({"q": ["the"]}, {"q": ""}, {"q": 0.5}, threshold=0.4)["exact"] == 0
 
 
-def test_nothing_better_than_silence_has_threshold_zero() -> None:
+def test_best_threshold_is_zero_if_answering_never_helps() -> None:
     scores = no_answer_scores({"a": [], "b": ["x"]}, {"a": "y", "b": "y"}, {"a": -3.0, "b": -2.0})
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (50, 0.0)
 
 
-def test_an_empty_prediction_costs_nothing_and_an_article_costs_one() -> None:
-    """ "the" is as right as "" but it is not empty, and the sweep looks no further."""
+def test_sweep_charges_an_article_but_not_an_empty_prediction() -> None:
+    """ "the" is as right as "" but it is not empty, and the sweep only checks that."""
     golds, probs = {"a": [], "b": ["x"]}, {"a": 0.1, "b": 0.2}
     assert no_answer_scores(golds, {"a": "", "b": "x"}, probs)["best_exact"] == 100
     scores = no_answer_scores(golds, {"a": "the", "b": "x"}, probs)
     assert (scores["exact"], scores["best_exact"], scores["best_exact_thresh"]) == (100, 50, 0.0)
 
 
-def test_ties_go_in_the_order_of_the_probabilities_and_count_one_at_a_time() -> None:
+def test_ties_are_swept_one_by_one_in_the_order_of_the_file() -> None:
     """Answering "a" before "b" is best, though no threshold can tell them apart."""
     golds, predictions = {"a": ["x"], "b": []}, {"a": "x", "b": "x"}
     first = no_answer_scores(golds, predictions, {"a": 0.5, "b": 0.5})
@@ -85,7 +85,7 @@ def test_ties_go_in_the_order_of_the_probabilities_and_count_one_at_a_time() -> 
     assert (last["best_exact"], last["best_exact_thresh"]) == (50, 0.0)
 
 
-def test_f1_is_rounded_as_precision_and_recall_round_it() -> None:
+def test_f1_is_rounded_like_the_official_formula() -> None:
     """The last bit decides ties: 0.8 / 1.4 is not quite 4 / 7."""
     assert f1("arid plains of Central Asia", "Central Asia") == 2 * 1.0 * 0.4 / (1.0 + 0.4) != 4 / 7
 
@@ -95,8 +95,8 @@ def brute_force(
 ) -> tuple[float, float]:
     """Every prefix of the questions, answered and summed from scratch; the first of the best."""
     scores = score_examples(golds, predictions)
-    places = {qid: place for place, qid in enumerate(probs)}
-    order = sorted(golds, key=lambda qid: (probs[qid], places[qid]))
+    positions = {qid: position for position, qid in enumerate(probs)}
+    order = sorted(golds, key=lambda qid: (probs[qid], positions[qid]))
     start = float(len([qid for qid in golds if not golds[qid]]))
     totals = []
     for count in range(len(order) + 1):
@@ -108,23 +108,21 @@ def brute_force(
 
 @settings(deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
-def test_the_sweep_equals_the_definition_spelled_out(
-    rows: list[tuple[tuple[str, ...], str, float]], random: object
-) -> None:
+def test_sweep_equals_the_naive_definition(rows: list[tuple[tuple[str, ...], str, float]], random: object) -> None:
     golds = {str(i): list(row[0]) for i, row in enumerate(rows)}
     predictions = {str(i): row[1] for i, row in enumerate(rows)}
     order = [str(i) for i in range(len(rows))] + ["elsewhere"]
     random.shuffle(order)  # type: ignore[attr-defined]
     probs = {qid: 0.3 if qid == "elsewhere" else rows[int(qid)][2] for qid in order}
-    found = no_answer_scores(golds, predictions, probs)
+    scores = no_answer_scores(golds, predictions, probs)
     for part, name in enumerate(("exact", "f1")):
         expected = brute_force(golds, predictions, part, {qid: probs[qid] for qid in order if qid in golds})
-        assert (found[f"best_{name}"], found[f"best_{name}_thresh"]) == expected
+        assert (scores[f"best_{name}"], scores[f"best_{name}_thresh"]) == expected
 
 
 @settings(deadline=None)
 @given(ROWS)
-def test_without_ties_the_best_is_what_its_threshold_gives(rows: list[tuple[tuple[str, ...], str, float]]) -> None:
+def test_best_score_is_reached_at_its_threshold_without_ties(rows: list[tuple[tuple[str, ...], str, float]]) -> None:
     """Blank golds and articles aside, where sweep and score differ by definition."""
     plain = [row for row in rows if row[0] != ("the",) and row[1] != "the"]
     golds = {str(i): list(row[0]) for i, row in enumerate(plain)}
@@ -134,8 +132,8 @@ def test_without_ties_the_best_is_what_its_threshold_gives(rows: list[tuple[tupl
         return
     best = no_answer_scores(golds, predictions, probs)
     for name in ("exact", "f1"):
-        again = no_answer_scores(golds, predictions, probs, threshold=best[f"best_{name}_thresh"])
-        assert again[name] == pytest.approx(best[f"best_{name}"])
+        at_threshold = no_answer_scores(golds, predictions, probs, threshold=best[f"best_{name}_thresh"])
+        assert at_threshold[name] == pytest.approx(best[f"best_{name}"])
 
 
 def test_questions_without_probability_are_counted_and_named() -> None:
@@ -167,7 +165,7 @@ def test_probabilities_of_a_file_keep_their_order(tmp_path: Path) -> None:
         ('{"q": 0.5', "not JSON"),
     ],
 )
-def test_files_of_probabilities_that_cannot_be_used(tmp_path: Path, content: str, part: str) -> None:
+def test_invalid_probability_file_is_an_error(tmp_path: Path, content: str, part: str) -> None:
     path = tmp_path / "na.json"
     path.write_text(content)
     with pytest.raises(BadInput, match=part) as caught:
@@ -176,5 +174,5 @@ def test_files_of_probabilities_that_cannot_be_used(tmp_path: Path, content: str
     assert "\n" not in str(caught.value)
 
 
-def test_the_sweep_skips_what_was_not_asked() -> None:
+def test_sweep_skips_probabilities_of_unknown_questions() -> None:
     assert official_best_threshold({"a": ["x"]}, {"a": "x"}, {"a": 1.0}, {"z": 0.0, "a": 0.7}) == (100, 0.7)

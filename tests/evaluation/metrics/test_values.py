@@ -16,14 +16,14 @@ from bertvision.evaluation.metrics.values import SpearmanScore, pearson, pearson
 PAIRS = st.lists(st.tuples(*[st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float)] * 2), min_size=1, max_size=20)
 
 
-def test_by_hand() -> None:
+def test_scores_by_hand() -> None:
     """Deviations (-1, 0, 1) and (-1, -1, 2): 3 / sqrt(2 · 6); ranks 1 2 3 and 1.5 1.5 3: 1.5 / sqrt(2 · 1.5)."""
     scores = regression_scores([1, 2, 3], [1, 1, 4])
     assert list(scores) == ["pearson", "spearmanr", "rmse"]
     assert list(scores.values()) == pytest.approx([100 * 3 / math.sqrt(12), 100 * 1.5 / math.sqrt(3), math.sqrt(2 / 3)])
 
 
-def test_order_without_line() -> None:
+def test_spearman_depends_on_the_order_only() -> None:
     scores = regression_scores([1, 2, 3, 4], [1, 10, 100, 1000])
     assert scores["spearmanr"] == pytest.approx(100)
     assert scores["pearson"] < 90
@@ -44,7 +44,7 @@ def test_almost_constant_values_do_not_warn() -> None:
     assert regression_scores([1, 2, 3], [0.0, 0.0, 5e-324])["spearmanr"] == pytest.approx(100 * math.sqrt(3) / 2)
 
 
-def test_values_too_large_to_correlate_score_nothing() -> None:
+def test_values_that_overflow_have_correlation_0() -> None:
     """Their mean overflows."""
     assert regression_scores([1, 2, 3], [1.7e308, 1.7e308, 1e308])["pearson"] == 0.0
 
@@ -67,7 +67,7 @@ def test_sums_over_examples_give_the_same_correlations(pairs: list[tuple[float, 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_scores_are_those_of_scipy(seed: int) -> None:
+def test_scores_match_scipy(seed: int) -> None:
     random = np.random.default_rng(seed)
     gold = random.integers(0, 6, size=200).astype(float)
     predicted = gold + random.normal(scale=2, size=200)
@@ -75,10 +75,10 @@ def test_scores_are_those_of_scipy(seed: int) -> None:
     assert scores["pearson"] == pytest.approx(100 * stats.pearsonr(gold, predicted).statistic)
     assert scores["spearmanr"] == pytest.approx(100 * stats.spearmanr(gold, predicted).statistic)
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((gold - predicted) ** 2)))
-    assert regression_scores(list(gold), list(predicted)) == scores  # numpy's own floats serve as well
+    assert regression_scores(list(gold), list(predicted)) == scores  # numpy floats are accepted too
 
 
-def test_rows_that_cannot_be_compared() -> None:
+def test_invalid_rows_are_refused() -> None:
     with pytest.raises(BadInput, match="1 predictions for 2 gold rows"):
         regression_scores([0, 1], [0])
     with pytest.raises(BadInput, match="no rows"):
