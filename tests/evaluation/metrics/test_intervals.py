@@ -258,7 +258,7 @@ def test_holm_rejects_the_same_as_its_stepwise_definition(p_values: list[float])
 
 
 def test_invalid_inputs_are_refused() -> None:
-    with pytest.raises(BadInput, match="at least one"):
+    with pytest.raises(BadInput, match="non-empty list"):
         bootstrap_interval([])
     with pytest.raises(BadInput, match="finite"):
         bootstrap_interval([1.0, math.nan])
