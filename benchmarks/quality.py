@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,6 @@ class Bench:
 
     def __init__(self, data: Path, work: Path, fits: Mapping[str, Fit]) -> None:
         self.data, self.work, self.fits = data, work, fits
-        self.scratch = work / "scratch"
         self.results = Results(work / "results")
         self.package = package_hash()
         self.rows: dict[str, tuple[list[LabelledText], list[LabelledText]]] = {}
@@ -106,25 +106,24 @@ class Bench:
             if step not in self.fits or not missing:
                 continue
             where = f"{task.title}, {stage.regime.title}, draw {draw}, {step}"
-            try:
-                scores = self._measure(step, task, stage.regime, draw)
-            except MethodFailed as error:
-                self.failures += 1
-                for log in self.scratch.glob("*.log"):
-                    shutil.copy(log, self.work / f"failed-{task.name}-{stage.regime.name}-{draw}-{log.name}")
-                print(f"{where}: failed: {error}; see {self.work}/failed-*.log", file=sys.stderr, flush=True)
-            else:
-                print(f"{where}: {', '.join(f'{name} {score:.2f}' for name, score in scores.items())}", flush=True)
+            self.work.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="scratch-", dir=self.work) as scratch:
+                try:
+                    scores = self._measure(step, task, stage.regime, draw, Path(scratch))
+                except MethodFailed as error:
+                    self.failures += 1
+                    print(f"{where}: failed: {error}", file=sys.stderr, flush=True)
+                    for log in Path(scratch).glob("*.log"):
+                        shutil.copy(log, self.work / f"failed.{task.name}.{stage.regime.name}.{draw}.{log.name}")
+                else:
+                    print(f"{where}: {', '.join(f'{name} {score:.2f}' for name, score in scores.items())}", flush=True)
 
-    def _measure(self, step: str, task: QualityTask, regime: Regime, draw: int) -> dict[str, float]:
+    def _measure(self, step: str, task: QualityTask, regime: Regime, draw: int, scratch: Path) -> dict[str, float]:
         if task.name not in self.rows:
             self.rows[task.name] = task.read(self.data)
         train, dev = self.rows[task.name]
         drawn = regime.draw(task, train, draw)
-        shutil.rmtree(self.scratch, ignore_errors=True)  # of an interrupted call
-        self.scratch.mkdir(parents=True)
-        outcomes = self.fits[step](task, drawn, dev, self.scratch)
-        shutil.rmtree(self.scratch)
+        outcomes = self.fits[step](task, drawn, dev, scratch)
         gold, scores = gold_of(task, dev), {}
         for method, outcome in outcomes.items():
             scores[method] = score_of(task, gold, outcome.predicted)

@@ -21,7 +21,7 @@ from tables import markdown
 
 METRIC_NAMES = {"accuracy": "accuracy", "matthews_correlation": "MCC", "spearmanr": "Spearman"}
 GROUP_COLOURS: Mapping[str, str] = dict(zip(GROUPS, COLOURS, strict=False))
-LEFT, RIGHT, STRIP, TOP, WIDTH = 250, 24, 20, 24, 760
+LEFT, RIGHT, STRIP, TOP, WIDTH = 290, 24, 20, 24, 800
 
 INTRO = """# Quality of the recommendation
 
@@ -175,7 +175,7 @@ def differences_table(comparisons: Sequence[Comparison]) -> str:
             str(each.draws),
             f"{each.difference:+.2f}",
             _interval(each),
-            "" if each.p_holm is None else f"{each.p_holm:.3f}",
+            _p_text(each.p_holm),
         ]
         for each in comparisons
         if each.task
@@ -216,6 +216,12 @@ def time_table(results: Sequence[Result]) -> str:
 
 def _interval(comparison: Comparison) -> str:
     return f"{comparison.low:+.2f} to {comparison.high:+.2f}"
+
+
+def _p_text(p: float | None) -> str:
+    if p is None:
+        return ""
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
 def draw_differences(comparisons: Sequence[Comparison]) -> Html:
