@@ -1,4 +1,4 @@
-# make demo | test | test-cluster | check | bench | install: each sets itself up in .venv with only what it needs.
+# make demo | test | test-cluster | check | bench | bench-quality | install: each sets itself up in .venv with only what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ PIP := $(BIN)/pip install --quiet --quiet --disable-pip-version-check -c constra
 STAMPS := $(VENV)/.stamps
 LOCK := pyproject.toml constraints.txt
 
-.PHONY: demo test test-cluster check bench install clean
+.PHONY: demo test test-cluster check bench bench-quality install clean
 
 demo: $(STAMPS)/core
 	@echo "== demo: generated questions, the embedded encoder, a few minutes"
@@ -37,6 +37,14 @@ bench: $(STAMPS)/bench
 	@$(BIN)/python benchmarks/extraction.py --lengths glue --batches 20
 	@$(BIN)/python benchmarks/extraction.py --encoder base --batches 4
 
+# make bench-quality DATA=FOLDER [QUICK=1] [STAGE="8 64"]
+bench-quality: $(STAMPS)/bench
+	@test -n "$(DATA)" || { echo "DATA is missing: make bench-quality DATA=FOLDER, with glue/ and crowdflower/"; exit 1; }
+	@$(MAKE) --no-print-directory $(STAMPS)/setfit || echo "SetFit could not be installed and is left out"
+	@echo "== bench-quality: is the recommendation better than simpler ways? (QUICK=1: half an hour; else some hours)"
+	@$(BIN)/python benchmarks/quality.py --data "$(DATA)" --setfit-python $(VENV)/setfit/bin/python \
+		$(if $(QUICK),--quick) $(if $(STAGE),--stage $(STAGE))
+
 install: $(STAMPS)/core $(STAMPS)/test $(STAMPS)/dev
 	@echo "everything is installed; activate with: source $(BIN)/activate"
 
@@ -66,6 +74,13 @@ $(STAMPS)/bench: $(STAMPS)/core
 	@echo "== installing what the benchmarks need"
 	@$(PIP) -e '.[bench]'
 	@touch $@
+
+# SetFit needs other packages than this project, so it has a virtual environment of its own.
+$(STAMPS)/setfit: benchmarks/setfit-requirements.txt | $(BIN)/python
+	@echo "== installing SetFit (once, a few minutes)"
+	@$(BIN)/python -m venv $(VENV)/setfit
+	@$(VENV)/setfit/bin/pip install --quiet --quiet --disable-pip-version-check -r $<
+	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/dev: $(STAMPS)/core
 	@echo "== installing what the checks need"

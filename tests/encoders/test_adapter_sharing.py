@@ -48,7 +48,7 @@ def test_sharing_map_round_trips_and_is_truncated(pairs: list[tuple[int, int]], 
     text = "+".join(f"{a}-{b}" for a, b in pairs)
     groups = sharing_groups(text, len(pairs))
     written = "+".join(
-        "-".join(str(groups[layer, position]) for site in ADAPTER_POSITIONS) for layer in range(len(pairs))
+        "-".join(str(groups[layer, position]) for position in ADAPTER_POSITIONS) for layer in range(len(pairs))
     )
     assert sharing_groups(written, len(pairs)) == groups
     flat = [group for pair in pairs for group in pair]
