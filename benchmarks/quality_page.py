@@ -11,7 +11,7 @@ import numpy as np
 
 from bertvision.report.charts import COLOURS, write_svg
 from bertvision.report.markup import Html, tag
-from bertvision.report.svg import Scale, scale_of, tick_text
+from bertvision.report.svg import Scale, scale_for, tick_text
 from quality_methods import CONTROL_METHOD, EMBEDDINGS, RECOMMENDED, TITLES
 from quality_results import Result
 from quality_statistics import Comparison, Pairing, compare
@@ -227,7 +227,7 @@ def _p_text(p: float | None) -> str:
 def draw_differences(comparisons: Sequence[Comparison]) -> Html:
     """Recommended minus embeddings + LR: a strip per task and regime, and means over the tasks of a group."""
     shown = [each for group in GROUPS for each in comparisons if (each.group, each.rival) == (group, EMBEDDINGS)]
-    scale = scale_of([0.0, *(end for each in shown for end in (each.low, each.high))])
+    scale = scale_for([0.0, *(end for each in shown for end in (each.low, each.high))])
     floor = TOP + STRIP * len(shown) + 6
     parts = []
     for value in scale.ticks(6):
@@ -257,4 +257,4 @@ def _strip_title(comparison: Comparison) -> str:
 
 
 def _x(scale: Scale, value: float) -> float:
-    return LEFT + scale.share(value) * (WIDTH - LEFT - RIGHT)
+    return LEFT + scale.fraction(value) * (WIDTH - LEFT - RIGHT)
