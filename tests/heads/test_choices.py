@@ -58,7 +58,7 @@ def test_space_skips_options_fixed_in_the_spec_and_values_that_do_not_fit() -> N
 def test_space_for_cls_only_states_offers_read_cls_only() -> None:
     space = build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"))
     assert space.heads["probe"]["read"] == make_choice(("cls",))
-    with pytest.raises(BadInput, match=r"mean is not valid: .* these states are the CLS token of each text"):
+    with pytest.raises(BadInput, match=r"mean is not valid: .* these states are cls of each text"):
         build_space(["probe"], FeatureInfo(SHAPE, tokens="cls"), ["probe.read=cls|mean"])
 
 

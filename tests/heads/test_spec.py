@@ -54,7 +54,10 @@ def test_unknown_head_option_or_type_error_says_what_is_expected(spec: str, mess
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("probe:read=max", "head probe:read=max: read=max, expected one of cls, mean, pooled"),
+        (
+            "probe:read=sum",
+            "head probe:read=sum: read=sum, expected pooled, or some of cls, mean, max, first_last, weighted",
+        ),
         ("probe:read=pooled,pooled=true", "read=pooled already reads the pooled CLS; remove pooled="),
         ("probe:layers=last6", "layers=last6: there are 5 states, 0 to 4"),
         ("probe:layers=true", "there are 5 states, 0 to 4"),

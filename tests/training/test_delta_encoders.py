@@ -35,6 +35,7 @@ STORAGE_OPTIONS = [
     ("label", {"tokens": "cls"}),
     ("label", {"tokens": "mean", "dtype": "int8"}),
     ("value", {"tokens": "mean", "dtype": "f32"}),
+    ("label", {"tokens": "cls+mean+max"}),
 ]
 
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -148,7 +149,7 @@ def test_model_gives_a_head_the_tokens_it_was_fitted_on(
             assert all(np.allclose(a, b, atol=1e-4) for a, b in zip(logits, stored, strict=True))
 
 
-def test_cls_and_mean_stores_hold_one_vector_per_text(label_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
+def test_summary_stores_hold_the_vectors_of_each_text(label_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
     whole, cls, mean = (
         extract(label_encoder, label_task, tmp_path / name, dtype="f32", tokens=name) for name in ("all", "cls", "mean")
     )
@@ -157,7 +158,13 @@ def test_cls_and_mean_stores_hold_one_vector_per_text(label_encoder: Encoder, la
         assert torch.equal(cls_states[number], states[:1])
         torch.testing.assert_close(mean_states[number][0], states.mean(0))
     assert cls.manifest["splits"]["dev"]["tokens"] == len(label_task["dev"])
-    for name, store in {"cls": cls, "mean": mean}.items():
+    several = extract(label_encoder, label_task, tmp_path / "several", dtype="f32", tokens="cls+last+mean+max")
+    for number, summaries in by_window(several).items():
+        states = all_states[number]
+        wanted = [states[0], states[-1], states.mean(0), states.amax(0)]
+        torch.testing.assert_close(summaries, torch.stack(wanted))
+    stores = {"cls": cls, "mean": mean, "mean+max": several, "cls+first_last": several}
+    for name, store in stores.items():
         head = fit([f"probe:read={name}"], store, epochs=2, batch=8)[0]
         stored_logits, whole_logits = (predict(head, states["dev"])[0].logits for states in (store, whole))
         assert all(np.allclose(a, b, atol=1e-5) for a, b in zip(stored_logits, whole_logits, strict=True))
@@ -195,7 +202,7 @@ def test_unsuitable_token_subset_is_an_error(
     for task, tokens, reason in (
         (span_task, "cls", "answers are spans of tokens; use all or context"),
         (label_task, "context", "for questions with a context"),
-        (label_task, "some", "expected one of all, context, cls, mean"),
+        (label_task, "some", "expected all, context, or some of cls, last, mean, max in this order"),
     ):
         with pytest.raises(BadInput, match=reason):
             extract(tiny_encoder, task, tmp_path / "store", tokens=tokens)

@@ -77,7 +77,9 @@ def test_plan_lists_every_storage_option(tiny_encoder: Encoder, label_task: Task
     recipe = Recipe(task="text")
     document = plan(recipe, tiny_encoder, label_task, ["probe", "probe:read=mean"], tmp_path)
     rows = {(option["dtype"], option["tokens"]): option for option in document["rows"]}
-    assert set(rows) == {(dtype, tokens) for dtype in ("f32", "f16", "int8") for tokens in ("all", "cls", "mean")}
+    assert set(rows) == {
+        (dtype, tokens) for dtype in ("f32", "f16", "int8") for tokens in ("all", "cls", "mean", "cls+mean+max")
+    }
     assert rows["f16", "all"]["serves"]
     assert not rows["f16", "cls"]["serves"]
     assert rows["f16", "cls"]["bytes"] < rows["int8", "all"]["bytes"] < rows["f16", "all"]["bytes"]

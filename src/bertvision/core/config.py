@@ -214,9 +214,10 @@ class ExtractConfig:
     )
     tokens: str = setting(
         "all",
-        "tokens to store: all (default), context (with CLS; for span tasks), or one vector per text: cls or mean",
+        "what to store of a text: all tokens (default), context (with CLS; for span tasks), or only summaries of the "
+        "tokens for heads that read no others: some of cls, last, mean, max, joined by +",
         "--tokens",
-        choices=("all", "context", "cls", "mean"),
+        "all|context|cls+mean+max",
     )
     live: bool = setting(False, "store nothing and run the encoder again in every epoch", "--live")
     max_gb: float | None = setting(

@@ -26,6 +26,9 @@ ROW_KINDS: tuple[Kind, ...] = ("span", "multilabel")
 
 SPLITS = ("train", "inner", "dev")
 
+FOLDS = "folds"
+"""Train and inner as one split, train first, for choices that rest on out-of-fold predictions."""
+
 CONTROL = "probe:layers=last1"
 """The control: a linear probe on the last layer, against which heads on several layers are compared."""
 
@@ -117,6 +120,8 @@ class LayerBatch:
         windows: (batch,) index of each window within its split.
         pooled: (batch, width) output of the encoder's pooler, if it has one.
         logits: Outputs of the encoder's own head: (batch, tokens, 2) for spans, (batch, outputs) otherwise.
+        summaries: Names of the vectors along the tokens axis, e.g. ``("cls", "mean", "max")``, if ``hidden`` holds
+            summaries of the tokens of each text; empty if it holds the tokens.
 
     Example:
         >>> import torch
@@ -135,6 +140,7 @@ class LayerBatch:
     windows: Tensor  # (batch,)
     pooled: Tensor | None = None  # (batch, width)
     logits: Tensor | None = None  # (batch, tokens, 2) or (batch, outputs)
+    summaries: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         batch, tokens, layers, width = self.hidden.shape
@@ -150,6 +156,10 @@ class LayerBatch:
     def first(self) -> Tensor:
         """Hidden states of the first token, CLS: (batch, layers, width)."""
         return self.hidden[:, 0]
+
+    def summary(self, name: str) -> Tensor:
+        """One of the summaries of each text: (batch, layers, width)."""
+        return self.hidden[:, self.summaries.index(name)]
 
     def to(self, device: torch.device) -> LayerBatch:
         """Move the tensors that heads use to another device."""

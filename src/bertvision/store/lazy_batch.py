@@ -34,10 +34,17 @@ class RaggedBatch(LayerBatch):
         windows: Tensor,
         pooled: Tensor | None = None,
         logits: Tensor | None = None,
+        summaries: tuple[str, ...] = (),
     ) -> None:
         # Bypass the parent's initialiser, which requires the padded states.
-        given = {"mask": mask, "targets": targets, "windows": windows, "pooled": pooled, "logits": logits}
-        self.__dict__.update(given, _read=read, _rows=rows, _device=mask.device)
+        given: dict[str, object] = {
+            "mask": mask,
+            "targets": targets,
+            "windows": windows,
+            "pooled": pooled,
+            "logits": logits,
+        }
+        self.__dict__.update(given, summaries=summaries, _read=read, _rows=rows, _device=mask.device)
 
     @cached_property
     def states(self) -> Tensor:
@@ -45,8 +52,15 @@ class RaggedBatch(LayerBatch):
 
     @cached_property
     def first(self) -> Tensor:
+        return self._token(0)
+
+    def summary(self, name: str) -> Tensor:
+        return self._token(self.summaries.index(name))
+
+    def _token(self, position: int) -> Tensor:
+        """States of one position of every text: (batch, layers, width)."""
         sizes = self.mask.sum(1).cpu()
-        return self._read(self._rows[sizes.cumsum(0) - sizes]).to(self._device)
+        return self._read(self._rows[sizes.cumsum(0) - sizes + position]).to(self._device)
 
     @cached_property
     def hidden(self) -> Tensor:
@@ -58,7 +72,7 @@ class RaggedBatch(LayerBatch):
             return self
         pooled = None if self.pooled is None else self.pooled.to(device)
         mask, targets = self.mask.to(device), self.targets.to(device)
-        return RaggedBatch(self._read, self._rows, mask, targets, self.windows, pooled, self.logits)
+        return RaggedBatch(self._read, self._rows, mask, targets, self.windows, pooled, self.logits, self.summaries)
 
 
 def pad_tokens(flat: Tensor, mask: Tensor) -> Tensor:

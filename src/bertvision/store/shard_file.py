@@ -30,6 +30,7 @@ from torch import Tensor
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import ROW_KINDS, Window
+from bertvision.core.summaries import summary_names
 from bertvision.store.codec import decode_states
 from bertvision.store.lazy_batch import RaggedBatch, pad_tokens
 
@@ -134,7 +135,7 @@ def read_shard(path: Path) -> Shard:
         raise BadInput(f"store shard {path} cannot be read: {error}; recompute it with: {repair}") from error
 
 
-def layer_batch(shard: Shard, windows: np.ndarray, kind: str) -> RaggedBatch:
+def layer_batch(shard: Shard, windows: np.ndarray, kind: str, tokens: str = "all") -> RaggedBatch:
     """A batch of the windows at these indices of a shard; states are decoded to f32 on demand."""
     lengths = shard["lengths"].numpy().astype(np.int64)
     starts = np.cumsum(lengths) - lengths
@@ -152,6 +153,7 @@ def layer_batch(shard: Shard, windows: np.ndarray, kind: str) -> RaggedBatch:
         windows=shard["windows"][index],
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
         logits=_logits(shard, rows if kind == "span" else index, torch.from_numpy(mask), kind),
+        summaries=summary_names(tokens),
     )
 
 

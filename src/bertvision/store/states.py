@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertvision.core.records import LayerBatch, Shape, Window, WindowTable
+from bertvision.core.records import FOLDS, LayerBatch, Shape, Window, WindowTable
 from bertvision.store.batching import read_batches
 from bertvision.store.shard_file import Shard, layer_batch, stored_windows
 
@@ -49,8 +49,12 @@ class States(ABC):
         """Which tokens' states are available (older manifests do not say: all)."""
         return str(self.manifest.get("tokens", "all"))
 
+    def __getitem__(self, split: str) -> ShardedSplit:
+        """A split by name; ``"folds"`` is train and inner as one."""
+        return JoinedSplit(self, FOLDS, ("train", "inner")) if split == FOLDS else self._split(split)
+
     @abstractmethod
-    def __getitem__(self, split: str) -> ShardedSplit: ...
+    def _split(self, name: str) -> ShardedSplit: ...
 
 
 class ShardedSplit(ABC):
@@ -86,7 +90,7 @@ class ShardedSplit(ABC):
             rows = self.selected_rows(number)
             lengths = shard["lengths"].numpy().astype(np.int64)[rows]
             for indices in read_batches(lengths, batch, np.random.default_rng([seed or 0, number])):
-                yield layer_batch(shard, rows[indices], self.shape.kind)
+                yield layer_batch(shard, rows[indices], self.shape.kind, self.store.tokens)
 
     def selected_rows(self, number: int) -> NDArray[np.int64]:
         """Indices of the windows of a shard that belong to the split."""
@@ -135,8 +139,8 @@ class Subset(States):
         self.states = states
         self.train = SubsetSplit(states["train"], examples)
 
-    def __getitem__(self, split: str) -> ShardedSplit:
-        return self.train if split == "train" else self.states[split]
+    def _split(self, name: str) -> ShardedSplit:
+        return self.train if name == "train" else self.states[name]
 
 
 class SubsetSplit(ShardedSplit):
@@ -154,3 +158,40 @@ class SubsetSplit(ShardedSplit):
 
     def selected_rows(self, number: int) -> NDArray[np.int64]:
         return self.rows[number]
+
+
+class JoinedSplit(ShardedSplit):
+    """Several splits as one: the windows and examples of the first, then those of the next."""
+
+    def __init__(self, store: States, name: str, names: Sequence[str]) -> None:
+        self.parts = [store[part] for part in names]
+        super().__init__(store, name, [size for part in self.parts for size in part.sizes])
+
+    def shard(self, number: int) -> Shard:
+        first_window = first_example = 0
+        for part in self.parts:
+            if number < len(part.sizes):
+                shard = part.shard(number)
+                windows, examples = shard["windows"] + first_window, shard["examples"] + first_example
+                return {**shard, "windows": windows, "examples": examples}
+            number -= len(part.sizes)
+            first_window += len(part)
+            first_example += _count_examples(part)
+        raise IndexError(f"{self.name} has {len(self.sizes)} shards")
+
+    def read_table(self) -> WindowTable:
+        tables = [part.table() for part in self.parts]
+        first_examples = np.cumsum([0, *(_count_examples(part) for part in self.parts)])[:-1]
+        examples = [table.example + first for table, first in zip(tables, first_examples, strict=True)]
+        return WindowTable(
+            example=np.concatenate(examples),
+            cls=np.concatenate([table.cls for table in tables]),
+            offsets=[offsets for table in tables for offsets in table.offsets],
+            targets=np.concatenate([table.targets for table in tables]),
+            input_ids=[ids for table in tables for ids in table.input_ids],
+        )
+
+
+def _count_examples(split: ShardedSplit) -> int:
+    """The number of examples of a split of texts, each of which has a window."""
+    return int(split.table().example.max()) + 1

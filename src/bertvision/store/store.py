@@ -44,10 +44,10 @@ class Store(States):
         layers, dtype = len(self.layers), self.manifest["dtype"]
         return f"Store({location!r}, layers={layers}, dtype={dtype}, tokens={self.tokens}, id={self.id})"
 
-    def __getitem__(self, split: str) -> StoredSplit:
-        if split not in self.manifest["splits"]:
-            raise BadInput(f"store {self.folder} has no split {split!r}; it has {', '.join(self.manifest['splits'])}")
-        return StoredSplit(self, split)
+    def _split(self, name: str) -> StoredSplit:
+        if name not in self.manifest["splits"]:
+            raise BadInput(f"store {self.folder} has no split {name!r}; it has {', '.join(self.manifest['splits'])}")
+        return StoredSplit(self, name)
 
     def shard_path(self, record: dict[str, Any]) -> Path:
         """The local path of a shard; remote shards are downloaded first."""

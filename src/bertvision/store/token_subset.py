@@ -1,4 +1,4 @@
-"""Selection of the tokens whose states are stored."""
+"""Selection of what is stored of a text: the states of all its tokens, of some, or summaries of them."""
 
 from __future__ import annotations
 
@@ -10,36 +10,40 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import NO_OFFSET, Kind, Window
+from bertvision.core.summaries import SUMMARIES, summary_names
 
-TOKENS = ("all", "context", "cls", "mean")
-"""Every token; CLS and the context of a question; CLS alone; the mean over all tokens."""
-
-SINGLE_VECTOR = ("cls", "mean")
+TOKENS = ("all", "context", "cls", "mean", "cls+mean+max")
+"""Usual choices: every token; CLS and the context of a question; summaries, joined by +, in the order of SUMMARIES."""
 
 
 def check_tokens(tokens: str, kind: Kind) -> None:
-    """Raise an error for a choice that does not suit a task of this kind."""
-    if tokens not in TOKENS:
-        raise BadInput(f"extract.tokens is {tokens!r}; expected one of {', '.join(TOKENS)}")
-    if kind == "span" and tokens in SINGLE_VECTOR:
+    """Raise an error for a choice that does not exist or does not suit a task of this kind."""
+    names = summary_names(tokens)
+    if list(names) != [name for name in SUMMARIES if name in names]:
         raise BadInput(
-            f"--tokens {tokens} stores one vector per text, but answers are spans of tokens; use all or context"
+            f"extract.tokens is {tokens!r}; expected all, context, or some of {', '.join(SUMMARIES)} in this order, "
+            "joined by +, e.g. cls+mean+max"
+        )
+    if kind == "span" and names:
+        raise BadInput(
+            f"--tokens {tokens} stores summaries of a text, but answers are spans of tokens; use all or context"
         )
     if kind != "span" and tokens == "context":
         raise BadInput(
-            "--tokens context is for questions with a context (spans); for labels and values use all, cls or mean"
+            "--tokens context is for questions with a context (spans); for labels and values use all, or summaries "
+            "such as cls+mean+max"
         )
 
 
 def kept_positions(window: Window, tokens: str) -> NDArray[np.int64]:
-    """Positions of the stored tokens; the mean takes the position of CLS."""
+    """Positions of the stored tokens; every summary takes the position of CLS."""
     if tokens == "all":
         return np.arange(len(window))
     if tokens == "context":
         kept = window.offsets[:, 0] != NO_OFFSET
         kept[window.cls] = True
         return np.flatnonzero(kept)
-    return np.array([window.cls])
+    return np.full(len(summary_names(tokens)), window.cls)
 
 
 def reduce_window(window: Window, tokens: str, kind: Kind) -> Window:
@@ -47,7 +51,7 @@ def reduce_window(window: Window, tokens: str, kind: Kind) -> Window:
     if tokens == "all":
         return window
     kept = kept_positions(window, tokens)
-    new_positions = {old: float(new) for new, old in enumerate(kept.tolist())}
+    new_positions = {old: float(new) for new, old in reversed(list(enumerate(kept.tolist())))}
     return replace(
         window,
         input_ids=window.input_ids[kept],
@@ -59,5 +63,8 @@ def reduce_window(window: Window, tokens: str, kind: Kind) -> Window:
 
 
 def kept_lengths(windows: Sequence[Window], tokens: str) -> list[int]:
-    """The number of stored tokens of each window."""
+    """The number of stored tokens or summaries of each window."""
+    names = summary_names(tokens)
+    if names:
+        return [len(names)] * len(windows)
     return [len(kept_positions(window, tokens)) for window in windows]

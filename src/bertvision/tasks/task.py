@@ -19,7 +19,7 @@ from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import hashed_as
-from bertvision.core.records import SPLITS, Answer, Example, Kind
+from bertvision.core.records import FOLDS, SPLITS, Answer, Example, Kind
 from bertvision.core.registry import Registry, unknown_name
 from bertvision.tasks.class_weights import with_class_weights
 
@@ -113,7 +113,7 @@ class Task:
         return None if self.merge == "mean" else self.labels.index(self.merge.removeprefix("any-"))
 
     def __getitem__(self, split: str) -> tuple[Example, ...]:
-        return self.splits[split]
+        return (*self.splits["train"], *self.splits["inner"]) if split == FOLDS else self.splits[split]
 
     def __repr__(self) -> str:
         counts = [f"{split}={len(examples)}" for split, examples in self.splits.items()]

@@ -20,7 +20,7 @@ from bertvision.core.records import LayerBatch, Shape
 from bertvision.core.runtime import seeded
 from bertvision.evaluation.calibration import temperatures
 from bertvision.evaluation.scoring import SplitScores
-from bertvision.heads.base import Solver, build_head, head_losses
+from bertvision.heads.base import WEIGHTED, Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.fitted_head import FittedHead, pack_ragged, unpack_ragged
@@ -206,7 +206,7 @@ def fuse_trainers(trainers: Sequence[HeadTrainer]) -> list[FusedTrainers | HeadT
     open_groups: dict[object, FusedTrainers] = {}
     for trainer in trainers:
         rows = trainer.head.module.layer_rows()
-        if trainer.solver is not None or rows is None or len(rows) > ROWS:
+        if trainer.solver is not None or rows is None or len(rows) > ROWS or WEIGHTED in trainer.head.readings:
             groups.append(trainer)
             continue
         head = trainer.head

@@ -56,10 +56,10 @@ class LiveStates(States):
         super().__init__(manifest)
         self._splits = {split: LiveSplit(self, split, members) for split, members in by_split.items()}
 
-    def __getitem__(self, split: str) -> LiveSplit:
-        if split not in self._splits:
-            raise BadInput(f"no split {split!r}; expected one of {', '.join(self._splits)}")
-        return self._splits[split]
+    def _split(self, name: str) -> LiveSplit:
+        if name not in self._splits:
+            raise BadInput(f"no split {name!r}; expected one of {', '.join(self._splits)}")
+        return self._splits[name]
 
 
 def record_live(states: LiveStates, folder: Path) -> None:

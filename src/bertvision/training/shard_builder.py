@@ -21,6 +21,7 @@ from bertvision.core.progress import Timer, progress_bar
 from bertvision.core.records import SPLITS, Kind, Window
 from bertvision.core.registry import choose_layers
 from bertvision.core.runtime import choose_device, trim_memory
+from bertvision.core.summaries import summarise_tokens, summary_names
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import Head
@@ -45,7 +46,7 @@ class ShardBuilder:
 
     def __init__(self, encoder: Encoder, layers: Sequence[int], config: ExtractConfig, kind: Kind = "span") -> None:
         self.layers, self.kind, self.config = tuple(layers), kind, config
-        self.tokens = config.tokens
+        self.tokens, self.summaries = config.tokens, summary_names(config.tokens)
         self.width, self.token_bytes = encoder.width, len(self.layers) * state_bytes(config.dtype, encoder.width)
         self.device = choose_device(config.device)
         self.model = encoder.model.eval().to(self.device)
@@ -130,16 +131,15 @@ class ShardBuilder:
     def _stored_rows(self, members: Sequence[Window], batch: TokenBatch) -> Tensor | None:
         """Indices of the stored tokens among (batch x tokens); None if all are stored."""
         longest = batch.mask.shape[1]
-        if self.tokens == "all" and all(len(window) == longest for window in members):
+        if self.summaries or (self.tokens == "all" and all(len(window) == longest for window in members)):
             return None
         kept = [row * longest + kept_positions(window, self.tokens) for row, window in enumerate(members)]
         return torch.from_numpy(np.concatenate(kept)).to(self.device)
 
     def _flat(self, states: Tensor, batch: TokenBatch, rows: Tensor | None, codec: Codec) -> Tensor:
-        """(batch, tokens, width) -> (stored tokens, width)."""
-        if self.tokens == "mean":
-            weights = batch.mask.float() / batch.mask.sum(1, keepdim=True)  # (batch, tokens)
-            return torch.einsum("bt,btw->bw", weights, states)
+        """(batch, tokens, width) -> (stored tokens or summaries, width)."""
+        if self.summaries:
+            return summarise_tokens(states, batch.mask, self.summaries).flatten(0, 1)
         flat = states.flatten(0, 1)  # (batch x tokens, width)
         if rows is None:
             return flat

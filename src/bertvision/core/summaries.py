@@ -1,0 +1,41 @@
+"""Vectors that summarise the tokens of a text, for stores that keep no tokens and for heads that read summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SUMMARIES = ("cls", "last", "mean", "max")
+"""The CLS token, the last token, the mean and the maximum over tokens."""
+
+
+def summary_names(tokens: str) -> tuple[str, ...]:
+    """The summaries that a choice of tokens consists of; empty if tokens are stored."""
+    return () if tokens in ("all", "context") else tuple(tokens.split("+"))
+
+
+def summarise_tokens(states: Tensor, mask: Tensor, names: Sequence[str]) -> Tensor:
+    """Summaries of the real tokens of each text: (batch, tokens, ...) to (batch, summaries, ...)."""
+    import torch
+
+    return torch.stack([summarise(states, mask, name) for name in names], dim=1)
+
+
+def summarise(states: Tensor, mask: Tensor, name: str) -> Tensor:
+    """One summary of the real tokens of each text: (batch, tokens, ...) to (batch, ...)."""
+    import torch
+
+    if name == "cls":
+        return states[:, 0]
+    if name == "last":
+        return states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
+    if name == "mean":
+        weights = mask.to(states.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
+        return torch.einsum("bt,bt...->b...", weights, states)
+    if not bool(mask.all()):
+        padding = ~mask.reshape(*mask.shape, *[1] * (states.ndim - 2))
+        states = states.masked_fill(padding, float("-inf"))
+    return states.amax(1)
