@@ -108,7 +108,7 @@ def test_plan_recommends_a_store_within_the_limit(
     data = samples.write_csv(tmp_path / "my.csv")
     command = ["plan", "text", "--train", data, "--encoder", tiny_encoder_folder, "--max-length", 48]
     document = call(*command, "--json").document()
-    assert len(document["rows"]) == 9
+    assert len(document["rows"]) == 12
     assert document["choice"] == {**document["choice"], "how": "cached", "dtype": "f16", "tokens": "all"}
     assert "recommended: --live: no store" in call(*command, "--max-gb", 1e-9).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
