@@ -22,7 +22,8 @@ from bertvision.core.progress import Timer, log_line, progress_bar
 from bertvision.core.records import LayerBatch, Shape, WindowTable
 from bertvision.core.runtime import choose_device, trim_memory
 from bertvision.evaluation.scoring import score_inner
-from bertvision.heads.base import build_head, canonical_spec, check_head_tokens
+from bertvision.heads.base import build_head, canonical_spec
+from bertvision.heads.readings import check_head_tokens
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead, scatter_outputs

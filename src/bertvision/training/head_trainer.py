@@ -20,8 +20,9 @@ from bertvision.core.records import LayerBatch, Shape
 from bertvision.core.runtime import seeded
 from bertvision.evaluation.calibration import temperatures
 from bertvision.evaluation.scoring import SplitScores
-from bertvision.heads.base import WEIGHTED, Solver, build_head, head_losses
+from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
+from bertvision.heads.readings import WEIGHTED
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.fitted_head import FittedHead, pack_ragged, unpack_ragged
 from bertvision.training.schedule import lr_factor
