@@ -49,7 +49,7 @@ def add_commands(commands: Any) -> None:
 
 def heads_command(options: argparse.Namespace) -> Result:
     from bertvision.core.records import Kind, Shape
-    from bertvision.heads.summary import fits, head_info, head_shapes
+    from bertvision.heads.info import fits, head_info, head_shapes
 
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)

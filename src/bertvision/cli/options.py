@@ -168,7 +168,7 @@ def expand_heads(
 ) -> list[str]:
     """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
     from bertvision.heads.base import canonical_spec
-    from bertvision.heads.summary import compatible_heads
+    from bertvision.heads.info import compatible_heads
 
     specs: list[str] = []
     for name in names:

@@ -292,7 +292,7 @@ def extract_command(options: argparse.Namespace) -> Result:
 def fit_command(options: argparse.Namespace) -> Result:
     from bertvision.core.config import Recipe, override
     from bertvision.core.records import CONTROL
-    from bertvision.heads.summary import fits
+    from bertvision.heads.info import fits
     from bertvision.runs.prepare import fit_into
     from bertvision.store.store import Store
     from bertvision.workflows.conclude import conclude

@@ -14,7 +14,7 @@ from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import SPLITS
 from bertvision.core.runtime import peak_bytes
 from bertvision.encoders.loading import Encoder
-from bertvision.heads.summary import fits
+from bertvision.heads.info import fits
 from bertvision.store.codec import make_codec, state_bytes
 from bertvision.store.token_subset import TOKENS, kept_lengths
 from bertvision.store.writer import StoreWriter

@@ -20,8 +20,8 @@ from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import injected
 from bertvision.heads.base import Head, build_head
+from bertvision.heads.info import compatible_heads
 from bertvision.heads.readings import check_head_tokens
-from bertvision.heads.summary import compatible_heads
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 

@@ -14,7 +14,7 @@ from bertvision.core.registry import parse_spec
 from bertvision.encoders.methods import METHODS, parse_method
 from bertvision.evaluation.analyses.catalogue import ANALYSES
 from bertvision.heads.base import canonical_spec
-from bertvision.heads.summary import fits, head_info
+from bertvision.heads.info import fits, head_info
 from bertvision.tasks.task import TASKS
 from bertvision.workflows.reproduce.estimate import data_of, plan
 from bertvision.workflows.reproduce.published import Check, claims, published, published_of

@@ -15,7 +15,7 @@ from typing import Any
 from bertvision.core.config import FitConfig
 from bertvision.core.records import CONTROL, align_columns
 from bertvision.heads.base import canonical_spec
-from bertvision.heads.summary import VOCABULARY
+from bertvision.heads.info import VOCABULARY
 from bertvision.store.codec import state_bytes
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.reproduce.specs import Item, RowSpec, Shared, Source, SubsetRow, TunedRow, heads_by_run

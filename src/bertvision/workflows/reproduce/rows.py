@@ -17,7 +17,7 @@ from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.scoring import SplitScores, score_predictions
-from bertvision.heads.summary import head_info
+from bertvision.heads.info import head_info
 from bertvision.runs.folder import head_folder
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task

@@ -19,8 +19,8 @@ from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
 from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options
+from bertvision.heads.info import fits
 from bertvision.heads.readings import check_head_tokens
-from bertvision.heads.summary import fits
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -1,4 +1,4 @@
-"""Summaries of heads for a given shape: parameter counts, compatibility with a task, shapes of intermediate results."""
+"""Facts about heads for a given shape: parameter counts, compatibility with a task, shapes of intermediate results."""
 
 from __future__ import annotations
 
