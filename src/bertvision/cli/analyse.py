@@ -135,7 +135,7 @@ def analyse_command(options: argparse.Namespace) -> Result:
     options.seeds = options.seeds or (0,)
     if options.ablation or options.depth is not None:
         return _single_analysis(options)
-    from bertvision.core.records import align_columns
+    from bertvision.core.text_table import align_columns
     from bertvision.workflows.analyse import run_analyses
     from bertvision.workflows.conclude import update_report
 
@@ -246,7 +246,7 @@ def _format_ablation(document: Mapping[str, Any]) -> list[str]:
 
 
 def _format_depth(document: Mapping[str, Any]) -> list[str]:
-    from bertvision.core.records import align_columns
+    from bertvision.core.text_table import align_columns
 
     metric = document["metric"]
     cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]

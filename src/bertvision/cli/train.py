@@ -240,7 +240,7 @@ def tune_command(options: argparse.Namespace) -> Result:
 
 
 def _tuning_curve(encoder: Any, task: Any, config: Any, epochs: list[float], folder: Path) -> Result:
-    from bertvision.core.records import align_columns
+    from bertvision.core.text_table import align_columns
     from bertvision.workflows.tuning_curve import tune_curve
 
     document = tune_curve(encoder, task, config, epochs, folder)
@@ -325,7 +325,7 @@ def evaluate_command(options: argparse.Namespace) -> Result:
 
 
 def ensemble_command(options: argparse.Namespace) -> Result:
-    from bertvision.core.records import board_document
+    from bertvision.core.leaderboard_text import board_document
     from bertvision.workflows.compare import ensemble_rows
 
     model = None if options.save is None else Path(options.save)

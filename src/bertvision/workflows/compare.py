@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Board, align_columns
+from bertvision.core.records import Board
 from bertvision.core.registry import unknown_name
+from bertvision.core.text_table import align_columns
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import ENCODER_FILE, load_encoder
 from bertvision.evaluation.comparison import Comparison, SeedGroup

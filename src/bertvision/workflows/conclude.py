@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from bertvision.core.files import write_json
+from bertvision.core.leaderboard_text import board_document
 from bertvision.core.progress import log_line
-from bertvision.core.records import Board, Row, board_document
+from bertvision.core.records import Board, Row
 from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding

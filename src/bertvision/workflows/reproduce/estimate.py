@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bertvision.core.config import FitConfig
-from bertvision.core.records import CONTROL, align_columns
+from bertvision.core.records import CONTROL
+from bertvision.core.text_table import align_columns
 from bertvision.heads.base import canonical_spec
 from bertvision.heads.info import VOCABULARY
 from bertvision.store.codec import state_bytes

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.core.records import align_columns
+from bertvision.core.text_table import align_columns
 from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN, is_too_wide
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current
 from bertvision.workflows.reproduce.estimate import plan
