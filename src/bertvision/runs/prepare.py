@@ -21,8 +21,8 @@ from bertvision.store.store import MANIFEST, Store
 from bertvision.store.writer import StoreWriter
 from bertvision.tasks.class_weights import describe_imbalance
 from bertvision.tasks.task import TASKS, Task, load_task
+from bertvision.training.disk_space import check_disk_space
 from bertvision.training.distributed import num_processes
-from bertvision.training.estimate import check_disk_space
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
