@@ -232,7 +232,18 @@ class ExtractConfig:
         _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
 
 
-@hashed_as("epochs", "lr", "rates", "batch", "warmup", "weight_decay", "clip", "order_seed", "device")
+@hashed_as(
+    "epochs",
+    "lr",
+    "rates",
+    "batch",
+    "warmup",
+    "weight_decay",
+    "clip",
+    "order_seed",
+    "device",
+    added=("validation",),
+)
 @dataclass(frozen=True)
 class FitConfig:
     """How heads are trained on stored hidden states."""
@@ -248,8 +259,15 @@ class FitConfig:
     clip: float = setting(1.0, "maximum norm of the gradient")
     order_seed: int = setting(0, "random seed of the batch order")
     device: str = setting("auto", "device to train heads on")
+    validation: str = setting(
+        "auto",
+        "what heads are selected on: inner, or folds (out-of-fold predictions of train and inner); auto: folds for up "
+        "to 10,000 rows if the encoder has not seen the labels",
+    )
 
     def __post_init__(self) -> None:
+        if self.validation not in ("auto", "inner", "folds"):
+            raise BadInput(f"fit.validation is {shorten(self.validation)}; expected auto, inner or folds")
         least = {"epochs": 1, "batch": 1, "warmup": 0, "weight_decay": 0, "order_seed": 0}
         _check_numbers(self, "fit", least, ("lr", "clip"))
 

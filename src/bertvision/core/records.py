@@ -158,6 +158,18 @@ class LayerBatch:
         """One of the summaries of each text: (batch, layers, width)."""
         return self.hidden[:, self.summaries.index(name)]
 
+    def select(self, rows: Tensor) -> LayerBatch:
+        """The windows for which ``rows`` (batch,) is true."""
+        return replace(
+            self,
+            hidden=self.hidden[rows],
+            mask=self.mask[rows],
+            targets=self.targets[rows],
+            windows=self.windows[rows],
+            pooled=None if self.pooled is None else self.pooled[rows],
+            logits=None if self.logits is None else self.logits[rows],
+        )
+
     def to(self, device: torch.device) -> LayerBatch:
         """Move the tensors that heads use to another device."""
         return replace(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol, cast
@@ -26,6 +26,7 @@ from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse
 from bertvision.core.summaries import summarise
 from bertvision.heads.layers import LayerRows
 from bertvision.heads.readings import WEIGHTED, check_read_options, count_vectors, read_vectors, sort_readings
+from bertvision.heads.solvers import Design, Solution
 
 POINTWISE_OPTIONS: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
 """Shared options of pointwise heads: layers to read, vectors of a text, and whether to prepend the pooled CLS."""
@@ -112,6 +113,7 @@ class HeadModule(nn.Module):
     choices: ClassVar[Choices] = {}  # values of its own options that a search tries
     always_in_spec: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec states even at their defaults
     source: ClassVar[str] = ""
+    solved: ClassVar[bool] = False  # whether fit solves for the weights, see :class:`SolvedModule`
     saved_names: ClassVar[Mapping[str, str]] = {}
     """Names in saved files of attributes that were renamed since. Any submodule may have such a table, too."""
     uses_rng: bool = False  # whether training draws random numbers, as dropout does
@@ -133,6 +135,15 @@ class HeadModule(nn.Module):
         ``weights`` (labels,) are the class weights of :func:`head_loss`.
         """
         return None
+
+
+class SolvedModule(Protocol):
+    """A module whose weights are solved for, for a path of penalties; its class has ``solved = True``."""
+
+    def path(
+        self, design: Design, targets: Tensor, folds: Tensor | None, weights: Tensor | None
+    ) -> Iterator[Solution]: ...
+    def set_solution(self, solution: Solution) -> None: ...
 
 
 class Head(nn.Module):

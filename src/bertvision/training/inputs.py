@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.core.progress import log_line
-from bertvision.core.records import SPLITS, Shape, Window
+from bertvision.core.records import SPLITS, LayerBatch, Shape, Window, WindowTable
 from bertvision.core.registry import choose_layers
 from bertvision.encoders.delta_weights import functional_settings
 from bertvision.encoders.hidden_states import tokenizer_hash
@@ -24,6 +24,27 @@ from bertvision.heads.info import compatible_heads
 from bertvision.heads.readings import check_head_tokens
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
+
+
+class Split(Protocol):
+    """A re-iterable of batches, such as a stored split."""
+
+    shape: Shape
+
+    def __len__(self) -> int: ...
+    def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]: ...
+    def batch_count(self, batch: int) -> int: ...
+    def table(self) -> WindowTable: ...
+
+
+class BatchSource(Protocol):
+    """Splits of hidden states by name, such as a store."""
+
+    shape: Shape
+
+    @property
+    def layers(self) -> Sequence[int]: ...
+    def __getitem__(self, split: str) -> Split: ...
 
 
 def task_shape(task: Task, layers: int, width: int) -> Shape:
