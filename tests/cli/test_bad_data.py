@@ -126,11 +126,14 @@ def test_table_without_a_label_column_is_refused(
 ) -> None:
     data = samples.write_csv(tmp_path / "my.csv", header=("text", "verdict"))
     command = samples.extraction(data, tiny_encoder_folder, "text")
+    assert "no column 'stars'" in call(*command, "--label-column", "stars").refused()
+    result = call(*command)
+    assert result.code == 0
+    assert "columns: text 'text', label 'verdict', guessed; set with text_column (--text-column), " in result.err
+    data.write_text("text,verdict\n" + "".join(f"the old town {i},good\n" for i in range(9)), encoding="utf-8")
     for more in ([], ["--skip-bad"]):
         line = call(*command, *more).refused()
-        assert "no column has a known name for a label; the file has: text, verdict; give label_column" in line
-    assert "no column 'stars'" in call(*command, "--label-column", "stars").refused()
-    assert call(*command, "--label-column", "verdict").code == 0
+        assert "the file has: 'verdict' (1 value, e.g. 'good'); give label_column (--label-column)" in line
 
 
 def test_table_encoding_is_detected_unless_given(

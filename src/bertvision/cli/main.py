@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import bertvision
 from bertvision.cli import analyse, info, predict, reproduce, search, store, train
-from bertvision.cli.options import Result
+from bertvision.cli.options import Result, run_folder_of
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import escape_control_chars, log_line
 from bertvision.core.run_log import log_command, record_command
@@ -49,7 +49,9 @@ PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExist
 def run_folder(options: argparse.Namespace) -> Path | None:
     """The run folder that a command writes to and is logged in; None for commands that only read."""
     match options.command:
-        case "demo" | "run" | "tune":
+        case "run":
+            return run_folder_of(options)
+        case "demo" | "tune":
             return Path(options.out)
         case "extract":  # a store outside a run folder belongs to no run
             run = Path(options.to).parent

@@ -22,6 +22,7 @@ from bertvision.cli.options import (
     int_list,
     positive_int,
     recipe_from,
+    run_folder_of,
 )
 from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
@@ -48,11 +49,17 @@ def _add_run(commands: Any) -> None:
         commands,
         "run",
         "tune an encoder, train heads on its hidden states, and save the best model with a report",
+        "reviews.csv",
         "text --train reviews.csv --text-column review --label-column stars --out runs/reviews",
         "squad2 --train train-v2.0.json --dev dev-v2.0.json --heads all --seeds 0,1,2 --out runs/squad",
         "runs/reviews/recipe.toml --set fit.epochs=10 --out runs/longer",
     )
-    parser.add_argument("--out", required=True, metavar="RUN", help="output folder; an interrupted run resumes there")
+    parser.add_argument(
+        "--out",
+        metavar="RUN",
+        help="output folder; an interrupted run resumes there (default for a table: runs/ and its name, runs/reviews "
+        "for reviews.csv)",
+    )
     add_heads(parser, HEADS_HELP)
     parser.add_argument(
         "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
@@ -202,7 +209,10 @@ def demo_command(options: argparse.Namespace) -> Result:
 def run_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.run import run
 
-    result = run(recipe_from(options), options.out)
+    recipe, folder = recipe_from(options), run_folder_of(options)
+    if options.out is None:
+        log_line(f"run folder: {folder} (choose another with --out)")
+    result = run(recipe, folder)
     log_line(f"report: {result.folder / 'report.html'}")
     return {**result.document, "run": str(result.folder)}, str(result)
 
