@@ -29,7 +29,10 @@ SPLITS = ("train", "inner", "dev")
 FOLDS = "folds"
 """Train and inner as one split, train first, for choices that rest on out-of-fold predictions."""
 
-CONTROL = "probe:layers=last1"
+FIRST_CONTROL = "probe:layers=last1"
+"""The control of leaderboards that do not name theirs."""
+
+CONTROL = FIRST_CONTROL
 """The control: a linear probe on the last layer, against which heads on several layers are compared."""
 
 NO_OFFSET = -1
@@ -309,6 +312,7 @@ class Board:
         comparisons: Paired tests between predictors.
         reliability: Reliability bins of the predicted probabilities.
         resampling_info: How intervals and tests were computed.
+        control: Head that the others are tested against.
 
     Example:
         >>> from bertvision import Board, ensemble, evaluate
@@ -327,6 +331,7 @@ class Board:
     comparisons: tuple[PairedTest, ...] = ()
     reliability: tuple[Reliability, ...] = ()
     resampling_info: Mapping[str, Any] = field(default_factory=dict)
+    control: str = CONTROL
 
     def __repr__(self) -> str:
         return f"Board({self.task} {self.split}, {self.metric}, {len(self.rows)} rows, best_head={self.best_head!r})"
@@ -340,8 +345,11 @@ BOARD_KEYS = {"summary": "lines", "resampling_info": "basis"}
 
 
 def board_document(board: Board) -> dict[str, Any]:
-    """The content of leaderboard.json."""
-    return {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
+    """The content of leaderboard.json; it names the control only if that is another than the first."""
+    document = {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
+    if board.control == FIRST_CONTROL:
+        del document["control"]
+    return document
 
 
 def board_text(board: Board) -> str:
@@ -384,10 +392,10 @@ def board_notes(board: Board) -> list[str]:
         if any(len(entry.seeds) > 1 for entry in board.summary):
             note += "; seeds vary the initial weights of heads, not the encoder"
         notes.append(note)
-    for reference in [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]:
+    for reference in [*(row.name for row in board.rows if row.kind == "encoder"), board.control]:
         tests = _tests_against(board, reference)
         if tests:
-            notes.append(_test_note(tests, reference, len(board.comparisons)))
+            notes.append(_test_note(tests, reference, board))
     if board.rows:
         notes += [*_no_answer_note(board, board.rows[0]), *_calibration_note(board.rows[0])]
     return notes
@@ -411,7 +419,7 @@ def paired_test_with(board: Board, name: str, reference: str) -> PairedTest | No
     return next((test for test in _tests_against(board, reference) if test.a == name), None)
 
 
-def _test_note(tests: Sequence[PairedTest], reference: str, family: int) -> str:
+def _test_note(tests: Sequence[PairedTest], reference: str, board: Board) -> str:
     better = [test.a for test in tests if test.p_holm < ALPHA and test.difference > 0]
     worse = [test.a for test in tests if test.p_holm < ALPHA and test.difference < 0]
     similar = [test.a for test in tests if test.p_holm >= ALPHA]
@@ -419,7 +427,8 @@ def _test_note(tests: Sequence[PairedTest], reference: str, family: int) -> str:
         similar = [f"{len(similar)} predictors"]
     groups = {"better": better, "worse": worse, "no significant difference": similar}
     text = "; ".join(f"{title}: {', '.join(names)}" for title, names in groups.items() if names)
-    versus = "the control" if reference == CONTROL else reference
+    versus = "the control" if reference == board.control else reference
+    family = len(board.comparisons)
     count = f"{family} test{'' if family == 1 else 's'}"
     return f"vs. {versus} (paired test, Holm-corrected over {count}, p < {ALPHA}): {text}"
 
