@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bertvision.core.records import ALPHA, CONTROL, Board, PairedTest, Row, paired_tests_against
+from bertvision.core.records import ALPHA, FIRST_CONTROL, Board, PairedTest, Row, paired_tests_against
 from bertvision.core.text_table import align_columns
 
 MAX_LISTED = 3
@@ -17,8 +17,11 @@ BOARD_KEYS = {"summary": "lines", "resampling_info": "basis"}
 
 
 def board_document(board: Board) -> dict[str, Any]:
-    """The content of leaderboard.json."""
-    return {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
+    """The content of leaderboard.json; it names the control only if that is another than the first."""
+    document = {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
+    if board.control == FIRST_CONTROL:
+        del document["control"]
+    return document
 
 
 def board_text(board: Board) -> str:
@@ -51,16 +54,16 @@ def board_notes(board: Board) -> list[str]:
         if any(len(entry.seeds) > 1 for entry in board.summary):
             note += "; seeds vary the initial weights of heads, not the encoder"
         notes.append(note)
-    for reference in [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]:
+    for reference in [*(row.name for row in board.rows if row.kind == "encoder"), board.control]:
         tests = paired_tests_against(board, reference)
         if tests:
-            notes.append(_test_note(tests, reference, len(board.comparisons)))
+            notes.append(_test_note(tests, reference, board))
     if board.rows:
         notes += [*_no_answer_note(board, board.rows[0]), *_calibration_note(board.rows[0])]
     return notes
 
 
-def _test_note(tests: Sequence[PairedTest], reference: str, family: int) -> str:
+def _test_note(tests: Sequence[PairedTest], reference: str, board: Board) -> str:
     better = [test.a for test in tests if test.p_holm < ALPHA and test.difference > 0]
     worse = [test.a for test in tests if test.p_holm < ALPHA and test.difference < 0]
     similar = [test.a for test in tests if test.p_holm >= ALPHA]
@@ -68,7 +71,8 @@ def _test_note(tests: Sequence[PairedTest], reference: str, family: int) -> str:
         similar = [f"{len(similar)} predictors"]
     groups = {"better": better, "worse": worse, "no significant difference": similar}
     text = "; ".join(f"{title}: {', '.join(names)}" for title, names in groups.items() if names)
-    versus = "the control" if reference == CONTROL else reference
+    versus = "the control" if reference == board.control else reference
+    family = len(board.comparisons)
     count = f"{family} test{'' if family == 1 else 's'}"
     return f"vs. {versus} (paired test, Holm-corrected over {count}, p < {ALPHA}): {text}"
 

@@ -29,7 +29,10 @@ SPLITS = ("train", "inner", "dev")
 FOLDS = "folds"
 """Train and inner as one split, train first, for choices that rest on out-of-fold predictions."""
 
-CONTROL = "probe:layers=last1"
+FIRST_CONTROL = "probe:layers=last1"
+"""The control of leaderboards that do not name theirs."""
+
+CONTROL = FIRST_CONTROL
 """The control: a linear probe on the last layer, against which heads on several layers are compared."""
 
 NO_OFFSET = -1
@@ -318,6 +321,7 @@ class Board:
         comparisons: Paired tests between predictors.
         reliability: Reliability bins of the predicted probabilities.
         resampling_info: How intervals and tests were computed.
+        control: Head that the others are tested against.
 
     Example:
         >>> from bertvision import Board, ensemble, evaluate
@@ -336,6 +340,7 @@ class Board:
     comparisons: tuple[PairedTest, ...] = ()
     reliability: tuple[Reliability, ...] = ()
     resampling_info: Mapping[str, Any] = field(default_factory=dict)
+    control: str = CONTROL
 
     def __repr__(self) -> str:
         return f"Board({self.task} {self.split}, {self.metric}, {len(self.rows)} rows, best_head={self.best_head!r})"

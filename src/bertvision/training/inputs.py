@@ -110,7 +110,10 @@ def reuse_windows(task: Task, encoder: Encoder, windows: TaskWindows | None) -> 
 
 def default_head(task: Task, encoder: Encoder) -> str:
     """The head that an encoder is tuned with by default: a linear layer on the pooled CLS or the last layer."""
-    return "probe:read=pooled" if task.kind != "span" and encoder.has_pooler else "probe:layers=last1"
+    if task.kind == "span":
+        return "probe:layers=last1"
+    # The CLS token whatever other heads read by default: it is the encoder's own head.
+    return "probe:read=pooled" if encoder.has_pooler else "probe:layers=last1,read=cls"
 
 
 def check_heads(

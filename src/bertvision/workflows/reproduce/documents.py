@@ -139,7 +139,7 @@ def make_row(experiments: Experiments, row: RowSpec) -> RowResult:
         made = RowResult(row.name, missing=missing)
     if not isinstance(row, BoardRow) or row.predictor.startswith(MAX_PREFIX) or row.predictor == NO_ANSWER_ROW:
         return made
-    spec = head_of(row.predictor)
+    spec = head_of(row.predictor, row.shape)
     percent = 100.0 if spec is None else count_on_shape(row, spec)["percent"]
     return replace(made, values={**made.values, "percent": percent})
 

@@ -1,25 +1,23 @@
 """Tables and figures as data: each is a list of rows, which say where their numbers come from.
 
-``workflows/recipes/shared.toml`` names data sets, encoders and everything that several tables use;
-``reproduce/NAME.toml`` is one table or figure; ``published.csv`` holds the printed numbers.
+``workflows/recipes/shared.toml`` names data sets, encoders and everything that several tables use, on top of the
+settings in ``defaults.toml``; ``reproduce/NAME.toml`` is one table or figure; ``published.csv`` holds the printed
+numbers.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from bertvision.core.config import from_mapping, merge_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hashed_as, hashed_fields
 from bertvision.core.registry import unknown_name
-from bertvision.heads.base import canonical_spec
+from bertvision.workflows.reproduce.defaults import RECIPES, read_toml, recipe_head
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 SCALES = ("paper", "laptop")
 KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", "counts")
 PICTURES = ("lines", "states", "points", "bars", "heat")
@@ -118,7 +116,7 @@ class BoardRow(RowSpec):
     @property
     def heads(self) -> list[str]:
         """Heads that must be on the leaderboard of the run."""
-        head = head_of(self.predictor)
+        head = head_of(self.predictor, self.shape)
         return [] if head is None else [head]
 
 
@@ -132,7 +130,7 @@ class AnalysisRow(BoardRow):
 
     @property
     def heads(self) -> list[str]:
-        head = None if self.versus is None else head_of(self.versus)
+        head = None if self.versus is None else head_of(self.versus, self.shape)
         return [*super().heads, *([] if head is None else [head])]
 
 
@@ -210,10 +208,10 @@ ROW_KINDS: Mapping[str, type[RowSpec]] = {
 """Kinds of rows by the setting that identifies them; the first one that a row has decides."""
 
 
-def head_of(predictor: str) -> str | None:
-    """The head of a predictor; None for the encoder, and for no answer."""
+def head_of(predictor: str, shape: str) -> str | None:
+    """The head of a predictor in a row of this shape; None for the encoder, and for no answer."""
     spec = predictor.removeprefix(MAX_PREFIX)
-    return None if spec in (ENCODER, NO_ANSWER_ROW) else canonical_spec(spec)
+    return None if spec in (ENCODER, NO_ANSWER_ROW) else recipe_head(spec, shape)
 
 
 def metric_title(metric: str) -> str:
@@ -221,9 +219,9 @@ def metric_title(metric: str) -> str:
     return str(_shared_file()["titles"].get(metric, metric))
 
 
-def board_name(predictor: str) -> str:
+def board_name(predictor: str, shape: str) -> str:
     """A predictor's name on the leaderboard."""
-    return head_of(predictor) or ENCODER
+    return head_of(predictor, shape) or ENCODER
 
 
 def heads_by_run(rows: Iterable[RowSpec]) -> dict[str, list[str]]:
@@ -374,7 +372,7 @@ class Shared:
 def all_items() -> Mapping[str, Item]:
     """All tables and figures, in the order of the papers."""
     order = _shared_file()["order"]
-    return {name: _item(name, _read(RECIPES / "reproduce" / f"{name}.toml")) for name in order}
+    return {name: _item(name, read_toml(RECIPES / "reproduce" / f"{name}.toml")) for name in order}
 
 
 def find_items(name: str) -> list[Item]:
@@ -450,13 +448,4 @@ def _rows(table: Mapping[str, Any], where: str) -> Iterator[RowSpec]:
 
 @cache
 def _shared_file() -> dict[str, Any]:
-    return _read(RECIPES / "shared.toml")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}") from error
+    return read_toml(RECIPES / "shared.toml")

@@ -8,10 +8,11 @@ from typing import Any
 
 from bertvision.core.text_table import align_columns
 from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN, is_too_wide
+from bertvision.workflows.reproduce.defaults import RECIPES
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current
 from bertvision.workflows.reproduce.estimate import plan
 from bertvision.workflows.reproduce.published import published
-from bertvision.workflows.reproduce.specs import RECIPES, Item, all_items, metric_title, shared_at
+from bertvision.workflows.reproduce.specs import Item, all_items, metric_title, shared_at
 
 COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
 """Metrics without decimals."""
