@@ -178,7 +178,7 @@ def test_option_of_another_task_is_refused(samples: Any, call: Call, tmp_path: P
         (["--limit", "0"], "expected an integer of at least 1"),
         (["--overlap", "-1"], "expected an integer of at least 0"),
         (["--encoder", "./nowhere"], "no encoder folder at ./nowhere"),
-        (["--set", "extract.dtype=f8"], "unknown store dtype 'f8'"),
+        (["--set", "extract.dtype=f8"], "extract.dtype is 'f8'; expected f32, f16 or int8"),
         (["--layers", "last9"], "layers=last9: there are 3 states"),
         (["--set", "extract.device=abacus"], "unknown device 'abacus'"),
     ],
