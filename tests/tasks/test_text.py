@@ -239,7 +239,7 @@ def test_no_usable_row_is_an_error(tmp_path: Path) -> None:
 def test_encoding_and_limit_are_applied(tmp_path: Path) -> None:
     path = tmp_path / "my.tsv"
     path.write_bytes(b"text\tlabel\n" + b"".join(f"é{i}\t{i % 2}\n".encode("cp1252") for i in range(50)))
-    assert "not utf-16: byte" in load_error(path, encoding="utf-16")
+    assert "not utf-16 (byte" in load_error(path, encoding="utf-16")
     task = load(path, encoding="cp1252", limit=30)
     assert len(task["train"]) + len(task["inner"]) == 30
     assert task["train"][0].text.startswith("é")
@@ -250,7 +250,7 @@ def test_single_byte_that_is_not_utf_8_spoils_its_row_only(tmp_path: Path) -> No
     path = tmp_path / "my.csv"
     rows = [f"né \u20ac{i},{'ab'[i % 2]}\n".encode() for i in range(20)]
     path.write_bytes(b"text,label\n" + b"".join([*rows[:5], b"caf\xe9,a\n", *rows[5:]]))
-    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not utf-8" in load_error(path)
+    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not UTF-8" in load_error(path)
     task = load(path, skip_bad=True)
     assert task.skipped == {"broken character": 1}
     assert len(all_examples(task)) == 20

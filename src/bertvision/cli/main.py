@@ -93,10 +93,10 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bertvision", description=bertvision.__doc__)
     parser.add_argument("--version", action="version", version=f"bertvision {bertvision.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for module in (train, analyse, search, reproduce, store, predict, info):
-        module.add_commands(commands)
-    for command in commands.choices.values():
+        module.add_commands(subparsers)
+    for command in subparsers.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
         command.add_argument("--debug", action="store_true", help="show the traceback if the command fails")
     return parser

@@ -37,10 +37,10 @@ SOURCE = "TASK|RECIPE.toml|TABLE.csv"
 RECIPE_SECTIONS = {"data": DataConfig, "tune": TuneConfig, "extract": ExtractConfig, "fit": FitConfig}
 
 
-def add_command(commands: Any, name: str, summary: str, *examples: str) -> argparse.ArgumentParser:
+def add_command(subparsers: Any, name: str, summary: str, *examples: str) -> argparse.ArgumentParser:
     """A command whose help shows what it does and, at the end, examples."""
     lines = [f"  bertvision {name} {example}".rstrip() for example in examples]
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
@@ -100,7 +100,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="override a setting, e.g. fit.lr=1e-3; repeatable",
+        help="override a setting, e.g. fit.lr=1e-3; may be given more than once",
     )
 
 

@@ -29,24 +29,25 @@ from bertvision.core.errors import BadInput
 from bertvision.core.progress import log_line
 
 HEADS_HELP = (
-    "heads to train: quick (default), all, or specs such as compress:size=64 (list them with: bertvision heads)"
+    "heads to train: quick (a preset of fast heads, default), all, or specs such as compress:size=64 (list them with: "
+    "bertvision heads)"
 )
-RUN_HELP = "run folder, made by run or fit"
+RUN_HELP = "run folder created by `bertvision run` or `fit`"
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     for add in (_add_demo, _add_run, _add_tune, _add_extract, _add_fit, _add_costs, _add_evaluate, _add_ensemble):
-        add(commands)
+        add(subparsers)
 
 
-def _add_demo(commands: Any) -> None:
-    parser = add_command(commands, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
+def _add_demo(subparsers: Any) -> None:
+    parser = add_command(subparsers, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
     parser.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder (default: runs/demo)")
 
 
-def _add_run(commands: Any) -> None:
+def _add_run(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "run",
         "tune an encoder, train heads on its hidden states, and save the best model with a report",
         "reviews.csv",
@@ -57,8 +58,8 @@ def _add_run(commands: Any) -> None:
     parser.add_argument(
         "--out",
         metavar="RUN",
-        help="output folder; an interrupted run resumes there (default for a table: runs/ and its name, runs/reviews "
-        "for reviews.csv)",
+        help="output folder; rerun the same command to resume an interrupted run (default for a table: runs/ and its "
+        "name, runs/reviews for reviews.csv)",
     )
     add_heads(parser, HEADS_HELP)
     parser.add_argument(
@@ -69,9 +70,9 @@ def _add_run(commands: Any) -> None:
         add(parser)
 
 
-def _add_tune(commands: Any) -> None:
+def _add_tune(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "tune",
         "fine-tune an encoder and save it in RUN/encoder",
         "text --train reviews.csv --epochs 0.5 --out runs/reviews",
@@ -98,9 +99,9 @@ def _add_tune(commands: Any) -> None:
         add(parser)
 
 
-def _add_extract(commands: Any) -> None:
+def _add_extract(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "extract",
         "store the hidden states of all layers, for all splits",
         "text --train reviews.csv --encoder runs/reviews/encoder --to runs/reviews/store",
@@ -132,9 +133,9 @@ def _add_extract(commands: Any) -> None:
         add(parser)
 
 
-def _add_fit(commands: Any) -> None:
+def _add_fit(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "fit",
         "train heads on stored hidden states, all in one pass, and update the leaderboard and the report",
         "runs/reviews/store --heads compress:size=64 ngrams --seeds 0,1,2",
@@ -152,9 +153,9 @@ def _add_fit(commands: Any) -> None:
     add_set(parser)
 
 
-def _add_costs(commands: Any) -> None:
+def _add_costs(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "costs",
         "compare tuned encoders: parameters, time, memory and scores",
         "text --train reviews.csv --encoders runs/full/encoder runs/lora/encoder",
@@ -164,9 +165,9 @@ def _add_costs(commands: Any) -> None:
     add_set(parser)
 
 
-def _add_evaluate(commands: Any) -> None:
+def _add_evaluate(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "evaluate",
         "score a run and write its leaderboard",
         "runs/reviews",
@@ -180,16 +181,21 @@ def _add_evaluate(commands: Any) -> None:
     instead.add_argument("--decode", choices=("legacy",), help="also score with the span decoding of the paper")
 
 
-def _add_ensemble(commands: Any) -> None:
+def _add_ensemble(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "ensemble",
         "score several leaderboard rows (models) of a run as an ensemble",
         "runs/reviews --members encoder probe compress:size=64@0 --save runs/ensemble",
     )
     parser.add_argument("folder", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
-        "--members", nargs="+", default=[], metavar="ROW", help="rows to combine: encoder, NAME or NAME@SEED"
+        "--members",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help="rows to combine: encoder, NAME@SEED, or NAME for its best seed on inner (default: encoder and the "
+        "best head)",
     )
     parser.add_argument(
         "--how",

@@ -15,7 +15,8 @@ from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import folder_bytes, hash_json
-from bertvision.core.records import FIRST_CONTROL, Board, PairedTest, Predictions, Reliability, Row, SeedSummary
+from bertvision.core.records import FIRST_CONTROL, Board, PairedTest, Reliability, Row, SeedSummary
+from bertvision.core.row_title import row_title
 from bertvision.core.run_log import COMMAND, RunLog
 from bertvision.evaluation.analyses.answers import MEANS, Answers, grade_answers
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
@@ -67,11 +68,6 @@ class Line:
     def seconds(self) -> float:
         """Mean training time of one seed."""
         return sum(row.seconds for row in self.rows) / len(self.rows)
-
-
-def row_title(row: Row | Predictions) -> str:
-    """The name of a row, with its seed if it has one; also the name of its answer file."""
-    return row.name if row.seed is None else f"{row.name}@{row.seed}"
 
 
 def group_rows(board: Board) -> list[Line]:

@@ -90,8 +90,8 @@ def with_class_weights(task: Task, how: object) -> Task:
 def balanced_weights(task: Task) -> tuple[float, ...]:
     """scikit-learn's "balanced": n / (k · count) for each of k labels and n training examples.
 
-    With kind ``multilabel``, the positive class of each label gets (n - count) / count, so that positives
-    and negatives have equal total weight. A label that no example or every example has gets 1.
+    For multilabel tasks, the positive class of each label gets (n - count) / count (``pos_weight`` of
+    BCEWithLogitsLoss). A label gets 1 if none or all of the examples have it.
     """
     n, counts = len(task["train"]), list(class_counts(task).values())
     if task.kind == "multilabel":

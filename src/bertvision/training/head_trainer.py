@@ -18,7 +18,7 @@ from bertvision.core.config import FitConfig
 from bertvision.core.progress import Timer
 from bertvision.core.records import LayerBatch, Shape
 from bertvision.core.runtime import seeded
-from bertvision.evaluation.calibration import temperatures
+from bertvision.evaluation.calibration import fit_temperatures
 from bertvision.evaluation.scoring import SplitScores
 from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
@@ -141,7 +141,7 @@ class HeadTrainer:
             self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
             self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
             self.best_inner = inner
-            self.threshold, self.temperatures = inner.threshold, temperatures(inner)
+            self.threshold, self.temperatures = inner.threshold, fit_temperatures(inner)
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
         """The head at its best epoch."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bertvision.core.progress import Timer, progress
 from bertvision.core.records import FOLDS, WindowTable
-from bertvision.evaluation.calibration import temperatures
+from bertvision.evaluation.calibration import fit_temperatures
 from bertvision.evaluation.scoring import SplitScores, score_inner
 from bertvision.heads.base import Head, SolvedModule, build_head, head_loss
 from bertvision.heads.solvers import Design, Solution
@@ -156,7 +156,7 @@ def _follow_path(fit: _Fit, task: Task, table: WindowTable, validation: str) -> 
         seconds=timer.seconds,
         inner=tuple(logits),
         threshold=scores.threshold,
-        temperatures=temperatures(scores),
+        temperatures=fit_temperatures(scores),
         inner_scores=scores,
         validation=validation,
         penalty=solution.strength,

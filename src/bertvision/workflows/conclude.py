@@ -11,6 +11,7 @@ from bertvision.core.files import write_json
 from bertvision.core.leaderboard_text import board_document
 from bertvision.core.progress import log_line
 from bertvision.core.records import CONTROL, Board, Row
+from bertvision.core.row_title import row_title
 from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
@@ -29,7 +30,7 @@ from bertvision.runs.folder import (
     run_states,
     states_folder,
 )
-from bertvision.runs.reader import Run, gather, row_title, run_of, with_findings
+from bertvision.runs.reader import Run, gather, run_of, with_findings
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead, head_document

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bertvision.heads.summary import fits
 
 from bertvision.core import config, records
 from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig, setting_types, to_mapping
@@ -22,6 +21,7 @@ from bertvision.core.records import Kind, Shape
 from bertvision.heads import base
 from bertvision.heads.base import head_options
 from bertvision.heads.compress import Compress
+from bertvision.heads.info import fits
 from bertvision.tasks import recipe_defaults
 from bertvision.tasks.glue import GlueLoader
 from bertvision.training.tune import resolve_config

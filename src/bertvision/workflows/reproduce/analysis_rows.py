@@ -52,7 +52,7 @@ Intervals = dict[str, tuple[float, float]]
 def analysis_row(experiments: Experiments, row: AnalysisRow) -> RowResult:
     """A row of an analysis, with the answers that it analyses."""
     board = board_row(experiments, row)
-    states, run = experiments.run(row.run, row.data, row.heads)
+    states, run = experiments.run(row.run, row.data, row.required_heads)
     name = board_name(row.predictor, row.shape)
     values: Values
     intervals: Intervals = {}
@@ -174,7 +174,7 @@ def early_rise(scores: Sequence[float]) -> float | None:
 
 def epoch_row(experiments: Experiments, row: EpochRow) -> RowResult:
     """Score on inner after an epoch of a fit (dev is scored only once, at the end)."""
-    _, run = experiments.run(row.run, row.data, row.heads)
+    _, run = experiments.run(row.run, row.data, row.required_heads)
     inner = []
     for head in run.heads:
         if head.spec == head_of(row.predictor, row.shape):
@@ -189,7 +189,7 @@ def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
         return _subset_tuned_row(experiments, row)
     if row.share == 1.0:
         return board_row(experiments, row)
-    states, run = experiments.run(row.run, row.data, row.heads)
+    states, run = experiments.run(row.run, row.data, row.required_heads)
     spec, config = board_name(row.predictor, row.shape), read_recipe(run.folder / "recipe.toml").fit
     fitted = []
     for seed in experiments.shared.seeds_of(spec):

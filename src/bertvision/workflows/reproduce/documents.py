@@ -258,7 +258,7 @@ def rank_correlations(item: Item, results: Sequence[RowResult]) -> list[dict[str
     for row, result in zip(item.rows, results, strict=True):
         if isinstance(row, BoardRow) and metric in result.values and metric in printed.get(result.name, {}):
             pair = printed[result.name][metric], result.values[metric]
-            pairs.setdefault(row.label.rstrip("/"), []).append(pair)
+            pairs.setdefault(row.run_key.rstrip("/"), []).append(pair)
     correlations = []
     for run, scores in pairs.items():
         if len(scores) >= MIN_ROWS:

@@ -64,7 +64,7 @@ def mean_result(name: str, seeds: Sequence[Mapping[str, Any]], task: Task, folde
 
 def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
     """A row of a leaderboard: the mean over seeds, and the interval of the task's metric."""
-    states, run = experiments.run(row.run, row.data, row.heads)
+    states, run = experiments.run(row.run, row.data, row.required_heads)
     folder = run.folder
     if row.predictor == NO_ANSWER_ROW:
         # A predictor that never answers is right on every question without an answer.

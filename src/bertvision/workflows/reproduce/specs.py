@@ -24,7 +24,8 @@ PICTURES = ("lines", "states", "points", "bars", "heat")
 MAX_PREFIX = "max:"
 """Prefix of a head that is combined with the encoder by the larger probability."""
 ENCODER, NO_ANSWER_ROW = "encoder", "nobody"
-"""Predictors that are not heads: the tuned encoder itself, and one that never answers."""
+"""Predictors that are not heads, under their names in recipes and hashes: the tuned encoder, and one that never
+answers."""
 MANY_SEEDS = 6
 """Seeds whose range encloses the median of all seeds with 97 %: 1 - 2 / 2^6."""
 TABLES = ("files", "options", "tune", "extract", "fit")
@@ -109,12 +110,12 @@ class BoardRow(RowSpec):
     predictor: str = ENCODER
 
     @property
-    def label(self) -> str:
-        """Key of the run: its name and data."""
+    def run_key(self) -> str:
+        """The run's name and data."""
         return f"{self.run}/{self.data or ''}"
 
     @property
-    def heads(self) -> list[str]:
+    def required_heads(self) -> list[str]:
         """Heads that must be on the leaderboard of the run."""
         head = head_of(self.predictor, self.shape)
         return [] if head is None else [head]
@@ -129,9 +130,9 @@ class AnalysisRow(BoardRow):
     versus: str | None = None  # another predictor, for analyses of pairs
 
     @property
-    def heads(self) -> list[str]:
+    def required_heads(self) -> list[str]:
         head = None if self.versus is None else head_of(self.versus, self.shape)
-        return [*super().heads, *([] if head is None else [head])]
+        return [*super().required_heads, *([] if head is None else [head])]
 
 
 @_hashed_row
@@ -225,12 +226,12 @@ def board_name(predictor: str, shape: str) -> str:
 
 
 def heads_by_run(rows: Iterable[RowSpec]) -> dict[str, list[str]]:
-    """Heads that the rows need on the leaderboard of each run, by its label."""
+    """Heads that the rows need on the leaderboard of each run, by its key."""
     heads: dict[str, list[str]] = {}
     for row in rows:
         if isinstance(row, BoardRow):
-            of_run = heads.setdefault(row.label, [])
-            of_run += [head for head in dict.fromkeys(row.heads) if head not in of_run]
+            of_run = heads.setdefault(row.run_key, [])
+            of_run += [head for head in dict.fromkeys(row.required_heads) if head not in of_run]
     return heads
 
 

@@ -18,7 +18,6 @@ COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rise
 """Metrics without decimals."""
 TOO_WIDE = " (too few examples for this margin: it could not hold)"
 RULE_SIGNS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
-TALLY = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
 SHORT_VERDICTS = {HOLDS: "agree", FAILS: "contradict", OPEN: "open"}
 SEPARATORS = (" / ", ": ", ", ")
 """Between the two parts of a row's name, where a table is a grid of both."""
@@ -131,6 +130,7 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
             shared=laptop["shared_hours"],
             times=_times(timed),
             tally=tally(verdicts),
+            comparison_tally=_comparison_tally(verdicts),
             outdated=f"\nOutdated, and not counted: {', '.join(outdated)}." if outdated else "",
         )
     )
@@ -156,13 +156,19 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
 
 
 def tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """How many claims, and how many of the comparisons that decide them, have which verdict."""
-    claims = Counter(claim["verdict"] for claim in verdicts)
-    tests = Counter(test["verdict"] for claim in verdicts for test in claim["tests"])
-    of_claims, of_tests = (
-        ", ".join(f"{count[verdict]} {text}" for verdict, text in TALLY.items()) for count in (claims, tests)
-    )
-    return f"Of the {len(verdicts)} claims {of_claims}; of their {tests.total()} comparisons {of_tests}."
+    """How many claims have which verdict, as a sentence that follows the names of the papers."""
+    counts = _counts_text(Counter(claim["verdict"] for claim in verdicts))
+    return f"Of {len(verdicts)} claims made in these papers, {counts} at this scale."
+
+
+def _comparison_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """How many comparisons of the claims have which verdict, as a sentence."""
+    counts = Counter(test["verdict"] for claim in verdicts for test in claim["tests"])
+    return f"Of their {counts.total()} comparisons, {_counts_text(counts)}."
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return f"{counts[HOLDS]} hold, {counts[FAILS]} do not, and {counts[OPEN]} are undecided"
 
 
 def _claims(verdicts: Sequence[Mapping[str, Any]]) -> str:
