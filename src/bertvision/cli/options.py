@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertvision.core.config import (
-    QUICK_HEADS,
     DataConfig,
     ExtractConfig,
     FitConfig,
@@ -82,7 +81,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, Recipe)
+    add_settings(parser, Recipe, ("encoder",))
 
 
 def add_tune(parser: argparse.ArgumentParser) -> None:
@@ -223,18 +222,16 @@ def _flag_values(options: argparse.Namespace, config: Any) -> dict[str, Any]:
 
 
 def expand_heads(
-    names: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
+    names: Sequence[str],
+    shape: Shape | None = None,
+    pooled: bool = True,
+    tokens: str = "all",
+    tuned: bool = True,
 ) -> list[str]:
-    """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
+    """Specs in canonical form; ``quick`` and ``all`` depend on the shape and stay as they are without one."""
     from bertvision.heads.base import canonical_spec
-    from bertvision.heads.info import compatible_heads
+    from bertvision.heads.info import HEAD_WORDS, expand_head_words
 
-    specs: list[str] = []
-    for name in names:
-        if name == "quick":
-            specs.extend(QUICK_HEADS)
-        elif name == "all":
-            specs.extend(["all"] if shape is None else compatible_heads(shape, pooled, tokens))
-        else:
-            specs.append(canonical_spec(name))
-    return list(dict.fromkeys(specs))
+    if shape is not None:
+        return expand_head_words(names, shape, pooled, tokens, tuned)
+    return list(dict.fromkeys(name if name in HEAD_WORDS else canonical_spec(name) for name in names))

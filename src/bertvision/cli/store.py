@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,13 @@ def plan_command(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.estimate import plan, plan_text
-    from bertvision.training.inputs import check_heads
+    from bertvision.training.inputs import check_heads, resolve_tokens
 
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
-    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers)
+    tuned = recipe.tune.epochs > 0 or encoder.own is not None
+    recipe = replace(recipe, extract=resolve_tokens(recipe.extract, recipe.heads, task, encoder, tuned))
+    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers, tuned=tuned)
     document = plan(recipe, encoder, task, heads, Path(options.to))
     return document, plan_text(document)
 

@@ -23,6 +23,10 @@ How = Literal["max", "mean", "fitted"]
 Array = NDArray[np.float64]
 
 EM_STEPS = 200
+
+PRIOR_ROWS = 20
+"""Rows that the equal weights of the members count for when weights are fitted: few rows change them little."""
+
 EPS = 1e-12  # smallest probability in a logarithm or a denominator
 
 
@@ -104,6 +108,7 @@ def _combine(members: Sequence[Predictions], how: How, weights: Array, kind: Kin
         seconds=sum(member.seconds for member in members),
         members=names,
         weights=tuple(weights.tolist()),
+        layers_run=max(member.layers_run for member in members),
     )
 
 
@@ -134,12 +139,13 @@ def sigmoid(logits: NDArray[Any]) -> Array:
 
 
 def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
-    """Mixture weights that maximise the likelihood of the inner targets, by EM (the problem is convex)."""
+    """Mixture weights by EM: the likelihood of the inner targets, shrunk towards equal weights (convex)."""
     likelihood = np.stack([_target_probabilities(member) for member in inner], 1)  # (targets, members)
     weights = start
     for _ in range(EM_STEPS):
         joint = weights * likelihood  # (targets, members)
-        weights = (joint / np.maximum(joint.sum(1, keepdims=True), EPS)).mean(0)
+        share = joint / np.maximum(joint.sum(1, keepdims=True), EPS)  # (targets, members)
+        weights = (share.sum(0) + PRIOR_ROWS * start) / (len(share) + PRIOR_ROWS)
     return weights
 
 
@@ -160,12 +166,15 @@ def _target_probabilities(member: Predictions) -> Array:
 
 
 def _least_squares(inner: Sequence[Predictions]) -> Array:
-    """Non-negative weights that minimise the squared error on inner."""
+    """Non-negative weights that minimise the squared error on inner, shrunk towards equal weights."""
     from scipy.optimize import nnls
 
     outputs = [np.stack(list(member.logits))[:, 0] for member in inner]  # each (windows,)
     columns = np.stack(outputs, 1).astype(np.float64)  # (windows, members)
-    weights, _ = nnls(columns, np.asarray(inner[0].table.targets[:, 0], np.float64))
+    targets = np.asarray(inner[0].table.targets[:, 0], np.float64)
+    # Rows that say: every weight is 1 / members.
+    prior = np.sqrt(PRIOR_ROWS) * columns.std() * np.eye(len(inner))
+    weights, _ = nnls(np.vstack([columns, prior]), np.concatenate([targets, prior.sum(0) / len(inner)]))
     return np.asarray(weights) if weights.sum() > 0 else np.full(len(inner), 1 / len(inner))
 
 

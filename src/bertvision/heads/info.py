@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.heads.base import HEADS, build_head, canonical_spec
+from bertvision.heads.quick import control_heads, quick_heads
 from bertvision.heads.readings import check_head_tokens
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
@@ -51,6 +52,26 @@ def all_variants() -> list[str]:
 def compatible_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
     """The variants that :func:`fits` accepts."""
     return [spec for spec in all_variants() if fits(spec, shape, pooled, tokens)]
+
+
+HEAD_WORDS = ("control", "quick", "all")
+"""Words that stand for several heads: the controls, the default heads of a run, and every compatible variant."""
+
+
+def expand_head_words(
+    names: Sequence[str], shape: Shape, pooled: bool = True, tokens: str = "all", tuned: bool = True
+) -> list[str]:
+    """Canonical specs without repetitions; the heads of a word are those that can be trained on the states."""
+    specs: list[str] = []
+    for name in names:
+        if name == "all":
+            specs += compatible_heads(shape, pooled, tokens)
+        elif name in HEAD_WORDS:
+            listed = control_heads(shape.kind) if name == "control" else quick_heads(shape.kind, tuned)
+            specs += [spec for spec in listed if fits(spec, shape, pooled, tokens)]
+        else:
+            specs.append(canonical_spec(name))
+    return list(dict.fromkeys(specs))
 
 
 def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from os.path import abspath
 from pathlib import Path
@@ -27,7 +28,7 @@ from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
 from bertvision.training.head_trainer import FIT_CHECKPOINT
-from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash
+from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash, resolve_tokens
 from bertvision.training.live_states import LiveStates, record_live
 from bertvision.training.shard_builder import ExtractionPlan
 from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
@@ -56,7 +57,9 @@ def prepare_run(
         raise BadInput("run works in one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
-    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
+    tuned = recipe.tune.epochs > 0 or base.own is not None
+    recipe = _with_tokens(recipe, heads, task, base, tuned, folder)
+    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens, tuned)
     check_tuning(base, task, recipe.tune, folder / "encoder")
     windows = TaskWindows(task, base)  # tokenised once for the estimate, tuning and extraction
     if not (recipe.extract.live or (folder / "encoder" / ENCODER_FILE).exists()):
@@ -65,6 +68,21 @@ def prepare_run(
     log = RunLog(folder)
     encoder = _tune(recipe, windows, folder, log)
     return Prepared(task, _extract(recipe, encoder, windows, folder, log), specs)
+
+
+def _with_tokens(
+    recipe: Recipe, heads: Sequence[str], task: Task, encoder: Encoder, tuned: bool, folder: Path
+) -> Recipe:
+    """The recipe with ``tokens="auto"`` resolved: what the run has already stored, if the heads can read it."""
+    if recipe.extract.tokens != "auto":
+        return recipe
+    path = folder / "recipe.toml"
+    if path.exists():
+        stored = read_recipe(path).extract.tokens
+        with suppress(BadInput):
+            check_heads(heads, task, encoder, recipe.extract.layers, stored, tuned)
+            return replace(recipe, extract=replace(recipe.extract, tokens=stored))
+    return replace(recipe, extract=resolve_tokens(recipe.extract, heads, task, encoder, tuned))
 
 
 def load_recipe_task(recipe: Recipe) -> Task:
