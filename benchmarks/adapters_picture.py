@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import mean
 
 from bertvision.core.records import CONTROL
-from bertvision.report.charts import COLOURS, write_svg
+from bertvision.report.charts import write_svg
+from bertvision.report.colours import LIGHT
 from bertvision.report.markup import Html, join, tag
 from bertvision.report.svg import Scale, scale_for, tick_text
 
@@ -26,7 +27,7 @@ METHODS = (
 )
 KINDS = ("encoder", "control", "head", "ensemble")
 """The encoder alone, its last layer's linear head refitted, the best head on all layers, the best ensemble."""
-ALONE, ON_TOP = COLOURS[0], COLOURS[1]
+ALONE, ON_TOP = LIGHT["blue"], LIGHT["orange"]
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from bertvision.core.config import DataConfig, FitConfig, Recipe, TuneConfig, built_in_recipe
 from bertvision.core.records import CONTROL, Kind, Shape
 from bertvision.heads.base import HEADS
-from bertvision.heads.summary import compatible_heads
+from bertvision.heads.info import compatible_heads
 from bertvision.runs.prepare import fit_into, prepare_run
 from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.workflows.conclude import conclude

@@ -9,7 +9,8 @@ from statistics import fmean
 
 import numpy as np
 
-from bertvision.report.charts import COLOURS, write_svg
+from bertvision.report.charts import write_svg
+from bertvision.report.colours import LIGHT
 from bertvision.report.markup import Html, tag
 from bertvision.report.svg import Scale, scale_for, tick_text
 from quality_methods import CONTROL_METHOD, EMBEDDINGS, RECOMMENDED, TITLES
@@ -20,7 +21,7 @@ from rows import Rows
 from tables import markdown
 
 METRIC_NAMES = {"accuracy": "accuracy", "matthews_correlation": "MCC", "spearmanr": "Spearman"}
-GROUP_COLOURS: Mapping[str, str] = dict(zip(GROUPS, COLOURS, strict=False))
+GROUP_COLOURS: Mapping[str, str] = dict(zip(GROUPS, LIGHT.values(), strict=False))
 LEFT, RIGHT, STRIP, TOP, WIDTH = 290, 24, 20, 24, 800
 
 INTRO = """# Quality of the recommendation

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bertvision.cli.main import build_parser
-from bertvision.core.records import board_text
+from bertvision.core.leaderboard_text import board_text
 from bertvision.runs.reader import read_board
 
 ROOT = Path(__file__).parents[1]

@@ -86,7 +86,7 @@ def test_question_longer_than_the_window_is_refused_or_skipped(
         (b'{"data": [', "not JSON"),
         (b"[]", "expected SQuAD JSON"),
         (b'{"data": []}', "contains no questions"),
-        ('{"data": "é"}'.encode("latin-1"), "not UTF-8: byte 0xe9"),
+        ('{"data": "é"}'.encode("latin-1"), "not UTF-8 (byte 0xe9"),
     ],
 )
 def test_broken_squad_file_is_never_skipped(
@@ -126,11 +126,14 @@ def test_table_without_a_label_column_is_refused(
 ) -> None:
     data = samples.write_csv(tmp_path / "my.csv", header=("text", "verdict"))
     command = samples.extraction(data, tiny_encoder_folder, "text")
+    assert "no column 'stars'" in call(*command, "--label-column", "stars").refused()
+    result = call(*command)
+    assert result.code == 0
+    assert "columns: text 'text', label 'verdict', guessed; set with text_column (--text-column), " in result.err
+    data.write_text("text,verdict\n" + "".join(f"the old town {i},good\n" for i in range(9)), encoding="utf-8")
     for more in ([], ["--skip-bad"]):
         line = call(*command, *more).refused()
-        assert "no column has a known name for a label; the file has: text, verdict; give label_column" in line
-    assert "no column 'stars'" in call(*command, "--label-column", "stars").refused()
-    assert call(*command, "--label-column", "verdict").code == 0
+        assert "the file has: 'verdict' (1 value, e.g. 'good'); give label_column (--label-column)" in line
 
 
 def test_table_encoding_is_detected_unless_given(
@@ -141,7 +144,7 @@ def test_table_encoding_is_detected_unless_given(
     command = samples.extraction(data, tiny_encoder_folder, "text")
     for more in ([], ["--skip-bad"]):
         line = call(*command, *more, "--encoding", "utf-8").refused()
-        assert "not utf-8: byte 0xef" in line
+        assert "not utf-8 (byte 0xef" in line
         assert "give the encoding it was saved in" in line
     assert "encoding: got 'klingon'" in call(*command, "--encoding", "klingon").refused()
     result = call(*command)
@@ -157,8 +160,8 @@ def test_undetectable_table_encoding_must_be_given(
     data.write_bytes(data.read_bytes() + "город,good\r\n".encode("cp1251"))
     command = samples.extraction(data, tiny_encoder_folder, "text")
     result = call(*command)
-    assert "not utf-8: byte 0xe3 at position" in result.refused()
-    assert "it is probably not in Latin script: give the encoding" in result.refused()
+    assert "not UTF-8 (byte 0xe3 at offset" in result.refused()
+    assert "the text does not look Latin-script; give the encoding" in result.refused()
     assert result.err.count("\n") == 1
     assert call(*command, "--encoding", "cp1251").code == 0
 
@@ -178,7 +181,7 @@ def test_option_of_another_task_is_refused(samples: Any, call: Call, tmp_path: P
         (["--limit", "0"], "expected an integer of at least 1"),
         (["--overlap", "-1"], "expected an integer of at least 0"),
         (["--encoder", "./nowhere"], "no encoder folder at ./nowhere"),
-        (["--set", "extract.dtype=f8"], "unknown store dtype 'f8'"),
+        (["--set", "extract.dtype=f8"], "extract.dtype is 'f8'; expected f32, f16 or int8"),
         (["--layers", "last9"], "layers=last9: there are 3 states"),
         (["--set", "extract.device=abacus"], "unknown device 'abacus'"),
     ],

@@ -75,6 +75,53 @@ def test_parquet_file_is_read_and_a_broken_one_refused(
     assert f"{path}: cannot be read as Parquet" in line
 
 
+@pytest.mark.parametrize("name", ["My.CSV", "my.table.jsonl"])
+def test_table_alone_is_the_training_data_of_a_text_task(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith(".CSV"):
+        write_rows(path)
+    else:
+        rows = [{"review": f"town {i}", "stars": i % 2} for i in range(60)]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    dev = write_rows(tmp_path / "dev.csv")
+    assert recipe(path) == recipe("text", "--train", path)
+    options = ["--dev", dev, "--limit", 9, "--set", "data.max_length=64"]
+    assert recipe(path, *options) == recipe("text", "--train", path, *options)
+    assert sum(map(len, loaded(path).splits.values())) == 60
+
+
+def test_table_and_other_training_data_are_refused(call: Call, tmp_path: Path) -> None:
+    path, other = write_rows(tmp_path / "my.csv"), write_rows(tmp_path / "other.csv")
+    line = call("run", path, "--train", other).refused()
+    assert f"{path} and --train are both training data; name all files: text --train {path} {other}" in line
+    assert "needs train (files) or hub (a dataset's name): got both" in call("run", path, "--hub", "a/b").refused()
+    (tmp_path / "notes.txt").write_text("text,label\n")
+    assert "notes.txt: unknown extension; expected the name of a task" in call("run", tmp_path / "notes.txt").refused()
+    assert f"{tmp_path}: this is a folder; expected the name of" in call("run", tmp_path, "--out", "x").refused()
+    (tmp_path / "folder.csv").mkdir()
+    assert "folder.csv: this is a folder, expected a file" in call("run", tmp_path / "folder.csv").refused()
+
+
+def test_run_of_a_table_is_named_after_it(
+    samples: Any, call: Call, tmp_path: Path, tiny_encoder_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples.write_csv(tmp_path / "my.csv", header=("remark", "mood"))
+    words = samples.text_words(tmp_path, tiny_encoder_folder)
+    command = ["run", "my.csv", *words[words.index("--train") + 2 :]]
+    result = call(*command)
+    assert result.code == 0, result.err
+    folder = Path("runs", "my")
+    assert f"run folder: {folder} (choose another with --out)\n" in result.err
+    assert "columns: text 'remark', label 'mood', guessed; " in result.err
+    assert (folder / "report.html").exists()
+    assert (folder / "log.jsonl").read_text(encoding="utf-8").count('"words": ["run", "my.csv"') == 1
+    (tmp_path / "other").mkdir()
+    samples.write_csv(tmp_path / "other" / "my.csv")
+    line = call("run", "other/my.csv", *command[2:]).refused()
+    assert f"{folder} holds another run: data.train is" in line
+
+
 def test_data_set_of_the_hub_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"text": f"town {i}", "label": "ab"[i % 2]} for i in range(20)]
 

@@ -101,7 +101,7 @@ def test_submission_contains_the_predictions_of_the_model(
     [
         (["--glue-submission", "out"], "--glue-submission needs --data FOLDER"),
         (["--glue-submission", "out", "--text", "x"], "predict needs one of"),
-        (["--text", "x", "--data", "."], "--data applies to --glue-submission only"),
+        (["--text", "x", "--data", "."], "--data works only with --glue-submission DIR; leave out --data"),
         (["--glue-submission", "out", "--data", "."], "this model's task is tiny-labels, which is not a GLUE task"),
     ],
 )

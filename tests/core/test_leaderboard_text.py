@@ -6,16 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bertvision.core.records import (
-    CONTROL,
-    Board,
-    PairedTest,
-    Row,
-    SeedSummary,
-    align_columns,
-    board_notes,
-    paired_test_with,
-)
+from bertvision.core.leaderboard_text import board_notes
+from bertvision.core.records import CONTROL, Board, PairedTest, Row, SeedSummary, paired_test_with
 from bertvision.evaluation.leaderboard import advise
 
 
@@ -102,7 +94,6 @@ def test_table_has_a_column_of_intervals() -> None:
     assert "f1 95 %" in lines[0]
     assert "64.2 to 75.3" in lines[1]
     assert len({len(line) for line in lines[: 1 + len(ROWS)]}) == 1
-    assert align_columns([["a", "1"], ["bcd", "22"]]) == ["a     1", "bcd  22"]
 
 
 @pytest.mark.parametrize(

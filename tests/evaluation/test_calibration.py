@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bertvision.core.records import Example, Predictions, WindowTable
-from bertvision.evaluation.calibration import calibration, probabilities_and_outcomes, reliability, temperatures
+from bertvision.evaluation.calibration import calibration, fit_temperatures, probabilities_and_outcomes, reliability
 from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.store import Store
 from bertvision.tasks.task import Task
@@ -79,7 +79,7 @@ def test_temperature_is_one_if_inner_has_no_mistakes() -> None:
     scored = scored_labels(1.0)
     inner = scored.inner.example_scores
     flawless = replace(scored.inner, example_scores=replace(inner, gold=inner.outputs.argmax(1)))
-    assert temperatures(flawless) == {"label": 1.0}
+    assert fit_temperatures(flawless) == {"label": 1.0}
 
 
 def test_multilabel_calibration_treats_each_label_as_binary() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,12 @@ import pytest
 from metric_oracles import bootstrap_interval, paired_test
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable
+from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable, board_document, board_notes
 from bertvision.evaluation.comparison import Comparison
-from bertvision.evaluation.leaderboard import compare, evaluate
+from bertvision.evaluation.leaderboard import advise, build_leaderboard, compare, evaluate
 from bertvision.evaluation.metrics.bootstrap import holm
+from bertvision.evaluation.scoring import score_predictions
+from bertvision.runs.reader import group_rows, read_board
 from bertvision.tasks.task import Task
 
 COUNT = 120
@@ -73,6 +77,21 @@ def test_every_pair_is_compared_once_with_the_best_head_first() -> None:
     assert {b for a, b in pairs if a == "good"} == {"poor", CONTROL, "encoder", "mixed"}
     assert {a for a, b in pairs if b == "encoder"} == {"good", "poor", CONTROL, "mixed"}
     assert {a for a, b in pairs if b == CONTROL} == {"good", "poor", "mixed"}
+
+
+def test_another_control() -> None:
+    scored = [score_predictions(TASK, predictions) for predictions in PREDICTIONS]
+    board = build_leaderboard(scored, TASK, control="poor")
+    pairs = set(map(frozenset, paired_tests(board)))
+    assert {frozenset(("poor", name)) for name in ("good", CONTROL, "encoder", "mixed")} <= pairs
+    assert {CONTROL, "mixed"} not in pairs
+    assert "the control 60.42 (significantly better" in advise(board)
+    assert any(note.startswith("vs. the control") and CONTROL in note for note in board_notes(board))
+    assert {line.name for line in group_rows(board) if line.kind == "control"} == {"poor"}
+    for made in (board, build_leaderboard(scored, TASK)):
+        document = json.loads(json.dumps(board_document(made)))
+        assert ("control" in document) == (made is board), "files without one are those of the first control"
+        assert read_board(Path("leaderboard.json"), document).control == made.control
 
 
 def test_comparison_is_the_paired_test_of_the_means_over_seeds() -> None:

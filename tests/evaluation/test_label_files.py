@@ -87,15 +87,15 @@ def test_encoding_option_is_used(tmp_path: Path) -> None:
         ("a.txt", "x", "unknown extension '.txt'; known: .json, .csv"),
         ("a.csv", "", "the file is empty"),
         ("a.csv", "  \n", "the file is empty"),
-        ("a.csv", b"a\x00b,label\n", "got a NUL"),
+        ("a.csv", b"a\x00b,label\n", "contains a NUL byte"),
         ("a.csv", b"text,label\n\xff,1\n", "not utf-8"),
         ("a.csv", "text,label\n", "no rows"),
         ("a.csv", "text,label\nx\n", "line 2: got 1 cells, expected 2"),
         ("a.csv", "text,label\nx,1\n\n", "line 3: got 0 cells, expected 2"),
         ("a.csv", 'text,label\n"x,1\n', "line 2: broken quotes"),
         ("a.csv", "label,label\n0,1\n", "line 1: two columns are named 'label'"),
-        ("a.csv", "text,stuff\nx,1\n", "no column has a known name for a label; the file has: 'text', 'stuff'"),
-        ("a.csv", "class,label\nx,1\n", "the label may be 'class' or 'label'"),
+        ("a.csv", "text,stuff\nx,1\n", "no label column found among 'text', 'stuff'; name it with --label-column NAME"),
+        ("a.csv", "class,label\nx,1\n", "the label column may be 'class' or 'label'; name it with --label-column NAME"),
         ("a.csv", "text,label\nx, \n", "line 2: 'label' is ' ', expected text or a number"),
         ("a.jsonl", '{"label": 1}\n\n', "line 2: not JSON"),
         ("a.jsonl", '{"label": 1}\n[1]\n', "line 2: got [1]"),
@@ -121,10 +121,13 @@ def test_invalid_label_file_error_names_file_and_line(
 
 def test_missing_columns_and_files_are_errors(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\nx,1\n")
-    with pytest.raises(BadInput, match="no column 'stars'; the file has: 'text', 'label'; give another label_column"):
+    with pytest.raises(BadInput, match="no column 'stars' among 'text', 'label'; give another --label-column"):
         read_labels(path, GOLD, "stars")
     with pytest.raises(BadInput, match=r"no column 'prediction'.*rename"):
         read_labels(path, PREDICTED)
+    both = write(tmp_path / "p.csv", "prediction,Prediction\n1,1\n")
+    with pytest.raises(BadInput, match=r"p\.csv: 2 columns are named 'prediction' \(differing in case\); keep one"):
+        read_labels(both, PREDICTED)
     with pytest.raises(BadInput, match=r"no such file"):
         read_labels(tmp_path / "none.csv", GOLD)
     with pytest.raises(BadInput, match="encoding: got 'latin-99'"):

@@ -32,7 +32,7 @@ from bertvision.core.records import Answer, Shape
 from bertvision.encoders.delta_weights import model_hash
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.heads.base import build_head, canonical_spec
-from bertvision.heads.summary import all_variants, fits
+from bertvision.heads.info import all_variants, fits
 from bertvision.runs.prepare import recipe_identity
 from bertvision.store.remote import cache_folder
 from bertvision.tasks.splits import stable_hash

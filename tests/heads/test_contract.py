@@ -14,7 +14,7 @@ from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import Spec, Value, parse_spec
 from bertvision.core.runtime import seeded
 from bertvision.heads.base import HEADS, Head, HeadModule, build_head, canonical_spec, head_loss, head_losses
-from bertvision.heads.summary import all_variants, fits
+from bertvision.heads.info import all_variants, fits
 
 LAYERS, WIDTH, TOKENS = 5, 48, 6
 OUTPUTS: Mapping[Kind, int] = {"span": 2, "classify": 3, "multilabel": 3, "regress": 1}

@@ -15,9 +15,9 @@ from bertvision.core.records import Shape
 from bertvision.core.runtime import seeded
 from bertvision.heads.base import Head, build_head
 from bertvision.heads.compress import Compress
+from bertvision.heads.info import all_variants, bert_parameters, head_info
 from bertvision.heads.layer_pool import LearnedPool, MeanPool
 from bertvision.heads.probe import Probe
-from bertvision.heads.summary import all_variants, bert_parameters, head_info
 
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
 BASE = Shape(layers=13, width=768, tokens=386, outputs=2, kind="span")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertvision.core.records import Shape
-from bertvision.heads.summary import compatible_heads, fits, head_info
+from bertvision.heads.info import compatible_heads, fits, head_info
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "heads.md"
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")

@@ -11,7 +11,8 @@ from torch import Tensor
 from bertvision.core.errors import BadInput
 from bertvision.core.records import LayerBatch, Shape
 from bertvision.core.summaries import SUMMARIES, summarise_tokens
-from bertvision.heads.base import Head, build_head, canonical_spec, check_head_tokens, required_summaries
+from bertvision.heads.base import Head, build_head, canonical_spec
+from bertvision.heads.readings import check_head_tokens, required_summaries
 
 SHAPE = Shape(layers=3, width=4, tokens=5, outputs=2, kind="classify")
 READINGS = ("cls", "mean", "max", "first_last", "mean+max", "cls+mean+max", "cls+first_last")

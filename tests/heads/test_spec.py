@@ -17,7 +17,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.registry import choose_layers, parse_spec
 from bertvision.heads.base import HEADS, HeadModule, build_head, canonical_spec
-from bertvision.heads.summary import all_variants, compatible_heads
+from bertvision.heads.info import all_variants, compatible_heads
 
 SHAPE = Shape(layers=5, width=8, tokens=4, outputs=3, kind="classify")
 

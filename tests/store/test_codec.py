@@ -13,11 +13,11 @@ from bertvision.core.errors import BadInput
 from bertvision.store.codec import (
     channel_statistics,
     check_finite,
-    codec_dtype,
     decode_layer,
     decode_states,
     make_codec,
     state_bytes,
+    storage_dtype,
 )
 
 STATES = arrays.arrays(
@@ -38,10 +38,10 @@ def round_trip(states: torch.Tensor, dtype: str) -> tuple[torch.Tensor, dict[str
     return decoded, shard
 
 
-def test_codec_dtype_maps_names_and_rejects_unknown_ones() -> None:
-    assert [codec_dtype(name) for name in ("f32", "f16", "int8")] == [torch.float32, torch.float16, torch.int8]
-    with pytest.raises(BadInput, match="unknown store dtype 'f8'; expected one of f32, f16, int8"):
-        codec_dtype("f8")
+def test_storage_dtype_maps_names_and_rejects_unknown_ones() -> None:
+    assert [storage_dtype(name) for name in ("f32", "f16", "int8")] == [torch.float32, torch.float16, torch.int8]
+    with pytest.raises(BadInput, match=r"extract.dtype is 'f8'; expected f32, f16 or int8"):
+        storage_dtype("f8")
 
 
 @given(STATES)

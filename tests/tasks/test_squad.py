@@ -219,7 +219,7 @@ def test_duplicate_id_in_train_and_dev_is_an_error(tmp_path: Path) -> None:
     [
         (b'{"data": [\n1,]}', ["line 2, column", "not JSON"]),
         (b"", ["the file is empty; expected SQuAD JSON"]),
-        (b'{"data": "caf\xe9"}', ["not UTF-8: byte 0xe9 at position 13", "encoding does not apply to JSON"]),
+        (b'{"data": "caf\xe9"}', ["not UTF-8 (byte 0xe9 at offset 13)", "encoding does not apply to JSON"]),
         (b"[" * 100_000, ["cannot be read as JSON"]),
         (b'{"data": ' + b"9" * 5000 + b"}", ["cannot be read as JSON"]),
         (b"[]", ["got [], expected SQuAD JSON"]),

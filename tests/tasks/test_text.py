@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example
 from bertvision.tasks.task import Task, load_task
+from bertvision.tasks.text import PEEKED_ROWS
 
 
 def write(folder: Path, header: Sequence[object], rows: Sequence[Sequence[object]], name: str = "my.csv") -> Path:
@@ -131,7 +132,7 @@ def test_columns_are_guessed_or_given(tmp_path: Path) -> None:
     assert all_examples(load(path, text_column="text_pair"))[3] == Example("my:5", "p3", label=1.0)
     given = load(path, text_column="text_pair", pair_column="text", label_column="score")
     assert all_examples(given)[3] == Example("my:5", "p3", "t3", label=1.0)
-    expected = f"{path}: no column 'stars'; the file has: text, text_pair, score; give label_column"
+    expected = f"{path}: no column 'stars'; the file has: text, text_pair, score; give label_column (--label-column)"
     assert load_error(path, label_column="stars") == expected
 
 
@@ -238,7 +239,7 @@ def test_no_usable_row_is_an_error(tmp_path: Path) -> None:
 def test_encoding_and_limit_are_applied(tmp_path: Path) -> None:
     path = tmp_path / "my.tsv"
     path.write_bytes(b"text\tlabel\n" + b"".join(f"é{i}\t{i % 2}\n".encode("cp1252") for i in range(50)))
-    assert "not utf-16: byte" in load_error(path, encoding="utf-16")
+    assert "not utf-16 (byte" in load_error(path, encoding="utf-16")
     task = load(path, encoding="cp1252", limit=30)
     assert len(task["train"]) + len(task["inner"]) == 30
     assert task["train"][0].text.startswith("é")
@@ -249,10 +250,72 @@ def test_single_byte_that_is_not_utf_8_spoils_its_row_only(tmp_path: Path) -> No
     path = tmp_path / "my.csv"
     rows = [f"né \u20ac{i},{'ab'[i % 2]}\n".encode() for i in range(20)]
     path.write_bytes(b"text,label\n" + b"".join([*rows[:5], b"caf\xe9,a\n", *rows[5:]]))
-    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not utf-8" in load_error(path)
+    assert f"{path}, line 7: broken character: column 'text': byte 0xe9 is not UTF-8" in load_error(path)
     task = load(path, skip_bad=True)
     assert task.skipped == {"broken character": 1}
     assert len(all_examples(task)) == 20
+
+
+def test_guessed_columns_are_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = write(tmp_path, ["mood", "remark"], [["good" if i % 2 else "bad", f"the old town {i}"] for i in range(12)])
+    dev = write(tmp_path, ["remark", "mood"], [["a new town", "bad"]], "dev.csv")
+    task = load(train, dev=dev)
+    assert (task.labels, task["dev"][0].text) == (("bad", "good"), "a new town")
+    options = "text_column (--text-column), label_column (--label-column)"
+    assert capsys.readouterr().err == f"columns: text 'remark', label 'mood', guessed; set with {options}\n"
+    load(train, label_column="mood")
+    assert capsys.readouterr().err == "columns: text 'remark', guessed; set with text_column (--text-column)\n"
+    load(train, text_column="remark", label_column="mood")
+    assert capsys.readouterr().err == ""
+
+
+def test_columns_are_guessed_from_the_first_rows_only(tmp_path: Path) -> None:
+    rows = [[f"the old town {i}", "good" if i >= PEEKED_ROWS - 1 else "bad", i % 9] for i in range(PEEKED_ROWS + 99)]
+    assert load(write(tmp_path, ["remark", "mood", "id"], rows)).labels == ("bad", "good")
+    rows = [[f"the old town {i}", "good" if i >= PEEKED_ROWS else "bad", i % 9] for i in range(PEEKED_ROWS + 99)]
+    assert "'mood' (1 value, e.g. 'bad')" in load_error(write(tmp_path, ["remark", "mood", "id"], rows))
+
+
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [
+        ([1, 2, 5], "column 'label' holds the numbers 1 to 5 and is classified; use kind=regress (--kind regress) to "),
+        ([0, 1], ""),
+        (["1", "2", "x"], ""),
+        (
+            [i / 2 for i in range(30)],
+            "column 'label' holds the numbers 0 to 14.5, 30 different ones, and is predicted as a number; "
+            "use kind=classify (--kind classify) to predict classes",
+        ),
+    ],
+)
+def test_guessed_kind_of_numbers_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], labels: list[object], line: str
+) -> None:
+    path = write_reviews(tmp_path, labels * 9)
+    load(path, text_column="text", label_column="label")
+    shown = capsys.readouterr().err
+    assert shown.startswith(line)
+    assert bool(line) == bool(shown)
+    load(path, text_column="text", label_column="label", kind="classify")
+    assert "column 'label'" not in capsys.readouterr().err
+
+
+def test_rare_labels_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dev = write_reviews(tmp_path, "ab", name="dev.csv")
+    columns = {"text_column": "text", "label_column": "label", "dev": dev}
+    load(write_reviews(tmp_path, [*"ab" * 20, "c"]), **columns)
+    shown = capsys.readouterr().err
+    assert shown.startswith(
+        "rare labels: 'c' (1): with fewer than 3 training rows, a label can hardly be learned; add "
+    )
+    assert shown.count("\n") == 1
+    load(write_reviews(tmp_path, [*"ab" * 20, *"cdefghijklm"]), **columns)
+    assert "'j' (1) and 3 more: with fewer than 3 training rows" in capsys.readouterr().err
+    load(write_reviews(tmp_path, [*"ab" * 20, *"c" * 9]), **columns)
+    assert capsys.readouterr().err == ""
+    load(write_reviews(tmp_path, ["a|b", "b", "a|c", "a"] * 3), kind="multilabel", **columns)
+    assert capsys.readouterr().err.startswith("rare labels: 'c' (")
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)

@@ -202,7 +202,9 @@ def test_unsuitable_token_subset_is_an_error(
     for task, tokens, reason in (
         (span_task, "cls", "answers are spans of tokens; use all or context"),
         (label_task, "context", "for questions with a context"),
-        (label_task, "some", "expected all, context, or some of cls, last, mean, max in this order"),
+        (label_task, "some", "expected all, context, or one or more of cls, last, mean, max in this order"),
+        (label_task, "mean+cls", r"'mean\+cls', in the wrong order; expected cls\+mean"),
+        (label_task, "cls+cls", "expected all, context, or one or more of"),
     ):
         with pytest.raises(BadInput, match=reason):
             extract(tiny_encoder, task, tmp_path / "store", tokens=tokens)

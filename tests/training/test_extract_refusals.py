@@ -174,7 +174,7 @@ def test_folder_with_other_files_is_an_error(tiny_encoder: Encoder, label_task: 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"dtype": "f8"}, "unknown store dtype 'f8'"),
+        ({"dtype": "f8"}, "extract.dtype is 'f8'; expected f32, f16 or int8"),
         ({"layers": "last9"}, "there are 3 states"),
         ({"device": "abacus"}, "unknown device 'abacus'"),
         ({"shard_mb": 0}, "extract.shard_mb is 0; expected at least 1"),

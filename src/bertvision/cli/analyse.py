@@ -32,7 +32,7 @@ MAX_EXAMPLES, MAX_CHARACTERS = 2, 160
 def check_options(options: argparse.Namespace) -> None:
     """Reject missing options, and options that have no effect on the selected analyses."""
     if options.folder is None:
-        raise BadInput("analyse needs RUN, a folder made by run or fit; only --list works without it")
+        raise BadInput("analyse needs RUN, a folder created by run or fit; only --list works without it")
     if options.depth is None and options.within is not None:
         raise BadInput("--within needs --depth SPEC")
     given = [name for name in OPTION_USERS if getattr(options, name)]
@@ -60,17 +60,17 @@ def _check_options_are_used(given: Iterable[str], what: Iterable[str] | None) ->
             raise BadInput(f"--{name} applies to {', '.join(users)}; add --what {users[0]}, or leave it out")
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     analyse = add_command(
-        commands,
+        subparsers,
         "analyse",
-        "analyse the scores of a run with tables and charts, and add them to its report",
+        "explain a run's scores with tables and charts, which are added to its report",
         "--list",
         "runs/reviews",
         "runs/reviews --what learning-curve --shares 0.1,0.3,1 --seeds 0,1,2",
         "runs/reviews --pair compress:size=64 encoder",
     )
-    analyse.add_argument("folder", nargs="?", metavar="RUN", help="run folder, made by run or fit")
+    analyse.add_argument("folder", nargs="?", metavar="RUN", help="run folder created by `bertvision run` or `fit`")
     analyse.add_argument(
         "--what",
         action="extend",
@@ -96,33 +96,42 @@ def add_commands(commands: Any) -> None:
         nargs="+",
         default=[],
         metavar="RUN",
-        help="other runs to compare with this one; with --pair A B: one run, from which row B is taken; with --what "
+        help="other runs to compare with this one; with --pair A B: the run that contains row B; with --what "
         "learning-curve: runs made with --limit, whose encoders were tuned on less data",
     )
     instead = analyse.add_mutually_exclusive_group()
-    instead.add_argument("--depth", metavar="SPEC", help="only train this head on layers 0 to k, for every k")
+    instead.add_argument(
+        "--depth", metavar="SPEC", help="run this analysis alone: train the head on layers 0 to k, for each k"
+    )
     instead.add_argument(
         "--ablation",
         action="store_true",
-        help="only score the encoder with the adapters of every span of layers removed",
+        help="run this analysis alone: remove the adapters of each contiguous span of layers in turn and score the "
+        "encoder",
     )
     analyse.add_argument(
         "--within",
         type=float,
         metavar="X",
-        help="with --depth: save a model truncated to the fewest layers whose score on inner is within X of the best",
+        help="with --depth: save a model truncated to the fewest layers that score within X points of the best on "
+        "inner",
     )
-    analyse.add_argument("--seeds", type=int_list, metavar="0,1,2", help="random seeds of trained heads (default: 0)")
+    analyse.add_argument(
+        "--seeds",
+        type=int_list,
+        metavar="0,1,2",
+        help="random seeds for the heads that these analyses train (default: 0)",
+    )
     add_set(analyse)
 
     report = add_command(
-        commands,
+        subparsers,
         "report",
         "write an HTML report on one or more runs",
         "runs/reviews",
         "runs/reviews runs/longer --to both.html",
     )
-    report.add_argument("folders", nargs="+", metavar="RUN", help="run folders, made by run or fit")
+    report.add_argument("folders", nargs="+", metavar="RUN", help="run folders created by `bertvision run` or `fit`")
     report.add_argument(
         "--to", metavar="FILE", help="output file (default: RUN/report.html; required for several runs)"
     )
@@ -135,7 +144,7 @@ def analyse_command(options: argparse.Namespace) -> Result:
     options.seeds = options.seeds or (0,)
     if options.ablation or options.depth is not None:
         return _single_analysis(options)
-    from bertvision.core.records import align_columns
+    from bertvision.core.text_table import align_columns
     from bertvision.workflows.analyse import run_analyses
     from bertvision.workflows.conclude import update_report
 
@@ -246,7 +255,7 @@ def _format_ablation(document: Mapping[str, Any]) -> list[str]:
 
 
 def _format_depth(document: Mapping[str, Any]) -> list[str]:
-    from bertvision.core.records import align_columns
+    from bertvision.core.text_table import align_columns
 
     metric = document["metric"]
     cells = [[str(row["depth"]), f"{row['dev']:.2f}", f"{row['inner']:.2f}"] for row in document["rows"]]

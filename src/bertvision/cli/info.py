@@ -21,9 +21,9 @@ EXTRAS = (
 """Extras of the package, and the main library of each."""
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     heads = add_command(
-        commands,
+        subparsers,
         "heads",
         "list all heads with their parameter counts",
         "--layers 13 --width 768",
@@ -42,14 +42,14 @@ def add_commands(commands: Any) -> None:
     heads.add_argument("--kind", choices=kinds, help="kind of task (default: derived from --labels)")
     heads.add_argument("--shapes", action="store_true", help="also show the shapes of each head's intermediate outputs")
     add_heads(heads, "heads to list (default: all heads in all variants)")
-    add_command(commands, "tasks", "list all tasks")
-    add_command(commands, "encoders", "list the supported encoder families")
-    add_command(commands, "doctor", "show versions, installed extras, device and threads")
+    add_command(subparsers, "tasks", "list all tasks")
+    add_command(subparsers, "encoders", "list the supported encoder families")
+    add_command(subparsers, "doctor", "show versions, installed extras, device and threads")
 
 
 def heads_command(options: argparse.Namespace) -> Result:
     from bertvision.core.records import Kind, Shape
-    from bertvision.heads.summary import fits, head_info, head_shapes
+    from bertvision.heads.info import fits, head_info, head_shapes
 
     kind: Kind = options.kind or ("span" if options.labels == 2 else "regress" if options.labels == 1 else "classify")
     shape = Shape(options.layers, options.width, options.tokens, options.labels, kind)

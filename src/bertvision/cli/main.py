@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import bertvision
 from bertvision.cli import analyse, info, predict, reproduce, search, store, train
-from bertvision.cli.options import Result
+from bertvision.cli.options import Result, run_folder_of
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import escape_control_chars, log_line
 from bertvision.core.run_log import log_command, record_command
@@ -49,7 +49,9 @@ PATH_ERRORS = (PermissionError, NotADirectoryError, IsADirectoryError, FileExist
 def run_folder(options: argparse.Namespace) -> Path | None:
     """The run folder that a command writes to and is logged in; None for commands that only read."""
     match options.command:
-        case "demo" | "run" | "tune":
+        case "run":
+            return run_folder_of(options)
+        case "demo" | "tune":
             return Path(options.out)
         case "extract":  # a store outside a run folder belongs to no run
             run = Path(options.to).parent
@@ -91,10 +93,10 @@ class _Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="bertvision", description=bertvision.__doc__)
     parser.add_argument("--version", action="version", version=f"bertvision {bertvision.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for module in (train, analyse, search, reproduce, store, predict, info):
-        module.add_commands(commands)
-    for command in commands.choices.values():
+        module.add_commands(subparsers)
+    for command in subparsers.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON document instead of text")
         command.add_argument("--debug", action="store_true", help="show the traceback if the command fails")
     return parser

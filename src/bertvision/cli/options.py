@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from bertvision.core.config import (
     setting_types,
     with_settings,
 )
+from bertvision.core.errors import BadInput
 
 if TYPE_CHECKING:
     from bertvision.core.records import Shape
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
 Result = tuple[Any, str]
 """What a command returns: the document that ``--json`` prints, and the text that is printed otherwise."""
 
+SOURCE = "TASK|RECIPE.toml|TABLE.csv"
+"""Where a command takes its task from, in usage lines."""
+
 RECIPE_SECTIONS = {"data": DataConfig, "tune": TuneConfig, "extract": ExtractConfig, "fit": FitConfig}
 
 
-def add_command(commands: Any, name: str, summary: str, *examples: str) -> argparse.ArgumentParser:
+def add_command(subparsers: Any, name: str, summary: str, *examples: str) -> argparse.ArgumentParser:
     """A command whose help shows what it does and, at the end, examples."""
     lines = [f"  bertvision {name} {example}".rstrip() for example in examples]
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: argparse.ArgumentParser = subparsers.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
@@ -68,7 +73,10 @@ def add_settings(parser: Any, config: Any, only: Collection[str] = ()) -> None:
 def add_data(parser: argparse.ArgumentParser) -> None:
     """The task and its data."""
     parser.add_argument(
-        "task", metavar="TASK|RECIPE.toml", help="name of a task (list them with: bertvision tasks), or a recipe file"
+        "task",
+        metavar=SOURCE,
+        help="name of a task (list them with: bertvision tasks), a recipe file, or a table of your own: CSV, TSV, JSON "
+        "Lines or Parquet",
     )
     add_settings(parser.add_argument_group("data"), DataConfig)
 
@@ -92,7 +100,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="override a setting, e.g. fit.lr=1e-3; repeatable",
+        help="override a setting, e.g. fit.lr=1e-3; may be given more than once",
     )
 
 
@@ -131,9 +139,7 @@ def positive_int(text: str) -> int:
 
 
 def recipe_from(options: argparse.Namespace) -> Recipe:
-    """The recipe of a command: task or recipe file, overridden by flags, then by ``--set``."""
-    from bertvision.tasks.recipe_defaults import recipe_defaults
-
+    """The recipe of a command: task, recipe file or table, overridden by flags, then by ``--set``."""
     flags: dict[str, Any] = _flag_values(options, Recipe)
     for name in ("heads", "seeds"):
         if getattr(options, name, None) is not None:
@@ -144,12 +150,65 @@ def recipe_from(options: argparse.Namespace) -> Recipe:
     for text in options.set:
         if text.startswith("tune.method="):  # the method selects presets, which --set overrides: apply it first
             flags["tune"] = {**flags.get("tune", {}), "method": text.partition("=")[2]}
-    if options.task.endswith(".toml"):
-        recipe = read_recipe(Path(options.task), recipe_defaults, flags)
-    else:
-        recipe = built_in_recipe(options.task, recipe_defaults, **flags)
-    recipe = override(recipe, options.set)
+    recipe = override(_recipe_of(options.task, flags), options.set)
     return with_settings(recipe, heads=tuple(expand_heads(recipe.heads)))
+
+
+def _recipe_of(source: str, flags: Mapping[str, Any]) -> Recipe:
+    """The recipe of a task, a recipe file or a table, overridden by flags."""
+    from bertvision.tasks.recipe_defaults import recipe_defaults
+
+    if source.endswith(".toml"):
+        return read_recipe(Path(source), recipe_defaults, flags)
+    if is_table(source):
+        return built_in_recipe("text", recipe_defaults, **_with_table(source, flags))
+    check_task_word(source)
+    return built_in_recipe(source, recipe_defaults, **flags)
+
+
+def is_table(source: str) -> bool:
+    """Whether the source of a command is a table of the user's own, judged by its extension."""
+    from bertvision.tasks.readers.files import TABLES
+
+    return Path(source).suffix.lower() in TABLES
+
+
+def run_folder_of(options: argparse.Namespace) -> Path:
+    """The folder that ``run`` writes to; for a table without ``--out`` it is named after the table."""
+    if options.out is not None:
+        return Path(options.out)
+    if is_table(options.task):
+        return Path("runs", Path(options.task).stem)
+    check_task_word(options.task)
+    raise BadInput(
+        "bertvision run: the following arguments are required: --out (only a table of your own has a default); "
+        "see bertvision run --help"
+    )
+
+
+def check_task_word(source: str) -> None:
+    """Raise BadInput for a path, which is neither a task nor, by its extension, a recipe or a table."""
+    from bertvision.tasks.readers.files import TABLES
+
+    if source.endswith(".toml") or not re.search(r"[./\\]", source):
+        return
+    path = Path(source)
+    problem = "this is a folder" if path.is_dir() else "unknown extension" if path.exists() else "no such file"
+    raise BadInput(
+        f"{source}: {problem}; expected the name of a task, a recipe (.toml) or a table ({', '.join(TABLES)})"
+    )
+
+
+def _with_table(table: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags that train on the table, which must exist."""
+    from bertvision.tasks.readers.encodings import open_file
+
+    open_file(Path(table)).close()
+    data = flags.get("data", {})
+    if data.get("train"):
+        files = " ".join([table, *data["train"]])
+        raise BadInput(f"{table} and --train are both training data; name all files: text --train {files}")
+    return {**flags, "data": {**data, "train": [table]}}
 
 
 def _flag_values(options: argparse.Namespace, config: Any) -> dict[str, Any]:
@@ -168,7 +227,7 @@ def expand_heads(
 ) -> list[str]:
     """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
     from bertvision.heads.base import canonical_spec
-    from bertvision.heads.summary import compatible_heads
+    from bertvision.heads.info import compatible_heads
 
     specs: list[str] = []
     for name in names:

@@ -12,9 +12,9 @@ from bertvision.cli.options import Result, add_command, positive_int
 from bertvision.core.errors import BadInput, shorten
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     predict = add_command(
-        commands,
+        subparsers,
         "predict",
         "predict with a saved model: one question or text, or a file of them",
         'runs/reviews/model --text "Great crew, on time."',
@@ -41,7 +41,7 @@ def add_commands(commands: Any) -> None:
     )
 
     score = add_command(
-        commands,
+        subparsers,
         "score",
         "score a predictions file with the metrics of the official scripts",
         "squad2 dev-v2.0.json predictions.json --na-probs na_probs.json",
@@ -78,7 +78,7 @@ def predict_command(options: argparse.Namespace) -> Result:
     if options.glue_submission is not None:
         return _submit(options)
     if options.data is not None:
-        raise BadInput("--data applies to --glue-submission only; leave it out")
+        raise BadInput("--data works only with --glue-submission DIR; leave out --data")
     model = load_model(options.model, base=options.base)
     spans = isinstance(model, QuestionAnswerer)
     keys = ("question", "context") if spans else ("text", "pair")

@@ -12,9 +12,9 @@ from bertvision.cli.options import Result, add_command, add_set
 from bertvision.core.errors import BadInput
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     command = add_command(
-        commands,
+        subparsers,
         "reproduce",
         "reproduce a table or figure of the papers, next to the published numbers",
         "list",

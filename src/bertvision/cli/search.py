@@ -30,9 +30,9 @@ TASK_OPTIONS = (*(item.name for item in fields(DataConfig)), "encoder", "method"
 """Options that apply only if the search starts from a task; a finished run has its data, encoder and tuning."""
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     search = add_command(
-        commands,
+        subparsers,
         "search",
         "search over heads and hyperparameters with Optuna, selecting on inner (held-out training data)",
         "runs/reviews --trials 100",

@@ -23,9 +23,9 @@ MAX_LISTED = 5
 """Maximum number of damaged files that an error lists."""
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     plan = add_command(
-        commands,
+        subparsers,
         "plan",
         "estimate size, time and memory for each data type and choice of tokens, without running anything",
         "squad2 --train train-v2.0.json --to /data/runs",
@@ -39,7 +39,7 @@ def add_commands(commands: Any) -> None:
         add(plan)
 
     store = add_command(
-        commands,
+        subparsers,
         "store",
         "inspect, verify, repair or delete stores of hidden states",
         "info runs/reviews/store",

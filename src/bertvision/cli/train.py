@@ -22,37 +22,45 @@ from bertvision.cli.options import (
     int_list,
     positive_int,
     recipe_from,
+    run_folder_of,
 )
 from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import log_line
 
 HEADS_HELP = (
-    "heads to train: quick (default), all, or specs such as compress:size=64 (list them with: bertvision heads)"
+    "heads to train: quick (a preset of fast heads, default), all, or specs such as compress:size=64 (list them with: "
+    "bertvision heads)"
 )
-RUN_HELP = "run folder, made by run or fit"
+RUN_HELP = "run folder created by `bertvision run` or `fit`"
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(subparsers: Any) -> None:
     for add in (_add_demo, _add_run, _add_tune, _add_extract, _add_fit, _add_costs, _add_evaluate, _add_ensemble):
-        add(commands)
+        add(subparsers)
 
 
-def _add_demo(commands: Any) -> None:
-    parser = add_command(commands, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
+def _add_demo(subparsers: Any) -> None:
+    parser = add_command(subparsers, "demo", "run the whole pipeline on generated questions (a few minutes)", "")
     parser.add_argument("--out", default="runs/demo", metavar="RUN", help="output folder (default: runs/demo)")
 
 
-def _add_run(commands: Any) -> None:
+def _add_run(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "run",
         "tune an encoder, train heads on its hidden states, and save the best model with a report",
+        "reviews.csv",
         "text --train reviews.csv --text-column review --label-column stars --out runs/reviews",
         "squad2 --train train-v2.0.json --dev dev-v2.0.json --heads all --seeds 0,1,2 --out runs/squad",
         "runs/reviews/recipe.toml --set fit.epochs=10 --out runs/longer",
     )
-    parser.add_argument("--out", required=True, metavar="RUN", help="output folder; an interrupted run resumes there")
+    parser.add_argument(
+        "--out",
+        metavar="RUN",
+        help="output folder; rerun the same command to resume an interrupted run (default for a table: runs/ and its "
+        "name, runs/reviews for reviews.csv)",
+    )
     add_heads(parser, HEADS_HELP)
     parser.add_argument(
         "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
@@ -62,9 +70,9 @@ def _add_run(commands: Any) -> None:
         add(parser)
 
 
-def _add_tune(commands: Any) -> None:
+def _add_tune(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "tune",
         "fine-tune an encoder and save it in RUN/encoder",
         "text --train reviews.csv --epochs 0.5 --out runs/reviews",
@@ -91,9 +99,9 @@ def _add_tune(commands: Any) -> None:
         add(parser)
 
 
-def _add_extract(commands: Any) -> None:
+def _add_extract(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "extract",
         "store the hidden states of all layers, for all splits",
         "text --train reviews.csv --encoder runs/reviews/encoder --to runs/reviews/store",
@@ -125,9 +133,9 @@ def _add_extract(commands: Any) -> None:
         add(parser)
 
 
-def _add_fit(commands: Any) -> None:
+def _add_fit(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "fit",
         "train heads on stored hidden states, all in one pass, and update the leaderboard and the report",
         "runs/reviews/store --heads compress:size=64 ngrams --seeds 0,1,2",
@@ -145,9 +153,9 @@ def _add_fit(commands: Any) -> None:
     add_set(parser)
 
 
-def _add_costs(commands: Any) -> None:
+def _add_costs(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "costs",
         "compare tuned encoders: parameters, time, memory and scores",
         "text --train reviews.csv --encoders runs/full/encoder runs/lora/encoder",
@@ -157,9 +165,9 @@ def _add_costs(commands: Any) -> None:
     add_set(parser)
 
 
-def _add_evaluate(commands: Any) -> None:
+def _add_evaluate(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "evaluate",
         "score a run and write its leaderboard",
         "runs/reviews",
@@ -173,16 +181,21 @@ def _add_evaluate(commands: Any) -> None:
     instead.add_argument("--decode", choices=("legacy",), help="also score with the span decoding of the paper")
 
 
-def _add_ensemble(commands: Any) -> None:
+def _add_ensemble(subparsers: Any) -> None:
     parser = add_command(
-        commands,
+        subparsers,
         "ensemble",
         "score several leaderboard rows (models) of a run as an ensemble",
         "runs/reviews --members encoder probe compress:size=64@0 --save runs/ensemble",
     )
     parser.add_argument("folder", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
-        "--members", nargs="+", default=[], metavar="ROW", help="rows to combine: encoder, NAME or NAME@SEED"
+        "--members",
+        nargs="+",
+        default=[],
+        metavar="ROW",
+        help="rows to combine: encoder, NAME@SEED, or NAME for its best seed on inner (default: encoder and the "
+        "best head)",
     )
     parser.add_argument(
         "--how",
@@ -202,7 +215,10 @@ def demo_command(options: argparse.Namespace) -> Result:
 def run_command(options: argparse.Namespace) -> Result:
     from bertvision.workflows.run import run
 
-    result = run(recipe_from(options), options.out)
+    recipe, folder = recipe_from(options), run_folder_of(options)
+    if options.out is None:
+        log_line(f"run folder: {folder} (choose another with --out)")
+    result = run(recipe, folder)
     log_line(f"report: {result.folder / 'report.html'}")
     return {**result.document, "run": str(result.folder)}, str(result)
 
@@ -240,7 +256,7 @@ def tune_command(options: argparse.Namespace) -> Result:
 
 
 def _tuning_curve(encoder: Any, task: Any, config: Any, epochs: list[float], folder: Path) -> Result:
-    from bertvision.core.records import align_columns
+    from bertvision.core.text_table import align_columns
     from bertvision.workflows.tuning_curve import tune_curve
 
     document = tune_curve(encoder, task, config, epochs, folder)
@@ -292,7 +308,7 @@ def extract_command(options: argparse.Namespace) -> Result:
 def fit_command(options: argparse.Namespace) -> Result:
     from bertvision.core.config import Recipe, override
     from bertvision.core.records import CONTROL
-    from bertvision.heads.summary import fits
+    from bertvision.heads.info import fits
     from bertvision.runs.prepare import fit_into
     from bertvision.store.store import Store
     from bertvision.workflows.conclude import conclude
@@ -325,7 +341,7 @@ def evaluate_command(options: argparse.Namespace) -> Result:
 
 
 def ensemble_command(options: argparse.Namespace) -> Result:
-    from bertvision.core.records import board_document
+    from bertvision.core.leaderboard_text import board_document
     from bertvision.workflows.compare import ensemble_rows
 
     model = None if options.save is None else Path(options.save)

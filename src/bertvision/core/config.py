@@ -71,7 +71,7 @@ class DataConfig:
 
     train: tuple[str, ...] = setting((), "training files: CSV, TSV, JSON Lines, Parquet or SQuAD JSON", "--train", "F")
     dev: tuple[str, ...] = setting(
-        (), "evaluation files (default: hold out a tenth of the training data)", "--dev", "F"
+        (), "evaluation files (default: a tenth of the training data becomes the dev split)", "--dev", "F"
     )
     extra: tuple[str, ...] = setting((), "SQuAD: additional training files, never used for validation", "--extra", "F")
     data: str | None = setting(None, "GLUE: folder with the official files, or its parent folder", "--data", "FOLDER")
@@ -84,40 +84,44 @@ class DataConfig:
         (), "column to predict, or several 0/1 columns, one per label (default: detected)", "--label-column", "NAME"
     )
     label_separator: str | None = setting(
-        None, "separator between labels in one cell (default: detected among | ; ,)", "--label-separator", "S"
+        None, "separator between labels in one cell (default: detected from | ; ,)", "--label-separator", "S"
     )
     encoding: str | None = setting(
         None, "text encoding of CSV, TSV and JSON Lines files, e.g. cp1252 (default: detected)", "--encoding", "NAME"
     )
     kind: str | None = setting(
         None,
-        "predict one label, any number of labels, or a number (default: classify or regress, detected)",
+        "classify: one label; multilabel: any number of labels; regress: a number (default: classify or regress, "
+        "detected from the labels)",
         "--kind",
         choices=("classify", "multilabel", "regress"),
     )
     class_weights: str | None = setting(
         None,
-        "balanced: weight rare labels higher in the loss (default: none)",
+        "balanced: give rare labels a higher weight in the loss (default: none)",
         "--class-weights",
         choices=("none", "balanced"),
     )
     merge: str | None = setting(
         None,
-        "answerability: how several windows are combined, any-answerable (default) or any-unanswerable",
+        "answerability: rule for combining the windows of a long context: any-answerable (default) or any-unanswerable",
         "--merge",
         "RULE",
     )
     threshold: float | None = setting(
-        None, "SQuAD 2.0: no-answer threshold (default: fitted on inner; 0: no offset)", "--threshold", "X"
+        None,
+        "SQuAD 2.0: no-answer threshold (default: fitted on inner, the validation split; 0 means no offset)",
+        "--threshold",
+        "X",
     )
     no_answer_share: float | None = setting(
         None,
-        "SQuAD: subsample so that this fraction of questions is unanswerable (default: keep all)",
+        "SQuAD: drop questions until this fraction is unanswerable (default: keep all)",
         "--no-answer-share",
         "X",
     )
     split_seed: int | None = setting(
-        None, "random seed of the dev split if --dev is not given (default: 0)", "--split-seed", "N"
+        None, "random seed for splitting off dev when --dev is not given (default: 0)", "--split-seed", "N"
     )
     limit: int | None = setting(
         None, "sample N training examples and at most N dev examples (default: use all)", "--limit", "N"
@@ -125,9 +129,11 @@ class DataConfig:
     skip_bad: bool = setting(
         False, "skip malformed rows and report how many (default: stop with an error)", "--skip-bad"
     )
-    max_length: int | None = setting(None, "maximum tokens per window (default: set by the task)", "--max-length", "N")
+    max_length: int | None = setting(
+        None, "maximum number of tokens per window (default: depends on the task)", "--max-length", "N"
+    )
     overlap: int | None = setting(
-        None, "context tokens shared by neighbouring windows (default: set by the task)", "--overlap", "N"
+        None, "context tokens shared by neighbouring windows (default: depends on the task)", "--overlap", "N"
     )
 
 
@@ -161,7 +167,7 @@ class TuneConfig:
     )
     epochs: float = setting(
         1.0,
-        "number of tuning epochs; fractions are allowed; 0: no tuning (default: set by task and method, else 1)",
+        "number of tuning epochs, e.g. 0.3; 0 skips tuning (default: depends on task and method, otherwise 1)",
         "--epochs",
         "X",
     )
@@ -172,7 +178,7 @@ class TuneConfig:
         "SPEC",
     )
     lr: float | None = setting(
-        None, "peak learning rate of tuning (default: set by method, task and encoder width)", "--lr", "X"
+        None, "peak learning rate for tuning (default: depends on method, task and encoder width)", "--lr", "X"
     )
     bert_lr: float | None = setting(
         None, "learning rate for encoders of BERT's width, if lr is not set; a preset of tasks"
@@ -214,12 +220,15 @@ class ExtractConfig:
     )
     tokens: str = setting(
         "all",
-        "what to store of a text: all tokens (default), context (with CLS; for span tasks), or only summaries of the "
-        "tokens for heads that read no others: some of cls, last, mean, max, joined by +",
+        "states to store for each text: all (every token, default); context (context tokens and CLS; question "
+        "answering only); or summaries, one or more of cls, last, mean, max in this order, joined by + (only for heads "
+        "that need nothing else)",
         "--tokens",
         "all|context|cls+mean+max",
     )
-    live: bool = setting(False, "store nothing and run the encoder again in every epoch", "--live")
+    live: bool = setting(
+        False, "do not store the states; run the encoder again in every epoch of head training", "--live"
+    )
     max_gb: float | None = setting(
         None, "stop before extraction if the store would exceed X gigabytes (default: no limit)", "--max-gb", "X"
     )
@@ -232,7 +241,18 @@ class ExtractConfig:
         _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
 
 
-@hashed_as("epochs", "lr", "rates", "batch", "warmup", "weight_decay", "clip", "order_seed", "device")
+@hashed_as(
+    "epochs",
+    "lr",
+    "rates",
+    "batch",
+    "warmup",
+    "weight_decay",
+    "clip",
+    "order_seed",
+    "device",
+    added=("validation",),
+)
 @dataclass(frozen=True)
 class FitConfig:
     """How heads are trained on stored hidden states."""
@@ -248,8 +268,15 @@ class FitConfig:
     clip: float = setting(1.0, "maximum norm of the gradient")
     order_seed: int = setting(0, "random seed of the batch order")
     device: str = setting("auto", "device to train heads on")
+    validation: str = setting(
+        "auto",
+        "what heads are selected on: inner, or folds (out-of-fold predictions of train and inner); auto: folds for up "
+        "to 10,000 rows if the encoder has not seen the labels",
+    )
 
     def __post_init__(self) -> None:
+        if self.validation not in ("auto", "inner", "folds"):
+            raise BadInput(f"fit.validation is {shorten(self.validation)}; expected auto, inner or folds")
         least = {"epochs": 1, "batch": 1, "warmup": 0, "weight_decay": 0, "order_seed": 0}
         _check_numbers(self, "fit", least, ("lr", "clip"))
 

@@ -31,6 +31,13 @@ def shorten(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def as_option(parameter: str) -> str:
+    """A parameter of a loader, and the flag of the command line that sets it, for messages."""
+    name, equals, value = parameter.partition("=")
+    flag = f"--{name.replace('_', '-')}"
+    return f"{parameter} ({flag} {value})" if equals else f"{parameter} ({flag})"
+
+
 def missing_extra(package: str, extra: str) -> BadInput:
     """The error for an optional dependency that is not installed."""
     return BadInput(f"{package} is not installed; this needs it: {install_line(extra)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KEYS: dict[type[Any], Mapping[str, str]] = {}
+_ADDED: dict[type[Any], Mapping[str, Any]] = {}
 
 
 def hash_json(content: Any) -> str:
@@ -51,13 +52,14 @@ def hash_tensors(named: Iterable[tuple[str, Tensor]]) -> str:
     return digest.hexdigest()
 
 
-def hashed_as(*same: str, **keys: str) -> Callable[[type[T]], type[T]]:
+def hashed_as(*same: str, added: Sequence[str] = (), **keys: str) -> Callable[[type[T]], type[T]]:
     """Class decorator that fixes the key of each dataclass field in hashes, so that fields can be renamed.
 
     ``same`` lists the fields whose key is their name, ``keys`` maps the others: ``@hashed_as("epochs", rate="lr")``.
-    Every field must be listed, because a new field changes all hashes of the class.
+    ``added`` lists fields that earlier versions did not have: they count only if they differ from their default, so
+    that hashes from before stay the same. Every field must be listed.
     """
-    table = {**{name: name for name in same}, **keys}
+    table = {**{name: name for name in (*same, *added)}, **keys}
 
     def register(cls: type[T]) -> type[T]:
         declared = {item.name for item in fields(cls)}  # type: ignore[arg-type]
@@ -67,6 +69,7 @@ def hashed_as(*same: str, **keys: str) -> Callable[[type[T]], type[T]]:
         if len({*table.values()}) < len(table):
             raise TypeError(f"{cls.__name__}: two fields have the same key in hashes; see hashed_as above the class")
         _KEYS[cls] = table
+        _ADDED[cls] = {item.name: item.default for item in fields(cls) if item.name in added}  # type: ignore[arg-type]
         return cls
 
     return register
@@ -81,7 +84,12 @@ def hashed_keys(cls: type[Any]) -> Mapping[str, str]:
 
 def hashed_fields(record: Any) -> dict[str, Any]:
     """A dataclass as plain data with its fixed keys, for :func:`hash_json`."""
-    values = {key: getattr(record, name) for name, key in hashed_keys(type(record)).items()}
+    keys, added = hashed_keys(type(record)), _ADDED[type(record)]
+    values = {
+        key: getattr(record, name)
+        for name, key in keys.items()
+        if name not in added or getattr(record, name) != added[name]
+    }
     return {key: hashed_fields(value) if is_dataclass(value) else value for key, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""The records that the packages pass to each other, and the text of a leaderboard.
+"""The records that the packages pass to each other.
 
 torch is imported for type checking only, so that scoring a file never waits for it.
 """
@@ -6,7 +6,7 @@ torch is imported for type checking only, so that scoring a file never waits for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +29,10 @@ SPLITS = ("train", "inner", "dev")
 FOLDS = "folds"
 """Train and inner as one split, train first, for choices that rest on out-of-fold predictions."""
 
-CONTROL = "probe:layers=last1"
+FIRST_CONTROL = "probe:layers=last1"
+"""The control of leaderboards that do not name theirs."""
+
+CONTROL = FIRST_CONTROL
 """The control: a linear probe on the last layer, against which heads on several layers are compared."""
 
 NO_OFFSET = -1
@@ -37,9 +40,6 @@ NO_OFFSET = -1
 
 ALPHA = 0.05
 """Significance level of the paired tests, for p after Holm's correction."""
-
-MAX_LISTED = 3
-"""Predictors without a significant difference are listed up to this number, and counted above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,18 @@ class LayerBatch:
     def summary(self, name: str) -> Tensor:
         """One of the summaries of each text: (batch, layers, width)."""
         return self.hidden[:, self.summaries.index(name)]
+
+    def select(self, rows: Tensor) -> LayerBatch:
+        """The windows for which ``rows`` (batch,) is true."""
+        return replace(
+            self,
+            hidden=self.hidden[rows],
+            mask=self.mask[rows],
+            targets=self.targets[rows],
+            windows=self.windows[rows],
+            pooled=None if self.pooled is None else self.pooled[rows],
+            logits=None if self.logits is None else self.logits[rows],
+        )
 
     def to(self, device: torch.device) -> LayerBatch:
         """Move the tensors that heads use to another device."""
@@ -309,6 +321,7 @@ class Board:
         comparisons: Paired tests between predictors.
         reliability: Reliability bins of the predicted probabilities.
         resampling_info: How intervals and tests were computed.
+        control: Head that the others are tested against.
 
     Example:
         >>> from bertvision import Board, ensemble, evaluate
@@ -327,73 +340,18 @@ class Board:
     comparisons: tuple[PairedTest, ...] = ()
     reliability: tuple[Reliability, ...] = ()
     resampling_info: Mapping[str, Any] = field(default_factory=dict)
+    control: str = CONTROL
 
     def __repr__(self) -> str:
         return f"Board({self.task} {self.split}, {self.metric}, {len(self.rows)} rows, best_head={self.best_head!r})"
 
     def __str__(self) -> str:
+        from bertvision.core.leaderboard_text import board_text
+
         return board_text(self)
 
 
-BOARD_KEYS = {"summary": "lines", "resampling_info": "basis"}
-"""Fields whose key in leaderboard.json differs from their name."""
-
-
-def board_document(board: Board) -> dict[str, Any]:
-    """The content of leaderboard.json."""
-    return {BOARD_KEYS.get(name, name): value for name, value in asdict(board).items()}
-
-
-def board_text(board: Board) -> str:
-    """The table and the notes below it."""
-    return "\n".join([*_table(board), *board_notes(board)])
-
-
-def _table(board: Board) -> list[str]:
-    names = [name for name in board.rows[0].scores if not name.endswith("total")] if board.rows else []
-    has_intervals = any(row.interval for row in board.rows)
-    header = ["predictor", "seed", "parameters", "% of encoder", *names]
-    header += [f"{board.metric} 95 %"] if has_intervals else []
-    lines = [[*header, f"inner {board.metric}"]]
-    for row in board.rows:
-        cells = [row.name, "" if row.seed is None else str(row.seed), f"{row.parameters:,}", f"{row.percent:.3f}"]
-        cells += [f"{row.scores[name]:.2f}" for name in names]
-        if has_intervals:
-            cells.append("" if row.interval is None else f"{row.interval[0]:.1f} to {row.interval[1]:.1f}")
-        lines.append([*cells, f"{row.inner.get(board.metric, float('nan')):.2f}"])
-    return align_columns(lines)
-
-
-def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines of text: the first column left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *rest in rows:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]))
-    return lines
-
-
-def board_notes(board: Board) -> list[str]:
-    """The notes below the table: confidence intervals, paired tests, no-answer threshold and calibration."""
-    notes = []
-    info = board.resampling_info
-    if info:
-        note = f"95 % intervals: bootstrap over the {info['clusters']:,} {info['of']} of {board.split}"
-        note += f" ({info['draws']:,} samples)"
-        if any(len(entry.seeds) > 1 for entry in board.summary):
-            note += "; seeds vary the initial weights of heads, not the encoder"
-        notes.append(note)
-    for reference in [*(row.name for row in board.rows if row.kind == "encoder"), CONTROL]:
-        tests = _tests_against(board, reference)
-        if tests:
-            notes.append(_test_note(tests, reference, len(board.comparisons)))
-    if board.rows:
-        notes += [*_no_answer_note(board, board.rows[0]), *_calibration_note(board.rows[0])]
-    return notes
-
-
-def _tests_against(board: Board, reference: str) -> list[PairedTest]:
+def paired_tests_against(board: Board, reference: str) -> list[PairedTest]:
     """All tests that involve a reference, as the other predictor minus the reference."""
     tests = []
     for test in board.comparisons:
@@ -408,44 +366,4 @@ def _tests_against(board: Board, reference: str) -> list[PairedTest]:
 
 def paired_test_with(board: Board, name: str, reference: str) -> PairedTest | None:
     """The test of a predictor minus a reference, if the leaderboard has it."""
-    return next((test for test in _tests_against(board, reference) if test.a == name), None)
-
-
-def _test_note(tests: Sequence[PairedTest], reference: str, family: int) -> str:
-    better = [test.a for test in tests if test.p_holm < ALPHA and test.difference > 0]
-    worse = [test.a for test in tests if test.p_holm < ALPHA and test.difference < 0]
-    similar = [test.a for test in tests if test.p_holm >= ALPHA]
-    if len(similar) > MAX_LISTED:
-        similar = [f"{len(similar)} predictors"]
-    groups = {"better": better, "worse": worse, "no significant difference": similar}
-    text = "; ".join(f"{title}: {', '.join(names)}" for title, names in groups.items() if names)
-    versus = "the control" if reference == CONTROL else reference
-    count = f"{family} test{'' if family == 1 else 's'}"
-    return f"vs. {versus} (paired test, Holm-corrected over {count}, p < {ALPHA}): {text}"
-
-
-def _no_answer_note(board: Board, row: Row) -> list[str]:
-    if not row.thresholds:
-        return []
-    metric, zero, oracle = board.metric, row.thresholds["zero"], row.thresholds["oracle"]
-    fitted = row.thresholds.get("fitted")  # missing without an inner split
-    scores = [f"{zero[metric]:.2f} at threshold 0"]
-    if fitted:
-        scores.append(f"{fitted[metric]:.2f} at {fitted['threshold']:.2f} (fitted on inner)")
-    best = f"best_{metric}"
-    scores.append(f"{oracle[best]:.2f} at {oracle[f'{best}_thresh']:.2f} (oracle on {board.split}, for reference only)")
-    return [f"no-answer threshold of {_title(row)}: {metric} {', '.join(scores)}"]
-
-
-def _calibration_note(row: Row) -> list[str]:
-    if not row.calibration:
-        return []
-    errors = []
-    for what, fit in row.calibration.items():
-        change = f"{100 * fit['ece_raw']:.1f} % -> {100 * fit['ece']:.1f} %"
-        errors.append(f"{what.replace('_', '-')} {change} (T = {fit['temperature']:.2f})")
-    return [f"expected calibration error of {_title(row)} before -> after temperature scaling: {', '.join(errors)}"]
-
-
-def _title(row: Row) -> str:
-    return row.name if row.seed is None else f"{row.name}@{row.seed}"
+    return next((test for test in paired_tests_against(board, reference) if test.a == name), None)

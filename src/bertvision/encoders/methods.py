@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.registry import Spec, Value, parse_spec, unknown_name
@@ -283,6 +282,8 @@ def eval_frozen_layers(model: Any, method: str) -> None:
 
 def count_trained_parameters(method: str, layers: int, width: int) -> int:
     """Number of trained parameters without the last linear layer, but with the hidden layer of ``head=tanh``."""
+    import transformers  # here, because most commands that import this module do not need it
+
     config = transformers.BertConfig(
         hidden_size=width,
         num_hidden_layers=layers,

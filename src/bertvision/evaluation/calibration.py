@@ -1,6 +1,6 @@
 """Calibration: temperatures fitted on inner, and the calibration error on the evaluated split.
 
-There are three kinds of probability. ``label``: that the predicted label is right or, with any number of labels, that
+There are three kinds of probability. ``label``: that the predicted label is correct or, with any number of labels, that
 each label applies. ``no_answer``: that a question has no answer. ``answer``: that the predicted answer, a span or no
 answer, is an exact match. Each has its own temperature; temperatures do not change predictions.
 """
@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from bertvision.core.records import Reliability
 from bertvision.evaluation.metrics.calibration import (
-    BOUNDS,
     LARGEST_NO_ANSWER_SCORE,
+    MIN_TEMPERATURE,
+    binary_probability,
     expected_calibration_error,
+    fit_binary_temperature,
     fit_confidence_temperature,
-    fit_no_answer_temperature,
     fit_temperature,
-    no_answer_probability,
     reliability_bins,
     top_choice,
+    top_probability,
 )
 from bertvision.evaluation.scoring import ScoredPredictions, SplitScores
 
@@ -31,30 +32,30 @@ Floats = NDArray[np.float64]
 BINS = 10
 
 
-def temperatures(inner: SplitScores | None) -> dict[str, float]:
+def fit_temperatures(inner: SplitScores | None) -> dict[str, float]:
     """One temperature per kind of probability, fitted on inner.
 
-    Without mistakes on inner, the likelihood is largest at the lowest temperature allowed. The confidence is then
-    unknown, and the temperature stays 1.
+    If inner has no mistakes, the best fit is the lowest temperature allowed, which says nothing; the temperature
+    then stays 1.
     """
     if inner is None or inner.example_scores is None:
         return {}
     outputs, spans, gold = inner.example_scores.outputs, inner.example_scores.spans, inner.example_scores.gold
     fitted = {}
     if outputs is not None and gold.ndim == 2:  # any number of labels: each one is a binary choice
-        fitted["label"] = fit_no_answer_temperature(outputs.ravel(), gold.ravel())
+        fitted["label"] = fit_binary_temperature(outputs.ravel(), gold.ravel())
     elif outputs is not None:
         has_windows = np.abs(outputs).max(1) <= LARGEST_NO_ANSWER_SCORE  # (examples,)
         fitted["label"] = fit_temperature(outputs[has_windows], gold[has_windows]) if has_windows.any() else 1.0
     elif spans is not None:
         fitted["answer"] = fit_confidence_temperature(*_answer_candidates(inner))
         if inner.threshold is not None:
-            fitted["no_answer"] = fit_no_answer_temperature(spans.no_answer, ~gold, inner.threshold)
-    return {what: 1.0 if temperature <= BOUNDS[0] else temperature for what, temperature in fitted.items()}
+            fitted["no_answer"] = fit_binary_temperature(spans.no_answer, ~gold, inner.threshold)
+    return {kind: 1.0 if temperature <= MIN_TEMPERATURE else temperature for kind, temperature in fitted.items()}
 
 
 def _answer_candidates(result: SplitScores) -> tuple[Floats, NDArray[np.bool_]]:
-    """Scores of the best spans and, minus the threshold, of no answer; and whether the prediction is right.
+    """Scores of the best spans and, minus the threshold, of no answer; and whether the prediction is correct.
 
     Questions without windows are left out.
     """
@@ -69,30 +70,34 @@ def _answer_candidates(result: SplitScores) -> tuple[Floats, NDArray[np.bool_]]:
     return scores[has_span], example_scores.means["exact"][has_span] == 1
 
 
-def probabilities_and_outcomes(result: SplitScores, what: str, temperature: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Predicted probabilities of one kind, and whether each event occurred, over all examples."""
+def probabilities_and_outcomes(result: SplitScores, kind: str, temperature: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Predicted probabilities of one kind, and whether each event occurred.
+
+    One per example; with any number of labels, one per example and label. For answers, questions without windows are
+    left out.
+    """
     example_scores = result.example_scores
     assert example_scores is not None
     outputs, spans, gold = example_scores.outputs, example_scores.spans, example_scores.gold
-    if what == "label":
+    if kind == "label":
         assert outputs is not None
         if gold.ndim == 2:
-            return no_answer_probability(outputs.ravel(), 0.0, temperature), gold.ravel()
+            return binary_probability(outputs.ravel(), 0.0, temperature), gold.ravel()
         return top_choice(outputs, gold, temperature)
-    if what == "answer":
-        candidates, right = _answer_candidates(result)
-        return top_choice(candidates, candidates.argmax(1), temperature)[0], right
+    if kind == "answer":
+        candidates, correct = _answer_candidates(result)
+        return top_probability(candidates, temperature), correct
     assert spans is not None
-    return no_answer_probability(spans.no_answer, result.threshold or 0.0, temperature), ~gold
+    return binary_probability(spans.no_answer, result.threshold or 0.0, temperature), ~gold
 
 
 def calibration(scored: ScoredPredictions) -> dict[str, dict[str, float]]:
     """Per kind of probability: the temperature, and the calibration error without it and with it."""
     table = {}
-    for what, temperature in temperatures(scored.inner).items():
-        raw = probabilities_and_outcomes(scored.result, what, 1.0)
-        calibrated = probabilities_and_outcomes(scored.result, what, temperature)
-        table[what] = {
+    for kind, temperature in fit_temperatures(scored.inner).items():
+        raw = probabilities_and_outcomes(scored.result, kind, 1.0)
+        calibrated = probabilities_and_outcomes(scored.result, kind, temperature)
+        table[kind] = {
             "temperature": temperature,
             "ece_raw": expected_calibration_error(*raw, bins=BINS),
             "ece": expected_calibration_error(*calibrated, bins=BINS),
@@ -103,13 +108,13 @@ def calibration(scored: ScoredPredictions) -> dict[str, dict[str, float]]:
 def reliability(scored: ScoredPredictions, fitted: Mapping[str, Mapping[str, float]]) -> list[Reliability]:
     """Bins of the reliability diagrams that belong to the errors of :func:`calibration`."""
     diagrams = []
-    for what, errors in fitted.items():
-        raw, calibrated = _bins(scored, what, 1.0), _bins(scored, what, errors["temperature"])
-        diagrams.append(Reliability(scored.predictions.name, scored.predictions.seed, what, raw, calibrated))
+    for kind, errors in fitted.items():
+        raw, calibrated = _bins(scored, kind, 1.0), _bins(scored, kind, errors["temperature"])
+        diagrams.append(Reliability(scored.predictions.name, scored.predictions.seed, kind, raw, calibrated))
     return diagrams
 
 
-def _bins(scored: ScoredPredictions, what: str, temperature: float) -> tuple[tuple[float, float, int], ...]:
+def _bins(scored: ScoredPredictions, kind: str, temperature: float) -> tuple[tuple[float, float, int], ...]:
     """Mean confidence, accuracy and number of examples of each bin."""
-    bins = reliability_bins(*probabilities_and_outcomes(scored.result, what, temperature), bins=BINS)
+    bins = reliability_bins(*probabilities_and_outcomes(scored.result, kind, temperature), bins=BINS)
     return tuple((row.confidence, row.accuracy, row.count) for row in bins)

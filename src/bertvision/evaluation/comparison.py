@@ -172,9 +172,11 @@ class Comparison:
         a_seeds, b_seeds = tuple(sorted(a.seeds)), tuple(sorted(b.seeds))
         return PairedTest(a.name, b.name, difference, low, high, p, p, a_seeds=a_seeds, b_seeds=b_seeds)
 
-    def comparisons(self, groups: Sequence[SeedGroup], best: str | None) -> tuple[PairedTest, ...]:
+    def comparisons(
+        self, groups: Sequence[SeedGroup], best: str | None, control: str = CONTROL
+    ) -> tuple[PairedTest, ...]:
         """Tests of all predictors against the encoder and the control, and of the best head against all others."""
-        return self.corrected_tests(tested_pairs(groups, best))
+        return self.corrected_tests(tested_pairs(groups, best, control))
 
     def corrected_tests(self, pairs: Sequence[tuple[SeedGroup, SeedGroup]]) -> tuple[PairedTest, ...]:
         """First minus second of each pair, with p corrected (Holm) over all pairs."""
@@ -183,11 +185,11 @@ class Comparison:
         return tuple(replace(test, p_holm=p) for test, p in zip(tests, corrected, strict=True))
 
 
-def tested_pairs(groups: Sequence[SeedGroup], best: str | None) -> list[tuple[SeedGroup, SeedGroup]]:
+def tested_pairs(groups: Sequence[SeedGroup], best: str | None, control: str) -> list[tuple[SeedGroup, SeedGroup]]:
     """The pairs that a leaderboard tests, each once and with the best head first."""
     best_heads = [group for group in groups if (group.kind, group.name) == ("head", best)]
     references = [group for group in groups if group.kind == "encoder"]
-    references += [group for group in groups if (group.kind, group.name) == ("head", CONTROL)]
+    references += [group for group in groups if (group.kind, group.name) == ("head", control)]
     pairs = [*product(best_heads, groups), *((group, reference) for reference in references for group in groups)]
     distinct: dict[frozenset[str], tuple[SeedGroup, SeedGroup]] = {}
     for first, second in pairs:

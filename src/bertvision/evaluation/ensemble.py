@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Kind, Predictions
 from bertvision.core.registry import unknown_name
+from bertvision.core.row_title import row_title
 
 How = Literal["max", "mean", "fitted"]
 Array = NDArray[np.float64]
@@ -52,8 +53,7 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
     """
     if len(predictions) < 2:
         raise BadInput(f"an ensemble needs at least 2 members, got {len(predictions)}")
-    if len({(member.split, len(member.logits)) for member in predictions}) > 1:
-        raise BadInput("the members of an ensemble must predict the same windows of the same split")
+    _check_same_windows(predictions)
     kind = _task_kind(predictions[0])
     check_how(how, kind == "regress")
     inner_members = [member.inner for member in predictions if member.inner is not None]
@@ -76,10 +76,22 @@ def check_how(how: str, regress: bool) -> None:
         raise BadInput("how='max' is for labels and spans; values are combined by 'mean' or 'fitted'")
 
 
+def _check_same_windows(members: Sequence[Predictions]) -> None:
+    """Raise an error that names the first member with another split or another number of windows."""
+    first = members[0]
+    for member in members[1:]:
+        if (member.split, len(member.logits)) != (first.split, len(first.logits)):
+            raise BadInput(
+                f"ensemble: {row_title(first)!r} predicts {len(first.logits):,} windows of {first.split}, "
+                f"{row_title(member)!r} {len(member.logits):,} of {member.split}; expected the same split and windows; "
+                "predict all members from one store and split"
+            )
+
+
 def _combine(members: Sequence[Predictions], how: How, weights: Array, kind: Kind) -> Predictions:
     windows = zip(*(member.logits for member in members), strict=True)
     outputs = [combine_rows(rows, how, weights, kind) for rows in windows]
-    names = tuple(member.name if member.seed is None else f"{member.name}@{member.seed}" for member in members)
+    names = tuple(row_title(member) for member in members)
     return Predictions(
         name=f"{how}({' + '.join(names)})",
         spec=how,

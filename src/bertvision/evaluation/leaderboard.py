@@ -78,8 +78,8 @@ def compare(a: OneOrMore, b: OneOrMore, task: Task) -> PairedTest:
     return comparison.compare(*groups)
 
 
-def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task) -> Board:
-    """The leaderboard of scored predictions."""
+def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task, control: str = CONTROL) -> Board:
+    """The leaderboard of scored predictions, with tests against the control."""
     split, ranked = _common_split(scored), _rank(scored, task)
     inner_scores: dict[str, list[float]] = {}
     for member in ranked:
@@ -97,9 +97,10 @@ def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task) -> Board:
         rows=rows,
         summary=tuple(comparison.summarize(group) for group in groups),
         best_head=best,
-        comparisons=comparison.comparisons(groups, best),
+        comparisons=comparison.comparisons(groups, best, control),
         reliability=_reliability(ranked, rows, best),
         resampling_info=comparison.resampling_info() if groups else {},
+        control=control,
     )
 
 
@@ -234,12 +235,13 @@ def advise(board: Board) -> str:
     assert best is not None, "only a leaderboard with heads has advice"
     encoder = next((row for row in board.rows if row.kind == "encoder"), None)
     references = [] if encoder is None else [("the encoder alone", encoder.name, encoder.scores[metric])]
-    if CONTROL in specs and best != CONTROL:
-        references.append(("the control", CONTROL, mean(CONTROL, "scores")))
+    control = board.control
+    if control in specs and best != control:
+        references.append(("the control", control, mean(control, "scores")))
     versus = "".join(f", {title} {score:.2f} ({_significance(board, best, name)})" for title, name, score in references)
     lower_layers = ""
-    test = paired_test_with(board, best, CONTROL)
-    if test is not None and best != CONTROL:
+    test = paired_test_with(board, best, control)
+    if test is not None and best != control:
         lower_layers = " There is no sign that the layers below the last help here."
         if test.p_holm < ALPHA and test.difference > 0:
             lower_layers = " The layers below the last help here."

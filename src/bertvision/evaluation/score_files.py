@@ -97,13 +97,17 @@ def _label_column(path: Path, columns: Sequence[str], names: Sequence[str], colu
     matches = [name for name in columns if (name == column if column else name.lower() in names)]
     if len(matches) == 1:
         return matches[0]
-    has = f"the file has: {', '.join(shorten(name, 40) for name in columns[:20])}"
+    among = f"among {', '.join(shorten(name, 40) for name in columns[:20])}"
     if column:
-        raise BadInput(f"{path}: no column {column!r}; {has}; give another label_column")
-    if not matches and names == PREDICTED:
-        raise BadInput(f"{path}: no column 'prediction'; {has}; rename the column of predictions to that")
-    why = f"the label may be {' or '.join(map(repr, matches))}" if matches else "no column has a known name for a label"
-    raise BadInput(f"{path}: {why}; {has}; give label_column")
+        raise BadInput(f"{path}: no column {column!r} {among}; give another --label-column")
+    if names == PREDICTED and matches:
+        raise BadInput(f"{path}: {len(matches)} columns are named 'prediction' (differing in case); keep one")
+    if names == PREDICTED:
+        raise BadInput(f"{path}: no column 'prediction' {among}; rename the column of predictions to that")
+    options = f"the label column may be {' or '.join(map(repr, matches))}"
+    raise BadInput(
+        f"{path}: {options if matches else f'no label column found {among}'}; name it with --label-column NAME"
+    )
 
 
 def _rows(path: Path, encoding: str | None, headerless_columns: Sequence[str]) -> list[Row]:

@@ -85,9 +85,12 @@ def score_split(
     return SplitScores(scores, None, dict(predicted), score_values(gold, rescaled))
 
 
-def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
-    """Score outputs on inner at a threshold fitted there: of no answer, unless the task sets one, or of the labels."""
-    examples = task["inner"]
+def score_inner(task: Task, logits: Logits, table: WindowTable, split: str = "inner") -> SplitScores:
+    """Score outputs on the validation split (``"inner"``, or ``"folds"`` for out-of-fold outputs of train and inner).
+
+    Thresholds are fitted there: of no answer, unless the task sets one, or of the labels.
+    """
+    examples = task[split]
     if task.kind == "span" and task.no_answer:
         decoded = decode(logits, table, len(examples))
         spans, threshold = span_scores(examples, decoded), task.threshold
@@ -99,7 +102,7 @@ def score_inner(task: Task, logits: Logits, table: WindowTable) -> SplitScores:
         values = example_outputs(logits, table, len(examples))  # (examples, labels)
         threshold = best_micro_threshold(label_indicators(examples, task.outputs), values)
         return _score_label_sets(task, examples, values, threshold)
-    return score_split(task, "inner", logits, table)
+    return score_split(task, split, logits, table)
 
 
 def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScores | None = None) -> ScoredPredictions:
@@ -109,7 +112,7 @@ def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScore
     """
     inner = predictions.inner
     if on_inner is None and inner is not None:
-        on_inner = score_inner(task, inner.logits, inner.table)
+        on_inner = score_inner(task, inner.logits, inner.table, inner.split)
     threshold = task.threshold or 0.0
     if on_inner is not None and on_inner.threshold is not None:
         threshold = on_inner.threshold

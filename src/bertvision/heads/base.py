@@ -4,14 +4,14 @@ A head file holds one :class:`HeadModule`, registered under a name. A pointwise 
 to (..., outputs): every token of a span task, or the one vector of a text for the other tasks. A sequence module
 maps (batch, tokens, layers, width) and a mask to (batch, tokens, outputs); tasks other than spans then take the
 outputs of the CLS token or the mean over tokens. The options that all heads share are handled here: the layers to
-read, the vectors that represent a text, and whether the pooled CLS is prepended as one more layer.
+read, the vectors that represent a text (``readings.py``), and whether the pooled CLS is prepended as one more layer.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol, cast
@@ -23,8 +23,10 @@ from torch.nn import functional as F
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import Registry, Spec, Value, choose_layers, parse_spec, unknown_name
-from bertvision.core.summaries import SUMMARIES, summarise, summary_names
+from bertvision.core.summaries import summarise
 from bertvision.heads.layers import LayerRows
+from bertvision.heads.readings import WEIGHTED, check_read_options, count_vectors, read_vectors, sort_readings
+from bertvision.heads.solvers import Design, Solution
 
 POINTWISE_OPTIONS: Mapping[str, Value] = {"layers": "all", "read": "cls", "pooled": False}
 """Shared options of pointwise heads: layers to read, vectors of a text, and whether to prepend the pooled CLS."""
@@ -49,17 +51,6 @@ COMMON_CHOICES: Choices = {
 """Values that a search tries for the shared options, as far as a head has them and they fit the states."""
 
 HEADS: Registry[type[HeadModule]] = Registry("head", "bertvision.heads")
-
-READINGS: Mapping[str, tuple[str, ...]] = {
-    "cls": ("cls",),
-    "mean": ("mean",),
-    "max": ("max",),
-    "first_last": ("cls", "last"),
-}
-"""Readings of a text and the summaries of its tokens that they consist of. Readings are joined by +."""
-
-WEIGHTED = "weighted"
-"""Reading that averages the tokens of each layer with weights that the head learns."""
 
 
 class Solver(Protocol):
@@ -122,6 +113,7 @@ class HeadModule(nn.Module):
     choices: ClassVar[Choices] = {}  # values of its own options that a search tries
     always_in_spec: ClassVar[tuple[str, ...]] = ()  # options that the canonical spec states even at their defaults
     source: ClassVar[str] = ""
+    solved: ClassVar[bool] = False  # whether fit solves for the weights, see :class:`SolvedModule`
     saved_names: ClassVar[Mapping[str, str]] = {}
     """Names in saved files of attributes that were renamed since. Any submodule may have such a table, too."""
     uses_rng: bool = False  # whether training draws random numbers, as dropout does
@@ -145,6 +137,15 @@ class HeadModule(nn.Module):
         return None
 
 
+class SolvedModule(Protocol):
+    """A module whose weights are solved for, for a path of penalties; its class has ``solved = True``."""
+
+    def path(
+        self, design: Design, targets: Tensor, folds: Tensor | None, weights: Tensor | None
+    ) -> Iterator[Solution]: ...
+    def set_solution(self, solution: Solution) -> None: ...
+
+
 class Head(nn.Module):
     """A :class:`HeadModule` together with the selection of its inputs: layers, tokens and the pooled CLS."""
 
@@ -159,29 +160,14 @@ class Head(nn.Module):
         self.layer_ids = choose_layers(str(options["layers"]), shape.layers)
         self.read, self.with_pooled = str(options.get("read", "all")), bool(options.get("pooled", False))
         self.readings = tuple(self.read.split("+"))
-        self._check_read_options(module_class)
-        vectors = sum(len(READINGS.get(reading, (reading,))) for reading in self.readings)
-        layers = 1 if self.read == "pooled" else vectors * len(self.layer_ids) + self.with_pooled
+        check_read_options(self, module_class)
+        layers = 1 if self.read == "pooled" else count_vectors(self.readings) * len(self.layer_ids) + self.with_pooled
         own = {key: value for key, value in options.items() if key not in module_class.shared_options}
         self.module = module_class(replace(shape, layers=layers), **own)
         if WEIGHTED in self.readings:  # zeros: at first every token has the same weight
             self.token_query = nn.Parameter(torch.zeros(len(self.layer_ids), shape.width))
         self.register_state_dict_post_hook(partial(_rename_keys, to_saved=True))  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(partial(_rename_keys, to_saved=False))  # type: ignore[no-untyped-call]
-
-    def _check_read_options(self, module_class: type[HeadModule]) -> None:
-        default = module_class.shared_options.get("read", "all")
-        if self.read not in ("pooled", default) and not set(self.readings) <= {*READINGS, WEIGHTED}:
-            names = f"pooled, or some of {', '.join([*READINGS, WEIGHTED])}, joined by +"
-            raise BadInput(f"head {self.spec}: read={self.read}, expected {names}")
-        if not module_class.pointwise and self.read not in ("cls", "mean", default):
-            raise BadInput(f"head {self.spec}: read={self.read}, expected one of cls, mean")
-        if self.shape.kind == "span" and not module_class.supports_spans:
-            raise BadInput(f"head {self.spec} is for labels and values; for spans use another, e.g. compress:size=64")
-        if self.shape.kind == "span" and (self.read != default or self.with_pooled):
-            raise BadInput(f"head {self.spec}: read= and pooled= are for labels and values; spans read every token")
-        if self.read == "pooled" and self.with_pooled:
-            raise BadInput(f"head {self.spec}: read=pooled already reads the pooled CLS; remove pooled=")
 
     @property
     def needs_pooled(self) -> bool:
@@ -218,29 +204,10 @@ class Head(nn.Module):
             return self.select_layers(batch.states)  # (real tokens, layers, width) or (batch, tokens, layers, width)
         if self.read == "pooled":
             return self._pooled_layer(batch.pooled)  # (batch, 1, width)
-        vectors = []
-        for reading in self.readings:
-            if reading == WEIGHTED:
-                vectors.append(self._weighted_mean(self.select_layers(batch.hidden), batch.mask))
-            else:
-                vectors.extend(self._read_summary(batch, name) for name in READINGS[reading])
+        vectors = read_vectors(self, batch)
         if self.with_pooled:
             vectors.insert(0, self._pooled_layer(batch.pooled))
         return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=1)  # (batch, all their layers, width)
-
-    def _read_summary(self, batch: HeadInput, name: str) -> Tensor:
-        """A summary of each text, of the selected layers: (batch, layers, width)."""
-        if batch.summaries:
-            return self.select_layers(batch.summary(name))
-        if name == "cls":
-            return self.select_layers(batch.first)
-        return summarise(self.select_layers(batch.hidden), batch.mask, name)
-
-    def _weighted_mean(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Mean over tokens, weighted by the softmax of q h in each layer: to (batch, layers, width)."""
-        scores = torch.einsum("btlw,lw->btl", hidden, self.token_query)  # (batch, tokens, layers)
-        weights = scores.masked_fill(~mask[..., None], float("-inf")).softmax(1)
-        return torch.einsum("btl,btlw->blw", weights, hidden)
 
     def select_layers(self, hidden: Tensor) -> Tensor:
         """(..., layers, width) -> (..., selected, width)."""
@@ -333,8 +300,8 @@ def _resolve_options(spec: Spec, module_class: type[HeadModule]) -> dict[str, Va
             value = float(value)  # 1 and 1.0 are the same head
         elif key == "layers" and re.fullmatch(r"\d+(\+\d+)+", str(value)):
             value = "+".join(str(layer) for layer in sorted(int(part) for part in str(value).split("+")))
-        elif key == "read" and set(parts := str(value).split("+")) <= {*READINGS, WEIGHTED}:
-            value = "+".join(reading for reading in (*READINGS, WEIGHTED) if reading in parts)
+        elif key == "read":
+            value = sort_readings(str(value))
         options[key] = value
     return options
 
@@ -382,24 +349,3 @@ def head_losses(kind: Kind, logits: Tensor, targets: Tensor, mask: Tensor, weigh
         values = logits.squeeze(-1)  # (heads, batch)
         losses = F.mse_loss(values, targets.expand_as(values), reduction="none")
     return losses.reshape(heads, -1).mean(1)
-
-
-def required_summaries(head: Head) -> tuple[str, ...] | None:
-    """The summaries of a text that a head reads, in the order of SUMMARIES; None if it needs the tokens themselves."""
-    if head.shape.kind == "span" or not head.module.pointwise or WEIGHTED in head.readings:
-        return None
-    names = {name for reading in head.readings if reading in READINGS for name in READINGS[reading]}
-    return tuple(name for name in SUMMARIES if name in names)
-
-
-def check_head_tokens(head: Head, tokens: str) -> None:
-    """Reject a head that reads something of a text that was not stored."""
-    stored, required = summary_names(tokens), required_summaries(head)
-    if not stored or (required is not None and set(required) <= set(stored)):
-        return
-    other = "all" if required is None else "+".join(required)
-    reads = "every token" if required is None else f"{other} of each text"
-    raise BadInput(
-        f"head {head.spec} reads {reads}, but these states are {tokens} of each text (--tokens {tokens}); extract "
-        f"others with: bertvision extract TASK ... --tokens {other} --to STORE"
-    )

@@ -14,22 +14,23 @@ from typing import NamedTuple
 from bertvision.core.files import atomic_open
 from bertvision.core.records import Reliability
 from bertvision.evaluation.analyses.result import Plot, Point, Span
+from bertvision.report.colours import LIGHT
 from bertvision.report.markup import Html, format_number, tag, truncate
 from bertvision.report.svg import PlotArea, Scale, clipped_text, is_drawable, scale_for, thin_ticks, tick_text
 from bertvision.runs.reader import FitSummary, Line
 
-COLOURS = ("#0068a8", "#c04a00", "#007a5a", "#a3468a", "#6b46c1", "#4a5568")
 SEED_DASHES = ("none", "6 3", "2 3", "8 3 2 3")
 """Dashes of the lines of the first, second, ... seed."""
 LINE_DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 4", "1 3")
 """Dashes of the lines of a line chart, in addition to their colours."""
 STANDALONE_STYLE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.grid{stroke:#ddd}.axis{stroke:#888}"
-    ".name{font-style:italic}.label{fill:#111}.front{fill:none;stroke:#0068a8;stroke-width:1.5}.track{stroke:#eee;stroke-width:9}"
-    ".dot{fill:#0068a8}.kept{fill:#fff;stroke:#c04a00;stroke-width:2.5}"
-    + "".join(f".s{index}{{color:{colour}}}" for index, colour in enumerate(COLOURS))
+    f".name{{font-style:italic}}.label{{fill:#111}}.front{{fill:none;stroke:{LIGHT['blue']};stroke-width:1.5}}"
+    f".track{{stroke:#eee;stroke-width:9}}.dot{{fill:{LIGHT['blue']}}}"
+    f".kept{{fill:#fff;stroke:{LIGHT['orange']};stroke-width:2.5}}"
+    + "".join(f".s{index}{{color:{colour}}}" for index, colour in enumerate(LIGHT.values()))
 )
-"""Style of a standalone SVG file; in a report the page's stylesheet defines the same classes, also for dark mode."""
+"""Style of a standalone SVG file; a report defines the same classes, also for dark mode."""
 
 WIDTH, HEIGHT = 420, 290
 """Size of a chart with axes; narrow so that its text stays readable on a phone."""
@@ -105,12 +106,12 @@ def diagonal(area: PlotArea) -> Html:
 
 def dash_pattern(rank: int) -> str:
     """Dashes of a series; they shift when colours repeat, so that no two series look the same."""
-    return LINE_DASHES[(rank + rank // len(COLOURS)) % len(LINE_DASHES)]
+    return LINE_DASHES[(rank + rank // len(LIGHT)) % len(LINE_DASHES)]
 
 
 def colour_class(rank: int) -> str:
     """The CSS class with the colour of a series."""
-    return f"s{rank % len(COLOURS)}"
+    return f"s{rank % len(LIGHT)}"
 
 
 def dot_plot(lines: Sequence[Line], metric: str, references: Mapping[str, float]) -> Html:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from bertvision.core.records import ALPHA, PairedTest
+from bertvision.core.row_title import row_title
 from bertvision.evaluation.analyses.agreement import COLUMNS, agreement_row
 from bertvision.evaluation.analyses.answers import Answers
 from bertvision.evaluation.analyses.result import as_float
@@ -18,7 +19,7 @@ from bertvision.evaluation.comparison import Comparison, SeedGroup
 from bertvision.report.leaderboard import format_p_value
 from bertvision.report.markup import MISSING, Html, format_number, format_signed
 from bertvision.report.render import render
-from bertvision.runs.reader import Line, Run, group_rows, predictor_scores, row_answers, row_title
+from bertvision.runs.reader import Line, Run, group_rows, predictor_scores, row_answers
 
 BEST, ENCODER = "best mean inner score over seeds", "encoder"
 NamedRun = tuple[str, Run]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bertvision.core.records import CONTROL, PairedTest, Row, paired_test_with
+from bertvision.core.records import PairedTest, Row, paired_test_with
 from bertvision.report.charts import dot_plot
 from bertvision.report.markup import Html, join
 from bertvision.report.render import Section, render_section
@@ -51,7 +51,7 @@ def significance_section(run: Run, lines: Sequence[Line]) -> Section | None:
     if not board.comparisons:
         return None
     encoders = [row.name for row in board.rows if row.kind == "encoder"]
-    references = dict.fromkeys([*encoders, CONTROL, *([board.best_head] if board.best_head else [])])
+    references = dict.fromkeys([*encoders, board.control, *([board.best_head] if board.best_head else [])])
     compared = {name for test in board.comparisons for name in (test.a, test.b)}
     return render_section(
         "significance",
@@ -60,7 +60,7 @@ def significance_section(run: Run, lines: Sequence[Line]) -> Section | None:
         lines=lines,
         references=[name for name in references if name in compared],
         several_seeds=any(len(seeds) > 1 for test in board.comparisons for seeds in (test.a_seeds, test.b_seeds)),
-        control=CONTROL,
+        control=board.control,
         test_of=paired_test_with,
         format_p=format_p_value,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from bertvision.core.files import atomic_open
 from bertvision.report.analyses import analyses_section
 from bertvision.report.calibration import calibration_section, no_answer_section
+from bertvision.report.colours import DARK, LIGHT
 from bertvision.report.compare_runs import compare_runs
 from bertvision.report.cost import cost_section, tuning_summary
 from bertvision.report.examples import examples_section
@@ -62,7 +63,7 @@ def render_page(title: str, header: Html, sections: Sequence[Section]) -> str:
         script = read_asset(SCRIPT)
         digest = hashlib.sha256(script.encode("utf-8")).digest()
         policy += f"; script-src 'sha256-{base64.b64encode(digest).decode('ascii')}'"
-    values = {"title": title, "header": header, "sections": sections, "policy": policy}
+    values = {"title": title, "header": header, "sections": sections, "policy": policy, "light": LIGHT, "dark": DARK}
     return printable(render("page", **values, style=Html(read_asset(STYLE)), script=Html(script)))
 
 

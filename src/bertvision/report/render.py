@@ -12,6 +12,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bertvision.core.records import ALPHA
+from bertvision.report.colours import rgb_channels
 from bertvision.report.markup import (
     DASH,
     MISSING,
@@ -57,6 +58,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "bytes": format_bytes,
+        "channels": rgb_channels,
         "duration": format_duration,
         "number": format_number,
         "percent": format_percent,

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bertvision.core.records import Row
+from bertvision.core.row_title import row_title
 from bertvision.evaluation.analyses.cost import PredictorCost
-from bertvision.runs.reader import Line, Run, row_title
+from bertvision.runs.reader import Line, Run
 
 ENCODER = "encoder"
 TRAINING_SPLITS = ("train", "inner")

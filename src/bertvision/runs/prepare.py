@@ -10,7 +10,7 @@ from typing import Any
 
 from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, read_recipe, to_mapping, write_recipe
 from bertvision.core.errors import BadInput
-from bertvision.core.files import folder_bytes, hash_json, hashed_fields, hashed_keys, write_json
+from bertvision.core.files import folder_bytes, hash_json, hash_tensors, hashed_fields, hashed_keys, write_json
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.run_log import RunLog
 from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
@@ -21,8 +21,8 @@ from bertvision.store.store import MANIFEST, Store
 from bertvision.store.writer import StoreWriter
 from bertvision.tasks.class_weights import describe_imbalance
 from bertvision.tasks.task import TASKS, Task, load_task
+from bertvision.training.disk_space import check_disk_space
 from bertvision.training.distributed import num_processes
-from bertvision.training.estimate import check_disk_space
 from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
@@ -152,12 +152,23 @@ def _tune(recipe: Recipe, windows: TaskWindows, folder: Path, log: RunLog) -> En
             return tuned
     log_line(f"tune: {recipe.tune.epochs:g} epochs of {len(task['train']):,} examples, method {recipe.tune.method}")
     tuned = tune(base, task, recipe.tune, folder / TUNING_CHECKPOINT, windows)
+    if recipe.tune.epochs == 0:
+        tuned = _as_it_came(tuned, base)
     tuned = replace(tuned, record={**tuned.record, "made_from": made_from})
     tuned.save_pretrained(target)
     cost = tuned.record["cost"]
     log.write("tune", **cost, parameters=tuned.parameters, bytes=folder_bytes(target))
     log_line(f"tune: {cost['seconds']:.0f} s" + ("" if cost["loss"] is None else f", last loss {cost['loss']:.3f}"))
     return tuned
+
+
+def _as_it_came(tuned: Encoder, base: Encoder) -> Encoder:
+    """The result of tuning for 0 epochs: without a head that was not trained, and with the record of earlier tuning."""
+    earlier = base.record.get("tune")
+    record = tuned.record if earlier is None else {**tuned.record, "tune": {**tuned.record["tune"], "before": earlier}}
+    assert tuned.own is not None, "tuning adds a head"
+    new, old = hash_tensors(tuned.own.state.items()), base.own and hash_tensors(base.own.state.items())
+    return replace(tuned, own=tuned.own if new == old else None, record=record)
 
 
 def _extract(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: Path, log: RunLog) -> States:

@@ -15,7 +15,8 @@ from typing import Any
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import folder_bytes, hash_json
-from bertvision.core.records import CONTROL, Board, PairedTest, Predictions, Reliability, Row, SeedSummary
+from bertvision.core.records import FIRST_CONTROL, Board, PairedTest, Reliability, Row, SeedSummary
+from bertvision.core.row_title import row_title
 from bertvision.core.run_log import COMMAND, RunLog
 from bertvision.evaluation.analyses.answers import MEANS, Answers, grade_answers
 from bertvision.evaluation.analyses.result import KINDS, Finding, Plot
@@ -69,11 +70,6 @@ class Line:
         return sum(row.seconds for row in self.rows) / len(self.rows)
 
 
-def row_title(row: Row | Predictions) -> str:
-    """The name of a row, with its seed if it has one; also the name of its answer file."""
-    return row.name if row.seed is None else f"{row.name}@{row.seed}"
-
-
 def group_rows(board: Board) -> list[Line]:
     """Group rows by predictor; best mean on inner first, predictors without inner scores last."""
     groups: dict[tuple[str, str], list[Row]] = {}
@@ -82,7 +78,7 @@ def group_rows(board: Board) -> list[Line]:
     intervals = {summary.name: summary.interval for summary in board.summary}
     predictors = []
     for (kind, name), rows in groups.items():
-        shown_kind = "control" if (kind, name) == ("head", CONTROL) else kind
+        shown_kind = "control" if (kind, name) == ("head", board.control) else kind
         predictors.append(Line(name, shown_kind, tuple(rows), intervals.get(name)))
 
     def order(predictor: Line) -> float:
@@ -255,6 +251,7 @@ def read_board(path: Path, document: Mapping[str, Any]) -> Board:
             comparisons=tuple(PairedTest(**test) for test in document.get("comparisons", [])),
             reliability=tuple(Reliability(**entry) for entry in document.get("reliability", [])),
             resampling_info=document.get("basis", {}),
+            control=document.get("control", FIRST_CONTROL),
         )
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path} is not a leaderboard: {error}; {remake_hint(path.parent)}") from error

@@ -15,21 +15,22 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from bertvision.core.errors import BadInput
+from bertvision.core.errors import BadInput, shorten
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "int8": torch.int8}
 STEPS = 127
 
 
-def codec_dtype(name: str) -> torch.dtype:
+def storage_dtype(name: str) -> torch.dtype:
+    """The type that states are stored in, by its name in the settings."""
     if name not in DTYPES:
-        raise BadInput(f"unknown store dtype {name!r}; expected one of {', '.join(DTYPES)}")
+        raise BadInput(f"extract.dtype is {shorten(name)}; expected f32, f16 or int8")
     return DTYPES[name]
 
 
 def state_bytes(dtype: str, width: int) -> int:
     """Bytes of one state (one token at one layer)."""
-    return width * codec_dtype(dtype).itemsize + (torch.float16.itemsize if dtype == "int8" else 0)
+    return width * storage_dtype(dtype).itemsize + (torch.float16.itemsize if dtype == "int8" else 0)
 
 
 class Codec(ABC):
@@ -58,7 +59,7 @@ class Plain(Codec):
     """f32 and f16: values rounded to the type."""
 
     def __init__(self, dtype: str) -> None:
-        self.dtype = self.pooled_dtype = codec_dtype(dtype)
+        self.dtype = self.pooled_dtype = storage_dtype(dtype)
 
     def buffers(self, tokens: int, layers: int, width: int, **options: object) -> dict[str, Tensor]:
         return {"hidden": torch.empty((tokens, layers, width), dtype=self.dtype, **options)}  # type: ignore[call-overload]

@@ -67,6 +67,15 @@ class RaggedBatch(LayerBatch):
         """(batch, tokens, layers, width), padded with zeros."""
         return pad_tokens(self.states, self.mask)
 
+    def select(self, rows: Tensor) -> RaggedBatch:
+        tokens = rows.repeat_interleave(self.mask.sum(1)).cpu()  # of the selected windows
+        pooled = None if self.pooled is None else self.pooled[rows]
+        logits = None if self.logits is None else self.logits[rows]
+        windows, read = self.windows[rows], self._read
+        return RaggedBatch(
+            read, self._rows[tokens], self.mask[rows], self.targets[rows], windows, pooled, logits, self.summaries
+        )
+
     def to(self, device: torch.device) -> RaggedBatch:
         if self._device == device:
             return self

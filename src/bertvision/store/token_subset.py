@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.core.errors import BadInput
+from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import NO_OFFSET, Kind, Window
 from bertvision.core.summaries import SUMMARIES, summary_names
 
@@ -19,10 +19,13 @@ TOKENS = ("all", "context", "cls", "mean", "cls+mean+max")
 def check_tokens(tokens: str, kind: Kind) -> None:
     """Raise an error for a choice that does not exist or does not suit a task of this kind."""
     names = summary_names(tokens)
-    if list(names) != [name for name in SUMMARIES if name in names]:
+    in_order = [name for name in SUMMARIES if name in names]
+    if sorted(names) == sorted(in_order) and list(names) != in_order:
+        raise BadInput(f"extract.tokens is {tokens!r}, in the wrong order; expected {'+'.join(in_order)}")
+    if list(names) != in_order:
         raise BadInput(
-            f"extract.tokens is {tokens!r}; expected all, context, or some of {', '.join(SUMMARIES)} in this order, "
-            "joined by +, e.g. cls+mean+max"
+            f"extract.tokens is {shorten(tokens)}; expected all, context, or one or more of {', '.join(SUMMARIES)} in "
+            "this order, joined by +, e.g. cls+mean+max"
         )
     if kind == "span" and names:
         raise BadInput(

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bertvision.core.errors import BadInput
+from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import Example
 from bertvision.core.registry import unknown_name
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 WEIGHTS = ("none", "balanced")
 IMBALANCE_RATIO = 3
 """Labels count as imbalanced if the most common one has at least this many times the rarest's examples."""
+
+LEAST_EXAMPLES = 3
+"""Labels with fewer training examples are reported: nothing can be learned from so few."""
 
 MAX_LABELS_SHOWN = 8
 
@@ -54,6 +57,20 @@ def describe_imbalance(task: Task) -> str:
     return f"imbalanced labels: {format_class_counts(task)}; {share}, {ratio}; {remedy}"
 
 
+def describe_rare_labels(task: Task) -> str:
+    """One line about labels with very few training examples; "" if there are none."""
+    rare = [f"{shorten(label, 40)} ({count})" for label, count in class_counts(task).items() if count < LEAST_EXAMPLES]
+    if not rare:
+        return ""
+    listed = ", ".join(rare[:MAX_LABELS_SHOWN])
+    if len(rare) > MAX_LABELS_SHOWN:
+        listed += f" and {len(rare) - MAX_LABELS_SHOWN:,} more"
+    return (
+        f"rare labels: {listed}: with fewer than {LEAST_EXAMPLES} training rows, a label can hardly be learned; "
+        "add rows, or join labels"
+    )
+
+
 def with_class_weights(task: Task, how: object) -> Task:
     """The task with class weights ("none" or "balanced") for the loss.
 
@@ -73,8 +90,8 @@ def with_class_weights(task: Task, how: object) -> Task:
 def balanced_weights(task: Task) -> tuple[float, ...]:
     """scikit-learn's "balanced": n / (k · count) for each of k labels and n training examples.
 
-    With kind ``multilabel``, the positive class of each label gets (n - count) / count, so that positives
-    and negatives have equal total weight. A label that no example or every example has gets 1.
+    For multilabel tasks, the positive class of each label gets (n - count) / count (``pos_weight`` of
+    BCEWithLogitsLoss). A label gets 1 if none or all of the examples have it.
     """
     n, counts = len(task["train"]), list(class_counts(task).values())
     if task.kind == "multilabel":

@@ -25,9 +25,7 @@ def split_off(
     its text, so that duplicates stay together. With ``stratify``, groups are drawn per label or set of
     labels. A different ``salt`` gives a different draw.
     """
-    keys = [_group_key(example) for example in examples]
-    if any(example.group for example in examples) and len({e.group for e in examples}) >= MIN_ARTICLES:
-        keys = [example.group for example in examples]
+    keys = group_keys(examples)
     strata = [str(e.label if e.labels is None else e.labels) if stratify else "" for e in examples]
     chosen = _choose_groups(keys, strata, salt)
     train: list[Example] = []
@@ -35,6 +33,30 @@ def split_off(
     for example, key in zip(examples, keys, strict=True):
         (inner if key in chosen else train).append(example)
     return tuple(train), tuple(inner)
+
+
+def group_keys(examples: Sequence[Example]) -> list[str]:
+    """The group of each example; examples of a group are never divided between splits or folds."""
+    groups = {example.group for example in examples}
+    if any(groups) and len(groups) >= MIN_ARTICLES:
+        return [example.group for example in examples]
+    return [_group_key(example) for example in examples]
+
+
+def assign_folds(examples: Sequence[Example], stratify: bool, count: int) -> list[int]:
+    """The fold of each example: groups are dealt out in the order of their hashes, per label.
+
+    There are at most as many folds as groups. A label is dealt on where the label before it ended, so that folds have
+    equal sizes.
+    """
+    keys = group_keys(examples)
+    strata: dict[str, str] = {}  # a group with examples of several labels belongs to the first by name
+    for key, example in zip(keys, examples, strict=True):
+        label = str(example.label if example.labels is None else example.labels) if stratify else ""
+        strata[key] = min(label, strata.get(key, label))
+    order = sorted(strata, key=lambda key: (strata[key], stable_hash(f"fold\x00{key}")))
+    folds = {key: position % count for position, key in enumerate(order)}
+    return [folds[key] for key in keys]
 
 
 def _group_key(example: Example) -> str:

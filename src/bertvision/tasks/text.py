@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from bertvision.core.errors import BadInput, shorten
+from bertvision.core.errors import BadInput, as_option, shorten
+from bertvision.core.progress import log_line
 from bertvision.core.records import Example, Kind
-from bertvision.tasks.readers.columns import Columns, RequestedColumns, cell_text, choose_columns, is_number, read_cell
+from bertvision.tasks.class_weights import describe_rare_labels
+from bertvision.tasks.readers.column_choice import choose_columns
+from bertvision.tasks.readers.columns import Columns, RequestedColumns, cell_text, is_number, read_cell
 from bertvision.tasks.readers.sources import Table, Tabular, find_tables
 from bertvision.tasks.splits import make_splits
 from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, check_integer
@@ -28,8 +31,9 @@ METRICS = {"classify": "accuracy", "multilabel": "f1_micro", "regress": "spearma
 MOST_NUMBER_CLASSES = 20
 """Integer labels with more distinct values than this are values to predict, not classes."""
 
-PEEKED_ROWS = 100
-"""Rows whose keys make up the columns of a JSON-lines file; in other tables every row has all columns."""
+PEEKED_ROWS = 500
+"""Rows whose keys make up the columns of a JSON-lines file (in other tables every row has all columns), and whose
+values decide which columns are the text and the label if names do not."""
 
 
 def read_labels(row: Mapping[str, object], columns: Columns) -> RawLabels:
@@ -98,9 +102,9 @@ def load_text(
         train: File or files (CSV, TSV, JSON lines, Parquet) or DataFrames to train on.
         dev: Files or DataFrames to report on; without them a tenth of the training rows is held out.
         hub: Dataset on the Hub to use instead of files, ``NAME`` or ``NAME:CONFIG``.
-        text_column: Column of the text; guessed from its name if there is no ambiguity.
-        pair_column: Column of a second text.
-        label_column: Column of the label, or several columns of 0 and 1, one per label.
+        text_column: Column of the text; None to guess it from names and values, which a log line reports.
+        pair_column: Column of a second text; None to guess it from names.
+        label_column: Column of the label, or several columns of 0 and 1, one per label; None to guess it like the text.
         label_separator: Separator of several labels in one cell.
         kind: ``"classify"``, ``"multilabel"`` or ``"regress"``; None to guess it from the labels.
         encoding: Encoding of CSV, TSV and JSON lines; None to detect it.
@@ -115,8 +119,10 @@ def load_text(
     bad = BadRows(skip_bad)
     first_label = label_columns[0] if label_columns else None
     requested = RequestedColumns(text_column, pair_column, first_label, label_columns[1:])
-    rows = _read_tables(find_tables(train, dev, hub, encoding), requested, bad, kind == "multilabel")
+    rows, columns = _read_tables(find_tables(train, dev, hub, encoding), requested, bad, kind)
     task_kind = KINDS[kind or _guess_kind(rows["train"])]
+    if kind is None:
+        _log_numbers(rows["train"], columns.label, task_kind)
     if task_kind == "multilabel":
         separator = label_separator or find_separator(row.label for row in rows["train"])
         for split, split_rows in rows.items():
@@ -124,7 +130,7 @@ def load_text(
     labels = _label_names(rows["train"], task_kind, label_columns if len(label_columns) > 1 else ())
     examples = {split: _index_labels(split, split_rows, labels, bad) for split, split_rows in rows.items()}
     stratify = task_kind != "regress"
-    return Task(
+    task = Task(
         name="text",
         kind=task_kind,
         splits=make_splits(examples["train"], examples.get("dev"), stratify=stratify, limit=limit, seed=split_seed),
@@ -134,6 +140,10 @@ def load_text(
         overlap=0,
         skipped=dict(bad.counts),
     )
+    rare = describe_rare_labels(task)
+    if rare:
+        log_line(rare)
+    return task
 
 
 def _check_kind(kind: str | None, several_columns: bool, separator: str | None) -> str | None:
@@ -149,18 +159,19 @@ def _check_kind(kind: str | None, several_columns: bool, separator: str | None) 
 
 
 def _read_tables(
-    tables: Sequence[Table], requested: RequestedColumns, bad: BadRows, multilabel: bool
-) -> dict[str, list[LabelledRow]]:
-    """Rows by split; the columns of the first table are required in all others."""
+    tables: Sequence[Table], requested: RequestedColumns, bad: BadRows, kind: str | None
+) -> tuple[dict[str, list[LabelledRow]], RequestedColumns]:
+    """Rows by split, and the columns of the first table, which are required in all others."""
     rows: dict[str, list[LabelledRow]] = {}
+    multilabel = kind == "multilabel"
     for table in tables:
         split_rows = rows.setdefault(table.split, [])
         unread = table.read(bad)
         peeked = list(islice(unread, PEEKED_ROWS))
         if not peeked:
             continue
-        names = list(dict.fromkeys(name for _, row in peeked for name in row))
-        columns = choose_columns(names, requested, table.where)
+        columns = choose_columns([row for _, row in peeked], requested, table.where, kind)
+        _log_guess(columns, requested)
         requested = RequestedColumns(columns.text, columns.pair, columns.label, columns.more)
         for number, row in chain(peeked, unread):
             where = f"{table.where}, {table.unit} {number}"
@@ -169,7 +180,21 @@ def _read_tables(
                 pair = read_cell(row, columns.pair, "pair") if columns.pair else None
                 label = read_labels(row, columns) if multilabel else _read_label(row, columns.label)
                 split_rows.append(LabelledRow(where, Example(f"{table.name}:{number}", text, pair), label))
-    return rows
+    return rows, requested
+
+
+def _log_guess(columns: Columns, requested: RequestedColumns) -> None:
+    """Report the columns that were not given, and how to give them."""
+    roles = {
+        "text": (columns.text, requested.text),
+        "pair": (columns.pair, requested.pair),
+        "label": (columns.label, requested.label),
+    }
+    guessed = {role: name for role, (name, given) in roles.items() if name and not given}
+    if guessed:
+        listed = ", ".join(f"{role} {shorten(name)}" for role, name in guessed.items())
+        options = ", ".join(as_option(f"{role}_column") for role in guessed)
+        log_line(f"columns: {listed}, guessed; set with {options}")
 
 
 def _read_label(row: Mapping[str, object], column: str) -> str:
@@ -195,6 +220,21 @@ def _guess_kind(rows: Sequence[LabelledRow]) -> str:
             "not all are numbers; give another label_column, or kind=classify, multilabel or regress"
         )
     return "classify"
+
+
+def _log_numbers(rows: Sequence[LabelledRow], column: str | None, kind: Kind) -> None:
+    """Report whether a column of more than two numbers is taken for classes or for values, which is only a guess."""
+    numbers = sorted({str(row.label) for row in rows if is_number(str(row.label))}, key=float)
+    if len(numbers) < 3 or len(numbers) < len({row.label for row in rows}):
+        return
+    holds = f"column {shorten(column)} holds the numbers {float(numbers[0]):g} to {float(numbers[-1]):g}"
+    if kind == "classify":
+        log_line(f"{holds} and is classified; use {as_option('kind=regress')} to predict a number")
+    else:
+        log_line(
+            f"{holds}, {len(numbers):,} different ones, and is predicted as a number; use {as_option('kind=classify')} "
+            "to predict classes"
+        )
 
 
 def _label_names(rows: Sequence[LabelledRow], kind: Kind, columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from bertvision.core.files import hash_json
 from bertvision.core.registry import choose_layers
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
-from bertvision.store.codec import codec_dtype
+from bertvision.store.codec import storage_dtype
 from bertvision.store.fingerprint import FORMAT
 from bertvision.store.token_subset import check_tokens
 from bertvision.tasks.task import Task
@@ -57,7 +57,7 @@ def split_record(records: Sequence[Mapping[str, Any]], tokens: int) -> dict[str,
 def store_fingerprint(encoder: Encoder, task: Task, config: ExtractConfig) -> dict[str, Any]:
     """Everything that the content of a store depends on."""
     check_tokens(config.tokens, task.kind)
-    codec_dtype(config.dtype)
+    storage_dtype(config.dtype)
     plan = {"batch_tokens": config.batch_tokens, "shard_mb": config.shard_mb, "seed": config.seed}
     return {
         "encoder": encoder_hash(encoder),

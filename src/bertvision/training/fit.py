@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,43 +19,29 @@ from bertvision.core.config import FitConfig, with_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import Timer, log_line, progress_bar
-from bertvision.core.records import LayerBatch, Shape, WindowTable
+from bertvision.core.records import FOLDS
 from bertvision.core.runtime import choose_device, trim_memory
 from bertvision.evaluation.scoring import score_inner
-from bertvision.heads.base import build_head, canonical_spec, check_head_tokens
+from bertvision.heads.base import build_head, canonical_spec
+from bertvision.heads.readings import check_head_tokens
 from bertvision.store.states import States
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead, scatter_outputs
-from bertvision.training.head_trainer import HeadTrainer, fuse_trainers, restore_trainers, save_trainers
-from bertvision.training.inputs import label_weights
+from bertvision.training.head_trainer import FoldedTrainer, HeadTrainer, fuse_trainers, restore_trainers, save_trainers
+from bertvision.training.inputs import BatchSource, Split, label_weights
 from bertvision.training.live_states import task_of_states
+from bertvision.training.selection import INNER, choose_validation, window_folds
+from bertvision.training.solve import solve_heads
 
 TRIM_BATCHES = 16
 """Batches between two releases of freed memory: batches of different sizes fragment the heap."""
 
+TRAIN_SPLITS = {"auto": "train", INNER: "train", FOLDS: FOLDS}
+VALIDATION_SPLITS = {"auto": INNER, INNER: INNER, FOLDS: FOLDS}
+"""The splits that heads are trained and selected on, by ``FitConfig.validation``."""
+
 SAVE_SECONDS = 30.0
 """Write a checkpoint after an epoch if the last one is older than this."""
-
-
-class Split(Protocol):
-    """A re-iterable of batches, such as a stored split."""
-
-    shape: Shape
-
-    def __len__(self) -> int: ...
-    def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]: ...
-    def batch_count(self, batch: int) -> int: ...
-    def table(self) -> WindowTable: ...
-
-
-class BatchSource(Protocol):
-    """Splits of hidden states by name, such as a store."""
-
-    shape: Shape
-
-    @property
-    def layers(self) -> Sequence[int]: ...
-    def __getitem__(self, split: str) -> Split: ...
 
 
 def fit(
@@ -94,8 +80,31 @@ def fit(
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
     tokens = str(getattr(store, "tokens", "all"))
     with torch.device("meta"):  # check only, allocate no weights
-        for spec in specs:
-            check_head_tokens(build_head(spec, store.shape), tokens)
+        built = [build_head(spec, store.shape) for spec in specs]
+    for head in built:
+        check_head_tokens(head, tokens)
+    states = tuple(store.layers)
+    if isinstance(store, States):
+        config = with_settings(config, validation=choose_validation(task, store, config.validation))
+    solved = [head.spec for head in built if head.module.solved]
+    fitted = solve_heads(solved, store, task, config.validation)
+    trained = [spec for spec in specs if spec not in solved]
+    if trained:
+        fitted += _train(trained, store, seeds, config, task, saved)
+    order = {spec: position for position, spec in enumerate(specs)}
+    fitted.sort(key=lambda head: order[head.spec])  # stable: the seeds of a head stay in their order
+    return [replace(head, states=states, tokens=tokens) for head in fitted]
+
+
+def _train(
+    specs: Sequence[str],
+    store: BatchSource,
+    seeds: Sequence[int],
+    config: FitConfig,
+    task: Task,
+    saved: Path | None,
+) -> list[FittedHead]:
+    """Train heads by an optimiser, from one read of the states per epoch."""
     trainers = []
     for spec, seed, lr in product(specs, dict.fromkeys(seeds), dict.fromkeys((config.lr, *config.rates))):
         trainer = make_trainer(spec, seed, store, config, task, lr)
@@ -111,7 +120,7 @@ def fit(
         if saved is not None and since_save.seconds > SAVE_SECONDS:
             save_trainers(trainers, epoch, saved, made_from)
             since_save = Timer()
-    return [replace(fitted, tokens=tokens) for fitted in _results(trainers, tuple(store.layers))]
+    return _results(trainers, tuple(store.layers))
 
 
 def make_trainer(
@@ -119,8 +128,13 @@ def make_trainer(
 ) -> HeadTrainer:
     """The trainer of one freshly initialised head."""
     device = choose_device(config.device)
-    steps = config.epochs * store["train"].batch_count(config.batch)
-    return HeadTrainer(spec, seed, store.shape, config, steps, device, label_weights(task, device), lr or config.lr)
+    train = store[TRAIN_SPLITS[config.validation]]
+    steps = config.epochs * train.batch_count(config.batch)
+    settings = (spec, seed, store.shape, config, steps, device, label_weights(task, device), lr or config.lr)
+    if config.validation == FOLDS:
+        folds = torch.from_numpy(window_folds(task, train.table()))
+        return FoldedTrainer(*settings, validation=FOLDS, folds=folds)
+    return HeadTrainer(*settings)
 
 
 def train_epochs(trainers: Sequence[HeadTrainer], store: BatchSource, task: Task, done: int = 0) -> Iterator[int]:
@@ -132,12 +146,13 @@ def train_epochs(trainers: Sequence[HeadTrainer], store: BatchSource, task: Task
     shared = trainers[0].config
     assert all((t.config.batch, t.config.order_seed) == (shared.batch, shared.order_seed) for t in trainers)
     epochs = range(done + 1, max(trainer.config.epochs for trainer in trainers) + 1)
-    batches = len(epochs) * store["train"].batch_count(shared.batch)
+    train, validation = store[TRAIN_SPLITS[shared.validation]], store[VALIDATION_SPLITS[shared.validation]]
+    batches = len(epochs) * train.batch_count(shared.batch)
     with progress_bar(f"fit {len(trainers)} heads, {len(epochs)} epochs", batches, "batch") as advance:
         for epoch in epochs:
             active = [trainer for trainer in trainers if epoch <= trainer.config.epochs and not trainer.stopped]
-            _train_epoch(_not_failed(active), store["train"], shared, epoch, advance)
-            _score_epoch(_not_failed(active), store["inner"], task, shared, epoch)
+            _train_epoch(_not_failed(active), train, shared, epoch, advance)
+            _score_epoch(_not_failed(active), validation, task, shared, epoch)
             trim_memory()
             if not _not_failed(active):
                 return
@@ -171,11 +186,11 @@ def _score_epoch(trainers: Sequence[HeadTrainer], inner: Split, task: Task, conf
             batch = stored.to(trainers[0].device) if trainers else stored
             for trainer, rows in zip(trainers, outputs, strict=True):
                 scatter_outputs(trainer.apply(batch), batch, inner.shape.kind, rows)
-    table = inner.table()
+    table, split = inner.table(), VALIDATION_SPLITS[config.validation]
     for trainer, logits in zip(trainers, outputs, strict=True):
         trainer.failed = not all(np.isfinite(row).all() for row in logits)
         if not trainer.failed:
-            trainer.end_epoch(epoch, logits, score_inner(task, logits, table), task.metric)
+            trainer.end_epoch(epoch, logits, score_inner(task, logits, table, split), task.metric)
 
 
 def _results(trainers: Sequence[HeadTrainer], states: tuple[int, ...]) -> list[FittedHead]:

@@ -45,6 +45,8 @@ class FittedHead:
     tokens: str = "all"  # which tokens' states it was fitted on
     folder: Path | None = None  # where it is saved, if it is
     inner_scores: SplitScores | None = None  # scores on inner, if it was fitted in this process
+    validation: str = "inner"  # split that ``inner`` predicts: "inner", or "folds" for out-of-fold predictions
+    penalty: float | None = None  # strength of the L2 penalty of a solved head
 
     @property
     def parameters(self) -> int:
@@ -76,6 +78,9 @@ def save_fitted(fitted: FittedHead, folder: Path, made_from: str) -> FittedHead:
 def head_document(fitted: FittedHead) -> dict[str, Any]:
     """The content of ``head.json``."""
     weights = fitted.head.module.layer_weights()
+    # Keys that only some heads have are left out of the others, as in files of earlier versions.
+    extra: dict[str, object] = {} if fitted.validation == "inner" else {"validation": fitted.validation}
+    extra |= {} if fitted.penalty is None else {"penalty": fitted.penalty}
     return {
         "spec": fitted.spec,
         "seed": fitted.seed,
@@ -91,6 +96,7 @@ def head_document(fitted: FittedHead) -> dict[str, Any]:
         "tokens": fitted.tokens,
         "layers": list(fitted.head.layer_ids),
         "layer_weights": None if weights is None else weights.tolist(),
+        **extra,
     }
 
 
@@ -114,6 +120,8 @@ def load_fitted(folder: Path) -> tuple[FittedHead, str]:
             states=tuple(document.get("states", [])),
             tokens=document.get("tokens", "all"),
             folder=folder,
+            validation=document.get("validation", "inner"),
+            penalty=document.get("penalty"),
         )
         return fitted, document["made_from"]
     except (SafetensorError, OSError, json.JSONDecodeError, UnicodeError, KeyError, TypeError, RuntimeError) as error:

@@ -18,10 +18,11 @@ from bertvision.core.config import FitConfig
 from bertvision.core.progress import Timer
 from bertvision.core.records import LayerBatch, Shape
 from bertvision.core.runtime import seeded
-from bertvision.evaluation.calibration import temperatures
+from bertvision.evaluation.calibration import fit_temperatures
 from bertvision.evaluation.scoring import SplitScores
-from bertvision.heads.base import WEIGHTED, Solver, build_head, head_losses
+from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
+from bertvision.heads.readings import WEIGHTED
 from bertvision.training.checkpoint_io import read_checkpoint, write_checkpoint
 from bertvision.training.fitted_head import FittedHead, pack_ragged, unpack_ragged
 from bertvision.training.schedule import lr_factor
@@ -59,6 +60,7 @@ class HeadTrainer:
     seconds: float = 0.0
     failed: bool = False
     stopped: bool = False  # set by the caller, to end training early
+    validation: str = "inner"  # split that the best epoch is chosen on
 
     def __post_init__(self) -> None:
         with seeded(self.seed):
@@ -139,7 +141,7 @@ class HeadTrainer:
             self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
             self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
             self.best_inner = inner
-            self.threshold, self.temperatures = inner.threshold, temperatures(inner)
+            self.threshold, self.temperatures = inner.threshold, fit_temperatures(inner)
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
         """The head at its best epoch."""
@@ -158,7 +160,53 @@ class HeadTrainer:
             states=states,
             lr=self.lr or self.config.lr,
             inner_scores=self.best_inner,
+            validation=self.validation,
         )
+
+
+@dataclass
+class FoldedTrainer(HeadTrainer):
+    """Trains a head on all rows and, beside it, one without each fold, which predict the rows of their fold.
+
+    The best epoch is the one with the best out-of-fold predictions; the head that is kept was trained on all rows.
+    """
+
+    folds: Tensor = field(default_factory=lambda: torch.zeros(0))  # (windows,)
+    without: list[HeadTrainer] = field(default_factory=list)  # by fold
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settings = (self.spec, self.seed, self.shape, self.config, self.steps, self.device, self.weights, self.lr)
+        self.without = [HeadTrainer(*settings) for _ in range(int(self.folds.max()) + 1)]
+
+    def step(self, batch: LayerBatch) -> None:
+        super().step(batch)
+        folds = self.folds[batch.windows]  # (batch,)
+        for fold, trainer in enumerate(self.without):
+            kept = folds != fold
+            if bool(kept.any()):
+                trainer.step(batch.select(kept.to(batch.mask.device)))
+            self.failed = self.failed or trainer.failed
+
+    def apply(self, batch: LayerBatch) -> Tensor:
+        """Out-of-fold outputs (batch, outputs)."""
+        folds = self.folds[batch.windows]
+        outputs = torch.zeros(len(folds), self.shape.outputs, device=batch.mask.device)
+        for fold in folds.unique().tolist():
+            rows = (folds == fold).to(batch.mask.device)
+            outputs[rows] = self.without[fold].apply(batch.select(rows)).float()
+        return outputs
+
+    def solve(self, epoch: int) -> None:
+        super().solve(epoch)
+        for trainer in self.without:
+            trainer.solve(epoch)
+
+    def end_epoch(self, epoch: int, logits: list[NDArray[np.float32]], inner: SplitScores, metric: str) -> None:
+        super().end_epoch(epoch, logits, inner, metric)
+        self.seconds += sum(trainer.seconds for trainer in self.without)
+        for trainer in self.without:
+            trainer.losses, trainer.seconds = [], 0.0
 
 
 class FusedTrainers:
@@ -206,7 +254,8 @@ def fuse_trainers(trainers: Sequence[HeadTrainer]) -> list[FusedTrainers | HeadT
     open_groups: dict[object, FusedTrainers] = {}
     for trainer in trainers:
         rows = trainer.head.module.layer_rows()
-        if trainer.solver is not None or rows is None or len(rows) > ROWS or WEIGHTED in trainer.head.readings:
+        alone = trainer.solver is not None or isinstance(trainer, FoldedTrainer)
+        if alone or rows is None or len(rows) > ROWS or WEIGHTED in trainer.head.readings:
             groups.append(trainer)
             continue
         head = trainer.head
@@ -228,7 +277,7 @@ def _rows(trainer: HeadTrainer) -> LayerRows:
 def save_trainers(trainers: Sequence[HeadTrainer], epoch: int, path: Path, made_from: str) -> None:
     """Write a checkpoint of all trainers at the end of an epoch."""
     tensors, progress = {}, []
-    for i, trainer in enumerate(trainers):
+    for i, trainer in enumerate(_with_folds(trainers)):
         tensors.update({f"{i}.{key}": value for key, value in _state_tensors(trainer).items()})
         values = {name: getattr(trainer, name) for name in PROGRESS}
         progress.append({"schedule": trainer.schedule.state_dict(), **values})
@@ -245,9 +294,17 @@ def restore_trainers(trainers: Sequence[HeadTrainer], path: Path, made_from: str
         return 0
     tensors, metadata = saved
     by_trainer = _group_by_index(tensors)
-    for i, (trainer, progress) in enumerate(zip(trainers, metadata["runners"], strict=True)):
+    for i, (trainer, progress) in enumerate(zip(_with_folds(trainers), metadata["runners"], strict=True)):
         _load_state(trainer, by_trainer[i], progress)
     return int(metadata["epoch"])
+
+
+def _with_folds(trainers: Sequence[HeadTrainer]) -> list[HeadTrainer]:
+    """All trainers, those of folds after theirs."""
+    every: list[HeadTrainer] = []
+    for trainer in trainers:
+        every += [trainer, *(trainer.without if isinstance(trainer, FoldedTrainer) else ())]
+    return every
 
 
 def _state_tensors(trainer: HeadTrainer) -> dict[str, Tensor]:

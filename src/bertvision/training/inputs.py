@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,16 +13,38 @@ from torch import Tensor
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.core.progress import log_line
-from bertvision.core.records import SPLITS, Shape, Window
+from bertvision.core.records import SPLITS, LayerBatch, Shape, Window, WindowTable
 from bertvision.core.registry import choose_layers
 from bertvision.encoders.delta_weights import functional_settings
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import injected
-from bertvision.heads.base import Head, build_head, check_head_tokens
-from bertvision.heads.summary import compatible_heads
+from bertvision.heads.base import Head, build_head
+from bertvision.heads.info import compatible_heads
+from bertvision.heads.readings import check_head_tokens
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
+
+
+class Split(Protocol):
+    """A re-iterable of batches, such as a stored split."""
+
+    shape: Shape
+
+    def __len__(self) -> int: ...
+    def batches(self, batch: int, seed: int | None = None) -> Iterator[LayerBatch]: ...
+    def batch_count(self, batch: int) -> int: ...
+    def table(self) -> WindowTable: ...
+
+
+class BatchSource(Protocol):
+    """Splits of hidden states by name, such as a store."""
+
+    shape: Shape
+
+    @property
+    def layers(self) -> Sequence[int]: ...
+    def __getitem__(self, split: str) -> Split: ...
 
 
 def task_shape(task: Task, layers: int, width: int) -> Shape:
@@ -88,7 +110,10 @@ def reuse_windows(task: Task, encoder: Encoder, windows: TaskWindows | None) -> 
 
 def default_head(task: Task, encoder: Encoder) -> str:
     """The head that an encoder is tuned with by default: a linear layer on the pooled CLS or the last layer."""
-    return "probe:read=pooled" if task.kind != "span" and encoder.has_pooler else "probe:layers=last1"
+    if task.kind == "span":
+        return "probe:layers=last1"
+    # The CLS token whatever other heads read by default: it is the encoder's own head.
+    return "probe:read=pooled" if encoder.has_pooler else "probe:layers=last1,read=cls"
 
 
 def check_heads(

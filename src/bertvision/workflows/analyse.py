@@ -9,13 +9,14 @@ from bertvision.core.errors import BadInput
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.records import Predictions
 from bertvision.core.registry import unknown_name
+from bertvision.core.row_title import row_title
 from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, supports_second_best
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import second_best
 from bertvision.evaluation.scoring import example_outputs, score_predictions
 from bertvision.report.analyses import missing_analyses
 from bertvision.runs.folder import best_tuning, run_heads, states_folder
-from bertvision.runs.reader import group_rows, row_title
+from bertvision.runs.reader import group_rows
 from bertvision.store.states import States
 from bertvision.tasks.span_decoding import decode, n_best
 from bertvision.tasks.task import Task

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Board, align_columns
+from bertvision.core.records import Board
 from bertvision.core.registry import unknown_name
+from bertvision.core.row_title import row_title
+from bertvision.core.text_table import align_columns
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import ENCODER_FILE, load_encoder
 from bertvision.evaluation.comparison import Comparison, SeedGroup
@@ -17,7 +19,7 @@ from bertvision.evaluation.leaderboard import build_leaderboard
 from bertvision.evaluation.metrics.paper import paper_scores
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.runs.folder import run_encoder, run_heads, run_states, states_folder
-from bertvision.runs.reader import Run, gather, predictor_scores, row_title
+from bertvision.runs.reader import Run, gather, predictor_scores
 from bertvision.store.states import States
 from bertvision.tasks.paper_decoding import Golds, golds_by_text, golds_by_window, paper_decode
 from bertvision.tasks.task import Task, read_task

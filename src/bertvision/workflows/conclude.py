@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from bertvision.core.files import write_json
+from bertvision.core.leaderboard_text import board_document
 from bertvision.core.progress import log_line
-from bertvision.core.records import Board, Row, board_document
+from bertvision.core.records import CONTROL, Board, Row
+from bertvision.core.row_title import row_title
 from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
@@ -28,7 +30,7 @@ from bertvision.runs.folder import (
     run_states,
     states_folder,
 )
-from bertvision.runs.reader import Run, gather, row_title, run_of, with_findings
+from bertvision.runs.reader import Run, gather, run_of, with_findings
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead, head_document
@@ -60,16 +62,17 @@ def conclude(
     fitted: Sequence[FittedHead] | None = None,
     states: States | None = None,
     task: Task | None = None,
+    control: str = CONTROL,
 ) -> RunResult:
     """Score everything in a run, and write leaderboard, best model, findings and report.
 
-    Arguments that are None are read from the folder.
+    Arguments that are None are read from the folder. The other heads are tested against ``control``.
     """
     states = run_states(folder) if states is None else states
     task = task_of_states(states) if task is None else task
     heads = run_heads(folder, states) if fitted is None else fitted
     scored = score_all(heads, states, task)
-    board = build_leaderboard(scored, task)
+    board = build_leaderboard(scored, task, control)
     document = _write_results(scored, board, task, folder)
     encoder = run_encoder(folder, states)
     if encoder is not None:

@@ -15,6 +15,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.core.records import Example, Row
 from bertvision.core.registry import unknown_name
+from bertvision.core.row_title import row_title
 from bertvision.evaluation.analyses.agreement import agreement, with_pair_name
 from bertvision.evaluation.analyses.answers import Answers, context_word_counts
 from bertvision.evaluation.analyses.breakdowns import answer_length, answer_types, context_length, question_word
@@ -27,7 +28,7 @@ from bertvision.report.charts import draw, write_svg
 from bertvision.report.training_curves import group_by_spec
 from bertvision.runs.costs import predictor_costs
 from bertvision.runs.folder import ANSWERS
-from bertvision.runs.reader import FINDINGS, Line, Run, best_head, finding_origin, group_rows, row_answers, row_title
+from bertvision.runs.reader import FINDINGS, Line, Run, best_head, finding_origin, group_rows, row_answers
 
 
 @dataclass(frozen=True)

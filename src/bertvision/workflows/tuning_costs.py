@@ -8,7 +8,7 @@ from typing import Any
 
 from bertvision.core.errors import BadInput
 from bertvision.core.files import folder_bytes
-from bertvision.core.records import align_columns
+from bertvision.core.text_table import align_columns
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.leaderboard import baseline

@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput
 from bertvision.evaluation.metrics.calibration import (
-    BOUNDS,
+    MAX_TEMPERATURE,
+    MIN_TEMPERATURE,
+    binary_probability,
     expected_calibration_error,
+    fit_binary_temperature,
     fit_confidence_temperature,
-    fit_no_answer_temperature,
     fit_temperature,
     log_probabilities,
     negative_log_likelihood,
-    no_answer_probability,
     reliability_bins,
     top_choice,
 )
@@ -54,15 +55,15 @@ def test_fit_confidence_temperature_recovers_the_true_temperature(temperature: f
 
 def test_fit_confidence_temperature_stays_within_bounds() -> None:
     logits = np.array([[2.0, 0.0], [0.0, 1.0]])
-    assert fit_confidence_temperature(logits, [True, True]) == BOUNDS[0]
-    assert fit_confidence_temperature(logits, [False, False]) == BOUNDS[1]
+    assert fit_confidence_temperature(logits, [True, True]) == MIN_TEMPERATURE
+    assert fit_confidence_temperature(logits, [False, False]) == MAX_TEMPERATURE
     assert fit_confidence_temperature(np.empty((0, 3)), []) == 1.0
 
 
 def test_fit_temperature_stays_within_bounds_on_separable_data() -> None:
     separated = np.array([[2.0, 0.0], [0.0, 1.0]])
-    assert fit_temperature(separated, [0, 1]) == BOUNDS[0]
-    assert fit_temperature(separated, [1, 0]) == BOUNDS[1]
+    assert fit_temperature(separated, [0, 1]) == MIN_TEMPERATURE
+    assert fit_temperature(separated, [1, 0]) == MAX_TEMPERATURE
     assert fit_temperature([[1.0, 1.0], [0.0, 0.0]], [0, 1]) == 1.0  # nothing to gain
 
 
@@ -77,9 +78,9 @@ def test_fit_temperature_stays_within_bounds_on_separable_data() -> None:
 def test_fitting_never_worsens_the_likelihood(rows: list[tuple[list[float], int]]) -> None:
     logits, labels = np.array([row[0] for row in rows], dtype=float), [row[1] for row in rows]
     fitted = fit_temperature(logits, labels)
-    assert BOUNDS[0] <= fitted <= BOUNDS[1]
+    assert MIN_TEMPERATURE <= fitted <= MAX_TEMPERATURE
     best = negative_log_likelihood(logits, labels, fitted)
-    grid = np.geomspace(*BOUNDS, 30)
+    grid = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, 30)
     assert best <= negative_log_likelihood(logits, labels)
     assert best <= min(negative_log_likelihood(logits, labels, t) for t in grid) * (1 + 1e-6) + 1e-9
 
@@ -102,21 +103,21 @@ def test_choices_of_minus_infinity_do_not_change_the_temperature() -> None:
 def test_no_answer_temperature_is_recovered_and_changes_no_decision() -> None:
     random = np.random.default_rng(1)
     scores = random.normal(loc=1.5, scale=9, size=8000)
-    unanswerable = random.random(8000) < no_answer_probability(scores, 1.5, 4.0)
-    fitted = fit_no_answer_temperature(scores, unanswerable, 1.5)
+    unanswerable = random.random(8000) < binary_probability(scores, 1.5, 4.0)
+    fitted = fit_binary_temperature(scores, unanswerable, 1.5)
     assert fitted == pytest.approx(4.0, rel=0.05)
-    probability = no_answer_probability(scores, 1.5, fitted)
+    probability = binary_probability(scores, 1.5, fitted)
     assert expected_calibration_error(probability, unanswerable) < 0.02
     assert ((probability > 0.5) == (scores > 1.5)).all()
-    assert no_answer_probability([1.5, math.inf, -math.inf], 1.5).tolist() == [0.5, 1.0, 0.0]
+    assert binary_probability([1.5, math.inf, -math.inf], 1.5).tolist() == [0.5, 1.0, 0.0]
 
 
 def test_questions_without_a_span_do_not_change_the_no_answer_temperature() -> None:
     scores, unanswerable = [2.0, -1.0, 0.5, -3.0, 0.5], [1, 0, 0, 0, 1]
-    fitted = fit_no_answer_temperature(scores, unanswerable)
-    assert BOUNDS[0] < fitted < BOUNDS[1]
-    assert fit_no_answer_temperature([*scores, 1e9, math.inf], [*unanswerable, 0, 0]) == fitted
-    assert fit_no_answer_temperature([math.inf], [0]) == 1.0
+    fitted = fit_binary_temperature(scores, unanswerable)
+    assert MIN_TEMPERATURE < fitted < MAX_TEMPERATURE
+    assert fit_binary_temperature([*scores, 1e9, math.inf], [*unanswerable, 0, 0]) == fitted
+    assert fit_binary_temperature([math.inf], [0]) == 1.0
 
 
 @pytest.mark.parametrize("adaptive", [False, True])

@@ -51,7 +51,7 @@ def test_western_text_is_read_as_cp1252_with_one_note(tmp_path: Path, capsys: py
     path = write(tmp_path, WESTERN.encode("cp1252"))
     assert "".join(decoded_lines(path)) == WESTERN
     advice = "reading it as cp1252; if letters look wrong, give the encoding it was saved in"
-    assert capsys.readouterr().err == f"note: {path}: not utf-8: byte 0xe4 at position 5; {advice}\n"
+    assert capsys.readouterr().err == f"note: {path}: not UTF-8 (byte 0xe4 at offset 5); {advice}\n"
     decoded_lines(path, "cp1252")
     assert capsys.readouterr().err == ""
 
@@ -59,11 +59,11 @@ def test_western_text_is_read_as_cp1252_with_one_note(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("content", "position", "parts"),
     [
-        (RUSSIAN.encode("cp1251"), 0, ["not in Latin script", "give the encoding", "cp1251"]),
-        ("a,b\n日本語の文章,1\n".encode("shift_jis"), 4, ["not in Latin script"]),
-        ("id,text\n1,中文评论内容很好\n2,english text\n".encode("gb18030"), 10, ["not in Latin script", "gb18030"]),
-        (b"a,b\n\x81\xe9,2\n", 4, ["nor cp1252: byte 0x81 at position 4", "latin-1 accepts any byte"]),
-        ("a,b\nné,1\n".encode("utf-16-le"), 10, ["NULs", "encoding=utf-16"]),
+        (RUSSIAN.encode("cp1251"), 0, ["the text does not look Latin-script; give the encoding", "encoding=cp1251"]),
+        ("a,b\n日本語の文章,1\n".encode("shift_jis"), 4, ["does not look Latin-script"]),
+        ("id,text\n1,中文评论内容很好\n2,english text\n".encode("gb18030"), 10, ["not look Latin-script", "gb18030"]),
+        (b"a,b\n\x81\xe9,2\n", 4, ["nor cp1252 (byte 0x81 at offset 4)", "latin-1 accepts any byte"]),
+        ("a,b\nné,1\n".encode("utf-16-le"), 10, ["contains NUL bytes and may be UTF-16; try encoding=utf-16"]),
     ],
 )
 def test_ambiguous_encoding_is_an_error(
@@ -71,7 +71,7 @@ def test_ambiguous_encoding_is_an_error(
 ) -> None:
     path = write(tmp_path, content)
     message = read_error(path)
-    assert message.startswith(f"{path}: not utf-8: byte 0x{content[position]:02x} at position {position}; ")
+    assert message.startswith(f"{path}: not UTF-8 (byte 0x{content[position]:02x} at offset {position}), ")
     assert all(part in message for part in parts), message
     assert capsys.readouterr().err == ""
 
@@ -81,12 +81,12 @@ def test_few_bytes_that_are_not_utf_8_spoil_their_rows_only(tmp_path: Path, star
     good, bad = decoded_lines(write(tmp_path, start + b"caf\xe9,2\n"))
     assert good == start.decode("utf-8-sig")
     assert not is_unicode(bad)
-    assert describe_bad_character(bad) == "byte 0xe9 is not utf-8, unlike the rest of the file; fix it or give encoding"
+    assert describe_bad_character(bad) == "byte 0xe9 is not UTF-8, unlike the rest of the file; fix it or give encoding"
     assert describe_bad_character("\ud83d") == "got half a surrogate pair, expected Unicode text"
 
 
 def test_wrong_byte_order_mark_is_an_error(tmp_path: Path) -> None:
-    assert "not utf-16: byte 0x00" in read_error(write(tmp_path, b"\xff\xfea\0\0\xd8"))
+    assert "not utf-16 (byte 0x00" in read_error(write(tmp_path, b"\xff\xfea\0\0\xd8"))
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
@@ -103,7 +103,7 @@ def test_error_names_the_first_invalid_byte(
 ) -> None:
     monkeypatch.setattr(encodings, "CHUNK", chunk)
     message = read_error(write(tmp_path, content), "utf-8")
-    assert f"not utf-8: byte 0x{byte:02x} at position {position};" in message
+    assert f"not utf-8 (byte 0x{byte:02x} at offset {position});" in message
 
 
 def test_given_encoding_is_used(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_given_encoding_is_used(tmp_path: Path) -> None:
 
 def test_wrong_given_encoding_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, b"a,b\n\x81,1\n")
-    assert "not cp1252: byte 0x81 at position 4; give the encoding it was saved in" in read_error(path, "cp1252")
-    assert "not undefined: " in read_error(path, "undefined")
+    assert "not cp1252 (byte 0x81 at offset 4); give the encoding it was saved in" in read_error(path, "cp1252")
+    assert "not undefined (" in read_error(path, "undefined")
     for encoding in ("utf-9", "base64", "a\0b"):
         assert f"encoding: got {encoding!r}, expected" in read_error(path, encoding)
 

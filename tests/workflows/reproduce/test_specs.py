@@ -14,7 +14,7 @@ from bertvision.core.registry import parse_spec
 from bertvision.encoders.methods import METHODS, parse_method
 from bertvision.evaluation.analyses.catalogue import ANALYSES
 from bertvision.heads.base import canonical_spec
-from bertvision.heads.summary import fits, head_info
+from bertvision.heads.info import fits, head_info
 from bertvision.tasks.task import TASKS
 from bertvision.workflows.reproduce.estimate import data_of, plan
 from bertvision.workflows.reproduce.published import Check, claims, published, published_of
@@ -81,7 +81,7 @@ def test_heads_can_be_built_at_both_scales(item: Item) -> None:
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
     for scale, (layers, width) in {"paper": (25, 1024), "laptop": (7, 384)}.items():
         rows = [row for row in map(shared_at(scale).substitute_heads, item.rows) if isinstance(row, BoardRow)]
-        for spec, kind, outputs in {(head_of(row.predictor), row.shape, row.outputs) for row in rows}:
+        for spec, kind, outputs in {(head_of(row.predictor, row.shape), row.shape, row.outputs) for row in rows}:
             assert spec is None or fits(spec, Shape(layers, width, 384, outputs, kinds[kind])), spec
 
 
@@ -161,7 +161,7 @@ def test_parameter_shares_equal_the_published_ones() -> None:
     """Heads with known layers have the printed share of parameters, designs of our own come within a few per cent."""
     for number in [number for number in published() if number.metric == "percent"]:
         row = next((row for row in all_items()[number.item].rows if row.name == number.row), None)
-        spec = head_of(row.predictor) if isinstance(row, BoardRow) else None
+        spec = head_of(row.predictor, row.shape) if isinstance(row, BoardRow) else None
         if row is not None and spec is not None:
             kind: Kind = "classify" if row.shape == "classify" else "span"
             info = head_info(spec, Shape(row.layers + 1, row.width, row.tokens, row.outputs, kind))

@@ -16,7 +16,7 @@ from bertvision.core.errors import BadInput
 
 Floats = NDArray[np.float64]
 
-BOUNDS = (0.05, 20.0)
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 """Bounds of T: without them perfectly separating logits would give 0, and useless ones infinity."""
 
 GRID = 25
@@ -46,7 +46,9 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     The negative log likelihood is convex in 1/T, so that the search over log T has no local minima.
     """
     rows, targets = _check_rows(logits, labels)
-    return _minimise(lambda temperature: negative_log_likelihood(rows, targets, temperature), *BOUNDS)
+    return _minimise(
+        lambda temperature: negative_log_likelihood(rows, targets, temperature), MIN_TEMPERATURE, MAX_TEMPERATURE
+    )
 
 
 def _minimise(loss: Callable[[float], float], low: float, high: float) -> float:
@@ -63,45 +65,51 @@ def _minimise(loss: Callable[[float], float], low: float, high: float) -> float:
     return candidates[best] if losses[best] < losses[0] - 1e-12 else 1.0
 
 
-def fit_confidence_temperature(choices: ArrayLike, right: ArrayLike) -> float:
-    """The T within bounds at which the confidence of the top choice best predicts whether it is right.
+def fit_confidence_temperature(choices: ArrayLike, correct: ArrayLike) -> float:
+    """The T within bounds at which the confidence of the top choice best predicts whether it is correct.
 
-    Minimises -log p over the right ones plus -log(1 - p) over the wrong ones, with p the probability of the
-    top choice at T. For choices that may not include the right one, such as the spans of a window, where the
-    likelihood of the right choice is undefined. A coarse grid avoids local minima.
+    Minimises -log p over the correct ones plus -log(1 - p) over the wrong ones, with p the probability of the
+    top choice at T. For choices that may not include the correct one, such as the spans of a window, where the
+    likelihood of the correct choice is undefined. A coarse grid avoids local minima.
     """
-    rows, correct = np.asarray(choices, dtype=np.float64), np.asarray(right, dtype=bool)
+    rows, is_correct = np.asarray(choices, dtype=np.float64), np.asarray(correct, dtype=bool)
     if not len(rows):
         return 1.0
     shifted = rows - rows.max(-1, keepdims=True)
 
     def loss(temperature: float) -> float:
         confidence = 1 / np.exp(shifted / temperature).sum(-1)  # (rows,)
-        return -float(np.log(np.maximum(np.where(correct, confidence, 1 - confidence), EPS)).mean())
+        return -float(np.log(np.maximum(np.where(is_correct, confidence, 1 - confidence), EPS)).mean())
 
-    grid = np.geomspace(*BOUNDS, GRID)
+    grid = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, GRID)
     best = int(np.argmin([loss(float(temperature)) for temperature in grid]))
     return _minimise(loss, float(grid[max(best - 1, 0)]), float(grid[min(best + 1, GRID - 1)]))
 
 
-def fit_no_answer_temperature(scores: ArrayLike, unanswerable: ArrayLike, threshold: float = 0.0) -> float:
-    """The T of :func:`no_answer_probability`, as a choice between logits 0 (answer) and score - threshold."""
+def fit_binary_temperature(scores: ArrayLike, present: ArrayLike, threshold: float = 0.0) -> float:
+    """The T of :func:`binary_probability`, as a choice between logits 0 (absent) and score - threshold (present)."""
     margins = np.asarray(scores, dtype=np.float64) - threshold
     valid = np.abs(margins) <= LARGEST_NO_ANSWER_SCORE
     if not valid.any():
         return 1.0
-    choices = np.stack([np.zeros(int(valid.sum())), margins[valid]], axis=1)  # (questions, 2)
-    return fit_temperature(choices, np.asarray(unanswerable, dtype=np.int64)[valid])
+    choices = np.stack([np.zeros(int(valid.sum())), margins[valid]], axis=1)  # (scores, 2)
+    return fit_temperature(choices, np.asarray(present, dtype=np.int64)[valid])
 
 
-def no_answer_probability(scores: ArrayLike, threshold: float = 0.0, temperature: float = 1.0) -> Floats:
+def binary_probability(scores: ArrayLike, threshold: float = 0.0, temperature: float = 1.0) -> Floats:
     """sigmoid((score - threshold) / T), which is 0.5 at the threshold.
 
-    Also gives the probability of a label of a multilabel task, whose logit is the score.
+    The score is that of no answer, or the logit of one label of a multilabel task.
     """
     from scipy.special import expit
 
     result: Floats = expit((np.asarray(scores, dtype=np.float64) - threshold) / temperature)
+    return result
+
+
+def top_probability(logits: ArrayLike, temperature: float = 1.0) -> Floats:
+    """The probability of the most probable choice of each row."""
+    result: Floats = np.exp(log_probabilities(logits, temperature)).max(-1)
     return result
 
 

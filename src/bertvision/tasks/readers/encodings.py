@@ -62,11 +62,10 @@ def read_lines(path: Path, encoding: str | None, newline: str) -> Iterator[str]:
         with file:
             for number, line in enumerate(file, start=1):
                 if "\0" in line:
-                    raise BadInput(f"{path}, line {number}: got a NUL, expected text (or give encoding=utf-16)")
+                    raise BadInput(f"{path}, line {number}: contains a NUL byte and may be UTF-16; try encoding=utf-16")
                 yield line.removeprefix("\ufeff") if number == 1 else line
     except UnicodeError:
-        offset, byte = _first_bad_byte(path, used) or (0, 0)
-        problem = f"not {used}: byte 0x{byte:02x} at position {offset}"
+        problem = f"not {used} ({_describe_byte(_first_bad_byte(path, used) or (0, 0))})"
         raise BadInput(f"{path}: {problem}; give the encoding it was saved in") from None
     if number == 0:
         raise BadInput(f"{path}: the file is empty; expected rows")
@@ -86,10 +85,10 @@ def detect_encoding(path: Path) -> tuple[str, str]:
     mostly_utf8 = len(_BEYOND_ASCII.findall(escaped)) > len(_ESCAPED.findall(escaped))
     if marked or mostly_utf8:
         return "utf-8", ESCAPE
-    problem = f"{path}: not utf-8: byte 0x{bad[1]:02x} at position {bad[0]}"
+    problem = f"{path}: not UTF-8 ({_describe_byte(bad)})"
     objection = _objection_to_fallback(path, content)
     if objection:
-        raise BadInput(f"{problem}; {objection}")
+        raise BadInput(f"{problem}, {objection}")
     log_line(f"note: {problem}; reading it as {FALLBACK}; if letters look wrong, give the encoding it was saved in")
     return FALLBACK, STRICT
 
@@ -103,23 +102,26 @@ def describe_bad_character(text: str) -> str:
     """What is wrong with text that is not Unicode: a byte that is not UTF-8, or half a surrogate pair."""
     first = _SURROGATE.findall(text)[0]
     if _ESCAPED.match(first):
-        return f"byte 0x{ord(first) - 0xDC00:02x} is not utf-8, unlike the rest of the file; fix it or give encoding"
+        return f"byte 0x{ord(first) - 0xDC00:02x} is not UTF-8, unlike the rest of the file; fix it or give encoding"
     return "got half a surrogate pair, expected Unicode text"
 
 
 def _objection_to_fallback(path: Path, content: bytes) -> str:
     """Why a file that is not UTF-8 is probably not cp1252 either, and what to do; "" if it may be."""
     if b"\0" in content:
-        return "it contains NULs and may be utf-16: give encoding=utf-16"
+        return "contains NUL bytes and may be UTF-16; try encoding=utf-16"
+    advice = "give the encoding it was saved in, e.g. encoding="
     if 2 * sum(map(len, _LONG_RUN.findall(content))) > len(_HIGH.findall(content)):
-        return "it is probably not in Latin script: give the encoding it was saved in, e.g. cp1251, gb18030, shift_jis"
+        return f"and the text does not look Latin-script; {advice}cp1251, gb18030 or shift_jis"
     bad = _first_bad_byte(path, FALLBACK)
     if bad is not None:
-        return (
-            f"nor {FALLBACK}: byte 0x{bad[1]:02x} at position {bad[0]}; give the encoding it was saved in, "
-            "e.g. cp1250, mac_roman (latin-1 accepts any byte)"
-        )
+        return f"nor {FALLBACK} ({_describe_byte(bad)}); {advice}cp1250 or mac_roman (latin-1 accepts any byte)"
     return ""
+
+
+def _describe_byte(bad: tuple[int, int]) -> str:
+    """An invalid byte, given as (offset, byte), for messages."""
+    return f"byte 0x{bad[1]:02x} at offset {bad[0]}"
 
 
 def _first_bad_byte(path: Path, encoding: str) -> tuple[int, int] | None:

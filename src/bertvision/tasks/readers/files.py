@@ -24,6 +24,7 @@ from bertvision.tasks.task import BadRow, BadRows
 JSON_LINES = (".jsonl", ".ndjson")
 TEXT_TABLES = (".csv", ".tsv", *JSON_LINES)
 PARQUET = ".parquet"
+TABLES = (*TEXT_TABLES, PARQUET)
 UNCLOSED = "a quoted cell that starts here is not closed properly"
 LARGEST_CELL = 2**31 - 1  # the largest limit that the csv module accepts on every platform
 
@@ -43,7 +44,7 @@ def read_table(path: Path, bad: BadRows, encoding: str | None = None) -> Iterato
         return _json_rows(path, encoding, bad)
     if suffix == PARQUET:
         return parquet_rows(path)
-    raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: {', '.join((*TEXT_TABLES, PARQUET))}")
+    raise BadInput(f"{path}: unknown extension {path.suffix!r}; known: {', '.join(TABLES)}")
 
 
 def read_headerless(path: Path, names: Sequence[str], bad: BadRows) -> Iterator[Row]:

@@ -42,8 +42,8 @@ def read_json(path: Path, expected: str) -> object:
     try:
         return json.loads(content.decode("utf-8-sig"), object_pairs_hook=reject_duplicate_keys)
     except UnicodeDecodeError as error:
-        byte = f"byte 0x{error.object[error.start]:02x} at position {error.start}"
-        raise BadInput(f"{path}: not UTF-8: {byte}; encoding does not apply to JSON: save it as UTF-8") from None
+        byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        raise BadInput(f"{path}: not UTF-8 ({byte}); encoding does not apply to JSON: save it as UTF-8") from None
     except json.JSONDecodeError as error:
         where = f"{path}, line {error.lineno}, column {error.colno}"
         raise BadInput(f"{where}: not JSON: {error.msg}; expected {expected}") from None

@@ -23,7 +23,6 @@ from bertvision.evaluation.analyses.layer_weights import weighted_centre
 from bertvision.evaluation.analyses.second_best import second_answers_correct, second_best_row
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.scoring import score_predictions
-from bertvision.heads.base import canonical_spec
 from bertvision.runs.folder import head_folder
 from bertvision.runs.prepare import fit_into, load_recipe_task
 from bertvision.runs.reader import FINDINGS, Run
@@ -36,6 +35,7 @@ from bertvision.training.tune import TUNING_CHECKPOINT, tune
 from bertvision.workflows.analyse import ranked_answers
 from bertvision.workflows.file_analyses import named_answers
 from bertvision.workflows.refit_analyses import NONE, draw_subset, fit_on_subset, scores_without_adapters, subset_size
+from bertvision.workflows.reproduce.defaults import recipe_head
 from bertvision.workflows.reproduce.experiments import Experiments
 from bertvision.workflows.reproduce.resampling import interval_of_rows, score_on_all, seed_group_of
 from bertvision.workflows.reproduce.rows import RowResult, board_row, mean_result, scores_and_answers, tuned_row
@@ -52,18 +52,18 @@ Intervals = dict[str, tuple[float, float]]
 def analysis_row(experiments: Experiments, row: AnalysisRow) -> RowResult:
     """A row of an analysis, with the answers that it analyses."""
     board = board_row(experiments, row)
-    states, run = experiments.run(row.run, row.data, row.heads)
-    name = board_name(row.predictor)
+    states, run = experiments.run(row.run, row.data, row.required_heads)
+    name = board_name(row.predictor, row.shape)
     values: Values
     intervals: Intervals = {}
     if row.study == "layer-weights":
         values, intervals = _layer_weights(run, name)
     elif row.study == "layers":
-        values, intervals = _layers(experiments, run, states)
+        values, intervals = _layers(experiments, row, run, states)
     elif row.study == "second-best":
         values, intervals = _second_best(run, name, states)
     else:
-        versus = None if row.versus is None else board_name(row.versus)
+        versus = None if row.versus is None else board_name(row.versus, row.shape)
         values = _finding_row(experiments, row.study, run, name, versus)
     return replace(board, values=values, intervals=intervals)
 
@@ -139,9 +139,9 @@ def _range_over_seeds(key: str, values: Sequence[float]) -> Intervals:
     return {key: (min(values), max(values))} if len(values) > 1 else {}
 
 
-def _layers(experiments: Experiments, run: Run, states: States) -> tuple[Values, Intervals]:
+def _layers(experiments: Experiments, row: AnalysisRow, run: Run, states: States) -> tuple[Values, Intervals]:
     """Score of a linear head on each state (mean over tokens), and how early it rises, with a bootstrap interval."""
-    specs = [canonical_spec(f"probe:layers={state},read=mean") for state in range(len(states.layers))]
+    specs = [recipe_head(f"probe:layers={state},read=mean", row.shape) for state in range(len(states.layers))]
     task, config = run.task, read_recipe(run.folder / "recipe.toml").fit
     fitted = fit_into(run.folder / FINDINGS / "by-layer", states, specs, experiments.shared.seeds, config)
     answers: dict[str, list[Mapping[str, Any]]] = {spec: [] for spec in specs}
@@ -174,10 +174,10 @@ def early_rise(scores: Sequence[float]) -> float | None:
 
 def epoch_row(experiments: Experiments, row: EpochRow) -> RowResult:
     """Score on inner after an epoch of a fit (dev is scored only once, at the end)."""
-    _, run = experiments.run(row.run, row.data, row.heads)
+    _, run = experiments.run(row.run, row.data, row.required_heads)
     inner = []
     for head in run.heads:
-        if head.spec == head_of(row.predictor):
+        if head.spec == head_of(row.predictor, row.shape):
             inner += [float(epoch["inner"]) for epoch in head.history if epoch["epoch"] == row.epoch]
     values = {"inner": fmean(inner)} if inner else {}
     return RowResult(row.name, values, _range_over_seeds("inner", inner), folder=str(run.folder))
@@ -189,8 +189,8 @@ def subset_row(experiments: Experiments, row: SubsetRow) -> RowResult:
         return _subset_tuned_row(experiments, row)
     if row.share == 1.0:
         return board_row(experiments, row)
-    states, run = experiments.run(row.run, row.data, row.heads)
-    spec, config = board_name(row.predictor), read_recipe(run.folder / "recipe.toml").fit
+    states, run = experiments.run(row.run, row.data, row.required_heads)
+    spec, config = board_name(row.predictor, row.shape), read_recipe(run.folder / "recipe.toml").fit
     fitted = []
     for seed in experiments.shared.seeds_of(spec):
         fitted += fit_on_subset(run.folder, states, run.task, spec, row.share, seed, config)
@@ -219,7 +219,7 @@ def _subset_tuned_row(experiments: Experiments, row: SubsetRow) -> RowResult:
     if not (target / ENCODER_FILE).exists():
         tune(load_encoder(recipe.encoder), subset, recipe.tune, folder / TUNING_CHECKPOINT).save_pretrained(target)
     states = extract(load_encoder(str(target)), subset, folder / "store", recipe.extract)
-    spec = head_of(row.predictor)
+    spec = head_of(row.predictor, row.shape)
     if spec is None:
         return _predictions_row(row, [predict_own(states["dev"])], subset, folder)
     fitted = fit_into(folder, states, [spec], shared.seeds_of(spec), experiments.recipe(source).fit)

@@ -29,9 +29,9 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided at this scale"
 ALPHA_HALF = 0.025
 """Probability beyond either end of an interval."""
 STAR = "*"
-EXACT = ("parameters", "percent", "trained")
+COUNTED_METRICS = ("parameters", "percent", "trained")
 """Metrics that are counted: they have no sampling error."""
-OF_ANSWERS = ("share",)
+ANSWER_METRICS = ("share",)
 """Metrics that depend on answers: like scores they are only tested on predictors that have learned something."""
 NOTHING_LEARNED = "neither is better than one answer to everything"
 """Why a comparison has no interval; part of saved documents."""
@@ -115,18 +115,18 @@ def mean_difference(parts: Sequence[Measured]) -> Measured:
     return Measured(mean, mean - below, mean + above)
 
 
-def measure(test: Check, rows: Mapping[str, RowResult]) -> Measured:
+def measure(check: Check, rows: Mapping[str, RowResult]) -> Measured:
     """The difference that a check tests; with a star, the mean over matching pairs that have learned something."""
-    if STAR not in test.a:
-        return _measure_pair(test, rows.get(test.a), None if test.b is None else rows.get(test.b))
-    begin, end = test.a.split(STAR, 1)
+    if STAR not in check.a:
+        return _measure_pair(check, rows.get(check.a), None if check.b is None else rows.get(check.b))
+    begin, end = check.a.split(STAR, 1)
     pairs: dict[str, Measured] = {}
     for row in rows:
-        if fnmatchcase(row, test.a):
+        if fnmatchcase(row, check.a):
             name = row[len(begin) : len(row) - len(end)]
-            a, b = rows[begin + name + end], rows.get(str(test.b).replace(STAR, name))
+            a, b = rows[begin + name + end], rows.get(str(check.b).replace(STAR, name))
             if b is not None and a.answers and b.answers:
-                pairs[name] = _measure_pair(test, a, b)
+                pairs[name] = _measure_pair(check, a, b)
     used = {name: pair for name, pair in pairs.items() if pair.why != NOTHING_LEARNED}
     if not used:
         return Measured(why=NOTHING_LEARNED if pairs else "no data")
@@ -134,68 +134,72 @@ def measure(test: Check, rows: Mapping[str, RowResult]) -> Measured:
     parts = [name if pair.difference is None else f"{name} {pair.difference:+.1f}" for name, pair in used.items()]
     left_out = [name for name in pairs if name not in used]
     note = f"mean of {', '.join(parts)}" + (f"; nothing learned: {', '.join(left_out)}" if left_out else "")
-    note += _published_difference(test, list(used))
+    note += _published_difference(check, list(used))
     return replace(mean_difference(list(used.values())), note=note)
 
 
-def _published_difference(test: Check, names: Sequence[str]) -> str:
-    """The paper's mean difference over the same rows, which may differ from that over all rows."""
-    printed, differences = published_of(test.item), []
+def _published_difference(check: Check, names: Sequence[str]) -> str:
+    """End of a note: the paper's mean difference of the same pairs, or "" if it has no numbers for one of them.
+
+    The metric is the check's or, if it names none, the first published one that is not a count.
+    """
+    published, differences = published_of(check.item), []
     for name in names:
-        a, b = (printed.get(str(row).replace(STAR, name), {}) for row in (test.a, test.b))
-        both = [metric for metric in a if metric in b and metric not in EXACT]
-        differences += [a[metric] - b[metric] for metric in both[:1]]
+        a, b = (published.get(str(row).replace(STAR, name), {}) for row in (check.a, check.b))
+        candidates = [check.metric] if check.metric else [metric for metric in a if metric not in COUNTED_METRICS]
+        shared_metrics = [metric for metric in candidates if metric in a and metric in b]
+        differences += [a[metric] - b[metric] for metric in shared_metrics[:1]]
     return f"; the paper's difference there {fmean(differences):+.1f}" if len(differences) == len(names) else ""
 
 
-def _measure_pair(test: Check, a: RowResult | None, b: RowResult | None) -> Measured:
+def _measure_pair(check: Check, a: RowResult | None, b: RowResult | None) -> Measured:
     """The difference of two rows, or of a row and a number."""
-    compared = [(test.a, a)] if test.b is None else [(test.a, a), (test.b, b)]
+    compared = [(check.a, a)] if check.b is None else [(check.a, a), (check.b, b)]
     for name, row in compared:
         if row is None or row.missing:
             return Measured(why=f"{name}: {row.missing if row else 'not in the table'}")
     assert a is not None
-    if test.of == "value":
-        if test.metric in OF_ANSWERS and a.task is not None and not has_learned(a.answers, a.task):
+    if check.of == "value":
+        if check.metric in ANSWER_METRICS and a.task is not None and not has_learned(a.answers, a.task):
             return Measured(why=NOTHING_LEARNED)
-        return _value_difference(test, a, b)
+        return _value_difference(check, a, b)
     if b is None or not a.answers or not b.answers or a.task is None:
         return Measured(why="there are no answers to compare")
-    task = replace(a.task, metric=metric_of(test, a.task))
-    if not test.nothing_learned and not any(has_learned(row.answers, task) for row in (a, b)):
+    task = replace(a.task, metric=metric_of(check, a.task))
+    if not check.nothing_learned and not any(has_learned(row.answers, task) for row in (a, b)):
         return Measured(why=NOTHING_LEARNED)
-    if test.of == "length":
+    if check.of == "length":
         return _length_difference(a, b, a.task)
-    if test.among != "all":  # questions that have an answer, or those that have none
-        answerable = test.among == "answerable"
+    if check.among != "all":  # questions that have an answer, or those that have none
+        answerable = check.among == "answerable"
         examples = tuple(example for example in task["dev"] if bool(example.answers) == answerable)
         task = replace(task, splits={**task.splits, "dev": examples})
-    return _score_difference(test, a, b, task)
+    return _score_difference(check, a, b, task)
 
 
-def _value_difference(test: Check, a: RowResult, b: RowResult | None) -> Measured:
+def _value_difference(check: Check, a: RowResult, b: RowResult | None) -> Measured:
     """Difference of numbers of the table, with the widest interval that the intervals of both allow."""
-    without = [row.name for row in (a, b) if row is not None and test.metric not in row.values]
+    without = [row.name for row in (a, b) if row is not None and check.metric not in row.values]
     if without:
         return Measured(why=f"{' and '.join(without)} without a value (see the note there)")
-    other = test.number if b is None else b.values[test.metric]
+    other = check.number if b is None else b.values[check.metric]
     assert other is not None
-    difference = a.values[test.metric] - other
-    if test.metric in EXACT:
+    difference = a.values[check.metric] - other
+    if check.metric in COUNTED_METRICS:
         return Measured(difference, difference, difference)
-    interval = a.intervals.get(test.metric)
-    other_interval = (other, other) if b is None else b.intervals.get(test.metric)
+    interval = a.intervals.get(check.metric)
+    other_interval = (other, other) if b is None else b.intervals.get(check.metric)
     if interval is None or other_interval is None or any(map(math.isnan, (*interval, *other_interval))):
         return Measured(difference, why="one value, and no spread to judge it by")
     return Measured(difference, interval[0] - other_interval[1], interval[1] - other_interval[0])
 
 
-def metric_of(test: Check, task: Task | None) -> str:
-    """The metric of a test: the one that it names, else the task's."""
-    return test.metric or ("" if task is None else task.metric)
+def metric_of(check: Check, task: Task | None) -> str:
+    """The metric of a check: the one that it names, else the task's."""
+    return check.metric or ("" if task is None else task.metric)
 
 
-def _score_difference(test: Check, a: RowResult, b: RowResult, task: Task) -> Measured:
+def _score_difference(check: Check, a: RowResult, b: RowResult, task: Task) -> Measured:
     """Paired difference of scores, or of their efficiency, on the same examples; whole contexts are drawn.
 
     Efficiency is (score - floor) / log10(trained), where the floor is the score of the best constant answer on the
@@ -210,7 +214,7 @@ def _score_difference(test: Check, a: RowResult, b: RowResult, task: Task) -> Me
         return Measured(why="nothing to draw from")
     points = [score_on_all(comparison, group) for group in scores]
     drawn = [group.drawn.mean(0) for group in scores]  # (resamples,) each
-    if test.of == "efficiency":
+    if check.of == "efficiency":
         floor, floors = constant_answer_score(comparison)
         trained = [row.values["trained"] for row in (a, b)]
         points = [points_per_decade(score, count, floor) for score, count in zip(points, trained, strict=True)]

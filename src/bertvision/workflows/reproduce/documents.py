@@ -139,7 +139,7 @@ def make_row(experiments: Experiments, row: RowSpec) -> RowResult:
         made = RowResult(row.name, missing=missing)
     if not isinstance(row, BoardRow) or row.predictor.startswith(MAX_PREFIX) or row.predictor == NO_ANSWER_ROW:
         return made
-    spec = head_of(row.predictor)
+    spec = head_of(row.predictor, row.shape)
     percent = 100.0 if spec is None else count_on_shape(row, spec)["percent"]
     return replace(made, values={**made.values, "percent": percent})
 
@@ -258,7 +258,7 @@ def rank_correlations(item: Item, results: Sequence[RowResult]) -> list[dict[str
     for row, result in zip(item.rows, results, strict=True):
         if isinstance(row, BoardRow) and metric in result.values and metric in printed.get(result.name, {}):
             pair = printed[result.name][metric], result.values[metric]
-            pairs.setdefault(row.label.rstrip("/"), []).append(pair)
+            pairs.setdefault(row.run_key.rstrip("/"), []).append(pair)
     correlations = []
     for run, scores in pairs.items():
         if len(scores) >= MIN_ROWS:

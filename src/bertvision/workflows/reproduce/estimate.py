@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertvision.core.config import FitConfig
-from bertvision.core.records import CONTROL, align_columns
-from bertvision.heads.base import canonical_spec
-from bertvision.heads.summary import VOCABULARY
+from bertvision.core.text_table import align_columns
+from bertvision.heads.info import VOCABULARY
 from bertvision.store.codec import state_bytes
-from bertvision.tasks.recipe_defaults import recipe_defaults
+from bertvision.workflows.reproduce.defaults import recipe_control, start_settings
 from bertvision.workflows.reproduce.specs import Item, RowSpec, Shared, Source, SubsetRow, TunedRow, heads_by_run
 
 FORWARD_PASS = 1 / 3.2
@@ -122,9 +120,8 @@ def _source_jobs(shared: Shared, source: Source, data: str | None, method: str, 
     layers, width = shared.shapes[base]
     if source.at:  # a curve ends at its last checkpoint
         epochs = max(source.at)
-    else:  # set by the source, or by default for the task and method
-        defaults: Mapping[str, Any] = recipe_defaults(chosen.task, method).get("tune", {})
-        epochs = float(source.tune.get("epochs", defaults.get("epochs", 1.0)))
+    else:
+        epochs = float(source.tune.get("epochs", start_settings(chosen.task, method)["tune"]["epochs"]))
     dev = chosen.windows - chosen.learned
     read = chosen.windows if source.kind == "run" else dev * max(1, len(source.at))
     hours = _hours(chosen.learned * epochs, read, chosen.tokens, shared.rates[base])
@@ -177,9 +174,8 @@ def head_jobs(items: Sequence[Item], shared: Shared) -> list[HeadJob]:
         if not source.available:
             continue
         data = shared.data[name or str(source.data)]
-        defaults = recipe_defaults(data.task).get("fit", {})
-        epochs = int(str(source.fit.get("epochs", defaults.get("epochs", FitConfig().epochs))))
+        epochs = int(source.fit.get("epochs", start_settings(data.task)["fit"]["epochs"]))
         size = _store_bytes(data.learned, data.tokens, source, shared.shapes[shared.base_encoder(source)])
-        fits = sum(len(shared.seeds_of(spec)) for spec in dict.fromkeys([canonical_spec(CONTROL), *specs]))
+        fits = sum(len(shared.seeds_of(spec)) for spec in dict.fromkeys([recipe_control(data.task), *specs]))
         jobs.append(HeadJob(label.rstrip("/"), fits, epochs, size, epochs * size / DISK_BYTES_PER_SECOND / 3600))
     return jobs

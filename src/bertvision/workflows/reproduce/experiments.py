@@ -10,7 +10,6 @@ from typing import Any
 from bertvision.core.config import Recipe, built_in_recipe, override, read_recipe
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, write_json
-from bertvision.core.records import CONTROL
 from bertvision.core.registry import Spec, parse_spec, unknown_name
 from bertvision.encoders.loading import load_encoder
 from bertvision.evaluation.analyses.result import Finding
@@ -19,11 +18,11 @@ from bertvision.runs.reader import Run, gather
 from bertvision.store.states import States
 from bertvision.tasks.glue import find_file
 from bertvision.tasks.glue_table import GLUE
-from bertvision.tasks.recipe_defaults import recipe_defaults
 from bertvision.training.live_states import task_of_states
 from bertvision.workflows.analyse import run_analyses
 from bertvision.workflows.conclude import conclude
 from bertvision.workflows.refit_analyses import AnalysisRequest
+from bertvision.workflows.reproduce.defaults import recipe_control, start_settings
 from bertvision.workflows.reproduce.specs import DataSet, Shared, Source
 from bertvision.workflows.tuning_costs import score_encoder
 from bertvision.workflows.tuning_curve import checkpoint_path, tune_curve
@@ -80,7 +79,7 @@ class Experiments:
 
     def __post_init__(self) -> None:
         """Check the settings before anything is made."""
-        override(built_in_recipe("squad2", recipe_defaults), self.settings)
+        override(built_in_recipe("squad2", start_settings), self.settings)
 
     def source(self, kind: str, name: str) -> Source:
         key = f"{kind}:{name}"
@@ -124,10 +123,10 @@ class Experiments:
         options = {**self.paths(chosen), **chosen.options, **source.options}
         recipe = built_in_recipe(
             chosen.task,
-            recipe_defaults,
+            start_settings,
             encoder=self.encoder_of(source.encoder, data),
             seeds=list(self.shared.seeds),
-            heads=[CONTROL],
+            heads=[recipe_control(chosen.task)],
             data=options,
             tune={**source.tune, **tune},
             extract=dict(source.extract),
@@ -165,7 +164,7 @@ class Experiments:
         live = replace(recipe, extract=replace(recipe.extract, live=True))
         if (folder / "own.json").exists() and not difference(read_recipe(folder / "recipe.toml"), live):
             return folder
-        states = prepare_run(live, folder, [CONTROL]).states
+        states = prepare_run(live, folder, [recipe_control(recipe.task)]).states
         encoder = load_encoder(str(folder / "encoder"))
         result, cost = score_encoder(encoder, task_of_states(states)).result, encoder.record["cost"]
         document = {
@@ -194,7 +193,8 @@ class Experiments:
         return made[:2]
 
     def _make_run(self, folder: Path, recipe: Recipe, heads: Sequence[str]) -> tuple[States, Run]:
-        prepared = prepare_run(recipe, folder, [CONTROL, *heads])
+        control = recipe_control(recipe.task)
+        prepared = prepare_run(recipe, folder, [control, *heads])
         states = prepared.states
         by_seeds: dict[tuple[int, ...], list[str]] = {}
         for spec in prepared.heads:
@@ -205,7 +205,7 @@ class Experiments:
         saved = read_json_or_empty(path)
         concluded = saved["heads"] if saved.get("made_from") == made_from else []
         if not set(prepared.heads) <= set(concluded):
-            conclude(folder, states=states)
+            conclude(folder, states=states, control=control)
             write_json(path, {"made_from": made_from, "heads": sorted({*concluded, *prepared.heads})})
         return states, gather(folder, task_of_states(states))
 

@@ -11,7 +11,7 @@ from functools import cache
 from bertvision.core.config import from_mapping
 from bertvision.core.errors import BadInput
 from bertvision.core.registry import unknown_name
-from bertvision.workflows.reproduce.specs import RECIPES
+from bertvision.workflows.reproduce.defaults import RECIPES
 
 RULES = ("more", "as-good", "about", "not-more")
 QUANTITIES = ("score", "value", "efficiency", "length")

@@ -17,12 +17,13 @@ from bertvision.evaluation.analyses.cost import efficiency
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.ensemble import ensemble
 from bertvision.evaluation.scoring import SplitScores, score_predictions
-from bertvision.heads.summary import head_info
+from bertvision.heads.info import head_info
 from bertvision.runs.folder import head_folder
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import load_fitted
 from bertvision.training.predict import predict, predict_own
+from bertvision.workflows.reproduce.defaults import recipe_head
 from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NotAtScale, scaled_method
 from bertvision.workflows.reproduce.resampling import constant_answer_score
 from bertvision.workflows.reproduce.specs import (
@@ -63,7 +64,7 @@ def mean_result(name: str, seeds: Sequence[Mapping[str, Any]], task: Task, folde
 
 def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
     """A row of a leaderboard: the mean over seeds, and the interval of the task's metric."""
-    states, run = experiments.run(row.run, row.data, row.heads)
+    states, run = experiments.run(row.run, row.data, row.required_heads)
     folder = run.folder
     if row.predictor == NO_ANSWER_ROW:
         # A predictor that never answers is right on every question without an answer.
@@ -71,7 +72,7 @@ def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
         right = 100 * sum(not example.answers for example in dev) / len(dev)
         empty = {example.id: "" for example in dev}
         return RowResult(row.name, {"exact": right, "f1": right}, {}, (empty,), run.task, str(folder))
-    name = board_name(row.predictor)
+    name = board_name(row.predictor, row.shape)
     rows = [seed for seed in run.board.rows if seed.name == name]
     if not rows:
         raise Failed(f"{name} is not on the leaderboard of {folder}: its loss was not finite")
@@ -118,7 +119,7 @@ def tuned_row(experiments: Experiments, row: TunedRow) -> RowResult:
         experiments.paths(experiments.dataset(row.data or source.data))  # raises NoData before the encoder is loaded
         encoder = load_encoder(experiments.encoder_of(source.encoder, row.data))
         method = scaled_method(method, encoder.layers - 1, encoder.width)
-    folder = experiments.tuned(row.tune, row.data, method, row.head)
+    folder = experiments.tuned(row.tune, row.data, method, row.head and recipe_head(row.head, row.shape))
     own, task = read_json_or_empty(folder / "own.json"), read_task(folder / "store" / "task")
     values = {**own["scores"], "trained": float(own["trained"]), "minutes": own["seconds"] / 60}
     points_per_tenfold = efficiency(
@@ -135,7 +136,7 @@ def count_row(experiments: Experiments, row: CountRow) -> RowResult:
         trained, whole = (count_trained_parameters(method, row.layers, row.width) for method in (row.count, "full"))
         values = {"parameters": float(trained), "percent": 100 * trained / whole}
     else:
-        values = count_on_shape(row, row.count)
+        values = count_on_shape(row, recipe_head(row.count, row.shape))
     return RowResult(row.name, values, folder="counted")
 
 

@@ -1,32 +1,31 @@
 """Tables and figures as data: each is a list of rows, which say where their numbers come from.
 
-``workflows/recipes/shared.toml`` names data sets, encoders and everything that several tables use;
-``reproduce/NAME.toml`` is one table or figure; ``published.csv`` holds the printed numbers.
+``workflows/recipes/shared.toml`` names data sets, encoders and everything that several tables use, on top of the
+settings in ``defaults.toml``; ``reproduce/NAME.toml`` is one table or figure; ``published.csv`` holds the printed
+numbers.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 from bertvision.core.config import from_mapping, merge_settings
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hashed_as, hashed_fields
 from bertvision.core.registry import unknown_name
-from bertvision.heads.base import canonical_spec
+from bertvision.workflows.reproduce.defaults import RECIPES, read_toml, recipe_head
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 SCALES = ("paper", "laptop")
 KINDS = ("leaderboard", "curve", "methods", "ablation", "analysis", "learning", "counts")
 PICTURES = ("lines", "states", "points", "bars", "heat")
 MAX_PREFIX = "max:"
 """Prefix of a head that is combined with the encoder by the larger probability."""
 ENCODER, NO_ANSWER_ROW = "encoder", "nobody"
-"""Predictors that are not heads: the tuned encoder itself, and one that never answers."""
+"""Predictors that are not heads, under their names in recipes and hashes: the tuned encoder, and one that never
+answers."""
 MANY_SEEDS = 6
 """Seeds whose range encloses the median of all seeds with 97 %: 1 - 2 / 2^6."""
 TABLES = ("files", "options", "tune", "extract", "fit")
@@ -111,14 +110,14 @@ class BoardRow(RowSpec):
     predictor: str = ENCODER
 
     @property
-    def label(self) -> str:
-        """Key of the run: its name and data."""
+    def run_key(self) -> str:
+        """The run's name and data."""
         return f"{self.run}/{self.data or ''}"
 
     @property
-    def heads(self) -> list[str]:
+    def required_heads(self) -> list[str]:
         """Heads that must be on the leaderboard of the run."""
-        head = head_of(self.predictor)
+        head = head_of(self.predictor, self.shape)
         return [] if head is None else [head]
 
 
@@ -131,9 +130,9 @@ class AnalysisRow(BoardRow):
     versus: str | None = None  # another predictor, for analyses of pairs
 
     @property
-    def heads(self) -> list[str]:
-        head = None if self.versus is None else head_of(self.versus)
-        return [*super().heads, *([] if head is None else [head])]
+    def required_heads(self) -> list[str]:
+        head = None if self.versus is None else head_of(self.versus, self.shape)
+        return [*super().required_heads, *([] if head is None else [head])]
 
 
 @_hashed_row
@@ -210,10 +209,10 @@ ROW_KINDS: Mapping[str, type[RowSpec]] = {
 """Kinds of rows by the setting that identifies them; the first one that a row has decides."""
 
 
-def head_of(predictor: str) -> str | None:
-    """The head of a predictor; None for the encoder, and for no answer."""
+def head_of(predictor: str, shape: str) -> str | None:
+    """The head of a predictor in a row of this shape; None for the encoder, and for no answer."""
     spec = predictor.removeprefix(MAX_PREFIX)
-    return None if spec in (ENCODER, NO_ANSWER_ROW) else canonical_spec(spec)
+    return None if spec in (ENCODER, NO_ANSWER_ROW) else recipe_head(spec, shape)
 
 
 def metric_title(metric: str) -> str:
@@ -221,18 +220,18 @@ def metric_title(metric: str) -> str:
     return str(_shared_file()["titles"].get(metric, metric))
 
 
-def board_name(predictor: str) -> str:
+def board_name(predictor: str, shape: str) -> str:
     """A predictor's name on the leaderboard."""
-    return head_of(predictor) or ENCODER
+    return head_of(predictor, shape) or ENCODER
 
 
 def heads_by_run(rows: Iterable[RowSpec]) -> dict[str, list[str]]:
-    """Heads that the rows need on the leaderboard of each run, by its label."""
+    """Heads that the rows need on the leaderboard of each run, by its key."""
     heads: dict[str, list[str]] = {}
     for row in rows:
         if isinstance(row, BoardRow):
-            of_run = heads.setdefault(row.label, [])
-            of_run += [head for head in dict.fromkeys(row.heads) if head not in of_run]
+            of_run = heads.setdefault(row.run_key, [])
+            of_run += [head for head in dict.fromkeys(row.required_heads) if head not in of_run]
     return heads
 
 
@@ -374,7 +373,7 @@ class Shared:
 def all_items() -> Mapping[str, Item]:
     """All tables and figures, in the order of the papers."""
     order = _shared_file()["order"]
-    return {name: _item(name, _read(RECIPES / "reproduce" / f"{name}.toml")) for name in order}
+    return {name: _item(name, read_toml(RECIPES / "reproduce" / f"{name}.toml")) for name in order}
 
 
 def find_items(name: str) -> list[Item]:
@@ -450,13 +449,4 @@ def _rows(table: Mapping[str, Any], where: str) -> Iterator[RowSpec]:
 
 @cache
 def _shared_file() -> dict[str, Any]:
-    return _read(RECIPES / "shared.toml")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"cannot read recipe {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{path} is not TOML: {error}") from error
+    return read_toml(RECIPES / "shared.toml")

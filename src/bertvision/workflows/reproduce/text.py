@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertvision.core.records import align_columns
+from bertvision.core.text_table import align_columns
 from bertvision.workflows.reproduce.claims import FAILS, HOLDS, OPEN, is_too_wide
+from bertvision.workflows.reproduce.defaults import RECIPES
 from bertvision.workflows.reproduce.documents import claim_verdicts, is_current, only_current
 from bertvision.workflows.reproduce.estimate import plan
 from bertvision.workflows.reproduce.published import published
-from bertvision.workflows.reproduce.specs import RECIPES, Item, all_items, metric_title, shared_at
+from bertvision.workflows.reproduce.specs import Item, all_items, metric_title, shared_at
 
 COUNTS = {"parameters", "trained", "wrong", "second_right", "right", "of", "rises_after"}
 """Metrics without decimals."""
 TOO_WIDE = " (too few examples for this margin: it could not hold)"
 RULE_SIGNS = {"more": ">", "as-good": ">=", "about": "about", "not-more": "not >"}
-TALLY = {HOLDS: "hold", FAILS: "do not", OPEN: "are not decided"}
 SHORT_VERDICTS = {HOLDS: "agree", FAILS: "contradict", OPEN: "open"}
 SEPARATORS = (" / ", ": ", ", ")
 """Between the two parts of a row's name, where a table is a grid of both."""
@@ -130,6 +130,7 @@ def page(documents: Mapping[str, Mapping[str, Any]], timed: Sequence[Mapping[str
             shared=laptop["shared_hours"],
             times=_times(timed),
             tally=tally(verdicts),
+            comparison_tally=_comparison_tally(verdicts),
             outdated=f"\nOutdated, and not counted: {', '.join(outdated)}." if outdated else "",
         )
     )
@@ -155,13 +156,19 @@ def _times(timed: Sequence[Mapping[str, str]]) -> str:
 
 
 def tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """How many claims, and how many of the comparisons that decide them, have which verdict."""
-    claims = Counter(claim["verdict"] for claim in verdicts)
-    tests = Counter(test["verdict"] for claim in verdicts for test in claim["tests"])
-    of_claims, of_tests = (
-        ", ".join(f"{count[verdict]} {text}" for verdict, text in TALLY.items()) for count in (claims, tests)
-    )
-    return f"Of the {len(verdicts)} claims {of_claims}; of their {tests.total()} comparisons {of_tests}."
+    """How many claims have which verdict, as a sentence that follows the names of the papers."""
+    counts = _counts_text(Counter(claim["verdict"] for claim in verdicts))
+    return f"Of {len(verdicts)} claims made in these papers, {counts} at this scale."
+
+
+def _comparison_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """How many comparisons of the claims have which verdict, as a sentence."""
+    counts = Counter(test["verdict"] for claim in verdicts for test in claim["tests"])
+    return f"Of their {counts.total()} comparisons, {_counts_text(counts)}."
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return f"{counts[HOLDS]} hold, {counts[FAILS]} do not, and {counts[OPEN]} are undecided"
 
 
 def _claims(verdicts: Sequence[Mapping[str, Any]]) -> str:

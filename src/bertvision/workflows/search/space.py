@@ -18,8 +18,9 @@ from bertvision.core.config import QUICK_HEADS, FitConfig, TuneConfig, from_mapp
 from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
-from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, check_head_tokens, head_options
-from bertvision.heads.summary import fits
+from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options
+from bertvision.heads.info import fits
+from bertvision.heads.readings import check_head_tokens
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -1,4 +1,4 @@
-"""Summaries of heads for a given shape: parameter counts, compatibility with a task, shapes of intermediate results."""
+"""Facts about heads for a given shape: parameter counts, compatibility with a task, shapes of intermediate results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
-from bertvision.heads.base import HEADS, build_head, canonical_spec, check_head_tokens
+from bertvision.heads.base import HEADS, build_head, canonical_spec
+from bertvision.heads.readings import check_head_tokens
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 

@@ -10,7 +10,7 @@ import torch
 
 from bertvision.core.records import Shape
 from bertvision.heads.base import build_head
-from bertvision.heads.summary import all_variants, fits, head_shapes
+from bertvision.heads.info import all_variants, fits, head_shapes
 
 SMALL = Shape(layers=5, width=48, tokens=6, outputs=2, kind="span")
 LARGE = Shape(layers=25, width=1024, tokens=386, outputs=2, kind="span")
