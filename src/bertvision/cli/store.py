@@ -150,7 +150,7 @@ def _prune(options: argparse.Namespace) -> Result:
     chosen = choose(stores, options.older_than, options.max_gb, options.orphaned)
     if options.yes:
         for store in chosen:
-            delete(store)
+            delete(store.folder)
     rows, lines = [], []
     for store in stores:
         row = {"store": str(store.folder), "bytes": store.bytes, "days": round(store.days, 2)}

@@ -197,9 +197,9 @@ def _extract(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: Pat
         live = LiveStates(encoder, task, recipe.extract, windows)
         record_live(live, target)
         return live
-    already_done = (target / MANIFEST).exists()
-    store = extract(encoder, task, target, recipe.extract, windows)
-    if already_done:
+    finished = (target / MANIFEST).read_bytes() if (target / MANIFEST).exists() else b""
+    store = extract(encoder, task, target, recipe.extract, windows, replace=True)
+    if (target / MANIFEST).read_bytes() == finished:
         log_line(f"extract: already done, skipping ({target})")
         return store
     splits = store.manifest["splits"].values()
