@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -94,18 +93,13 @@ def compare(a: OneOrMore, b: OneOrMore, task: Task) -> PairedTest:
 def build_leaderboard(
     scored: Sequence[ScoredPredictions],
     task: Task,
-    control: str | Sequence[str] = CONTROL,
+    control: str = CONTROL,
     prefer: str = "best",
 ) -> Board:
-    """The leaderboard of scored predictions, with tests against the control and a recommended row.
-
-    Of several controls the one with the best mean score on the validation split counts.
-    """
+    """The leaderboard of scored predictions, with tests against the control and a recommended row."""
     split, ranked = _common_split(scored), _rank(scored, task)
     selection_scores = _mean_selection_scores(ranked, task)
     best = max(selection_scores, key=lambda name: selection_scores[name], default=None)
-    controls = [control] if isinstance(control, str) else list(control)
-    control = max(controls, key=lambda name: selection_scores.get(name, -math.inf))
     comparison = Comparison(task, split)
     groups = comparison.seed_groups(_predictor_scores(ranked, task))
     intervals = comparison.row_intervals(groups)

@@ -75,8 +75,7 @@ def conclude(
     task = task_of_states(states) if task is None else task
     heads = run_heads(folder, states) if fitted is None else fitted
     scored = score_all(heads, states, task)
-    controls = _controls_of(heads, task) if control is None else [control]
-    board = build_leaderboard(scored, task, controls, prefer)
+    board = build_leaderboard(scored, task, control or _controls(scored, task)[0], prefer)
     document = _write_results(scored, board, task, folder)
     encoder = run_encoder(folder, states)
     if encoder is not None:
@@ -144,17 +143,19 @@ def score_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[S
 
 def _ensemble_of_heads(scored: Sequence[ScoredPredictions], task: Task) -> list[ScoredPredictions]:
     """The ensemble of all heads, if there are several and all were validated on the same split."""
-    members = [row.predictions for row in scored]
+    losing = {*_controls(scored, task)[1:]}
+    members = [row.predictions for row in scored if row.predictions.name not in losing]
     splits = {member.inner.split for member in members if member.inner is not None}
     if len({member.spec for member in members}) < 2 or len(splits) != 1:
         return []
     return [score_predictions(task, ensemble(members, "fitted", name=EVERY_HEAD))]
 
 
-def _controls_of(heads: Sequence[FittedHead], task: Task) -> list[str]:
-    """The controls among fitted heads; runs of earlier versions have the first control only."""
-    fitted = {head.spec for head in heads}
-    return [spec for spec in control_heads(task.kind, apart=True) if spec in fitted] or [FIRST_CONTROL]
+def _controls(scored: Sequence[ScoredPredictions], task: Task) -> list[str]:
+    """The linear heads on the last layer, the best on the validation split first; only the first is the control."""
+    rows = [row for row in scored if row.predictions.name in control_heads(task.kind, apart=True)]
+    rows.sort(key=lambda row: row.rank(task.metric))
+    return list(dict.fromkeys(row.predictions.name for row in rows)) or [FIRST_CONTROL]
 
 
 def _write_results(scored: Sequence[ScoredPredictions], board: Board, task: Task, folder: Path) -> dict[str, Any]:
