@@ -26,6 +26,7 @@ from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.estimate import log_estimate
 from bertvision.training.fingerprints import split_record, store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import TaskWindows
+from bertvision.training.pair_texts import refuse_parts
 from bertvision.training.shard_builder import STATISTICS, ExtractionPlan, make_shards
 
 STARTED = "started.json"
@@ -105,8 +106,10 @@ def extract_share(
     part, parts = share
     if not 1 <= part <= parts:
         raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8 for part 2 of 8")
+    config = with_settings(config or ExtractConfig(), **settings)
+    refuse_parts(config, f"--shard {part}/{parts}")
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
+    plan = _open_plan(encoder, task, writer, config)
     if plan is None:
         return 0
     log_estimate(plan, writer)
@@ -119,8 +122,10 @@ def finalize(
     encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
 ) -> Store:
     """Check that every planned shard exists, and write the manifest."""
+    config = with_settings(config or ExtractConfig(), **settings)
+    refuse_parts(config, "--finalize")
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
+    plan = _open_plan(encoder, task, writer, config)
     if plan is None:
         return Store(to)
     with writing(writer.folder):

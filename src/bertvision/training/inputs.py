@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fi
 from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS, LayerBatch, Shape, Window, WindowTable
 from bertvision.core.registry import choose_layers
+from bertvision.core.summaries import TOGETHER
 from bertvision.encoders.delta_weights import functional_settings
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
@@ -24,6 +26,7 @@ from bertvision.heads.info import compatible_heads
 from bertvision.heads.readings import check_head_tokens
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
+from bertvision.training.pair_texts import PairTexts
 
 
 class Split(Protocol):
@@ -89,6 +92,11 @@ class TaskWindows(Mapping[str, list[Window]]):
             self._cache[split] = split_windows(self.task, split, self.encoder)
         return self._cache[split]
 
+    @cached_property
+    def texts(self) -> PairTexts:
+        """The texts of the task's pairs, each by itself."""
+        return PairTexts(self.task, self.encoder.tokenizer)
+
     def __iter__(self) -> Iterator[str]:
         return iter(SPLITS)
 
@@ -117,7 +125,12 @@ def default_head(task: Task, encoder: Encoder) -> str:
 
 
 def check_heads(
-    specs: Sequence[str], task: Task, encoder: Encoder, layers: str = "all", tokens: str = "all"
+    specs: Sequence[str],
+    task: Task,
+    encoder: Encoder,
+    layers: str = "all",
+    tokens: str = "all",
+    pairs: str = TOGETHER,
 ) -> list[str]:
     """Canonical specs without duplicates; ``all`` expands to every compatible head.
 
@@ -126,11 +139,11 @@ def check_heads(
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
     expanded: list[str] = []
     for spec in specs:
-        expanded.extend(compatible_heads(shape, encoder.has_pooler, tokens) if spec == "all" else [spec])
+        expanded.extend(compatible_heads(shape, encoder.has_pooler, tokens, pairs) if spec == "all" else [spec])
     with torch.device("meta"):  # allocate no weights, some heads are large
         heads = [build_head(spec, shape) for spec in dict.fromkeys(expanded)]
     for head in heads:
-        check_head_tokens(head, tokens)
+        check_head_tokens(head, tokens, pairs)
         if head.needs_pooled and not encoder.has_pooler:
             raise BadInput(f"head {head.spec} needs the pooled CLS, but encoder {encoder.name} has no pooler")
     return list(dict.fromkeys(head.spec for head in heads))
