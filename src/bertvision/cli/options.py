@@ -24,6 +24,7 @@ from bertvision.core.config import (
     with_settings,
 )
 from bertvision.core.errors import BadInput
+from bertvision.core.summaries import TOGETHER
 
 if TYPE_CHECKING:
     from bertvision.core.records import Shape
@@ -223,7 +224,11 @@ def _flag_values(options: argparse.Namespace, config: Any) -> dict[str, Any]:
 
 
 def expand_heads(
-    names: Sequence[str], shape: Shape | None = None, pooled: bool = True, tokens: str = "all"
+    names: Sequence[str],
+    shape: Shape | None = None,
+    pooled: bool = True,
+    tokens: str = "all",
+    pairs: str = TOGETHER,
 ) -> list[str]:
     """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
     from bertvision.heads.base import canonical_spec
@@ -234,7 +239,7 @@ def expand_heads(
         if name == "quick":
             specs.extend(QUICK_HEADS)
         elif name == "all":
-            specs.extend(["all"] if shape is None else compatible_heads(shape, pooled, tokens))
+            specs.extend(["all"] if shape is None else compatible_heads(shape, pooled, tokens, pairs))
         else:
             specs.append(canonical_spec(name))
     return list(dict.fromkeys(specs))

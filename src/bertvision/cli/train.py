@@ -65,7 +65,7 @@ def _add_run(subparsers: Any) -> None:
     parser.add_argument(
         "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
     )
-    add_settings(parser, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
+    add_settings(parser, ExtractConfig, ("dtype", "tokens", "pairs", "layers", "max_gb", "live"))
     for add in (add_data, add_encoder, add_tune, add_set):
         add(parser)
 
@@ -110,7 +110,7 @@ def _add_extract(subparsers: Any) -> None:
     parser.add_argument(
         "--to", required=True, metavar="STORE", help="folder or URL of the store; an unfinished store is resumed"
     )
-    add_settings(parser, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "shard_mb"))
+    add_settings(parser, ExtractConfig, ("dtype", "tokens", "pairs", "layers", "max_gb", "shard_mb"))
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument(
         "--shard",
@@ -319,8 +319,9 @@ def fit_command(options: argparse.Namespace) -> Result:
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
-    heads = expand_heads(options.heads or ["quick"], store.shape, pooled, store.tokens)
-    control = [CONTROL] if fits(CONTROL, store.shape, pooled, store.tokens) else []
+    known = (store.shape, pooled, store.tokens, store.pairs)
+    heads = expand_heads(options.heads or ["quick"], *known)
+    control = [CONTROL] if fits(CONTROL, *known) else []
     fit_into(out, store, [*control, *heads], options.seeds, config)
     result = conclude(out)
     return result.document, str(result)

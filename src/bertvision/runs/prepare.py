@@ -29,6 +29,7 @@ from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
 from bertvision.training.head_trainer import FIT_CHECKPOINT
 from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash
 from bertvision.training.live_states import LiveStates, record_live
+from bertvision.training.pair_texts import check_pairs
 from bertvision.training.shard_builder import ExtractionPlan
 from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
 
@@ -56,7 +57,8 @@ def prepare_run(
         raise BadInput("run works in one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
-    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens)
+    check_pairs(recipe.extract, task)
+    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens, recipe.extract.pairs)
     check_tuning(base, task, recipe.tune, folder / "encoder")
     windows = TaskWindows(task, base)  # tokenised once for the estimate, tuning and extraction
     if not (recipe.extract.live or (folder / "encoder" / ENCODER_FILE).exists()):

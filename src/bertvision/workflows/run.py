@@ -11,6 +11,7 @@ from pathlib import Path
 from bertvision.core.config import Recipe
 from bertvision.core.records import CONTROL
 from bertvision.core.run_log import RunLog
+from bertvision.core.summaries import APART
 from bertvision.runs.prepare import fit_into, prepare_run
 from bertvision.workflows.conclude import RunResult, conclude
 
@@ -18,7 +19,8 @@ from bertvision.workflows.conclude import RunResult, conclude
 def run(recipe: Recipe, out: str | Path) -> RunResult:
     """Tune, extract, fit, predict, ensemble, evaluate, report and save, skipping finished steps."""
     folder = Path(out)
-    prepared = prepare_run(recipe, folder, [CONTROL, *recipe.heads])
+    control = [] if recipe.extract.pairs == APART else [CONTROL]  # it reads whole inputs
+    prepared = prepare_run(recipe, folder, [*control, *recipe.heads])
     task, states = prepared.task, prepared.states
     fitted = fit_into(folder, states, prepared.heads, recipe.seeds, recipe.fit, task)
     result = conclude(folder, fitted, states, task)
