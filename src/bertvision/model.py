@@ -455,6 +455,8 @@ class TextClassifier(Model):
             chosen = [self.task.labels[index] for index in np.argsort(-row) if row[index] >= (self.threshold or 0.0)]
             return {"labels": [{"label": label, "score": by_label[label]} for label in chosen], "scores": by_label}
         best = int(scores.argmax())
+        if self.threshold:  # of two labels, chosen for another metric than accuracy
+            best = int(row[1] - row[0] >= self.threshold)
         return {"label": self.task.labels[best], "score": float(scores[best]), "scores": by_label}
 
 

@@ -18,6 +18,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,21 @@ def test_finished_old_run_is_not_computed_again(name: str, workspace: Path) -> N
     assert [row["name"] for row in result.document["rows"]] == [row["name"] for row in old["rows"]]
     for got, wanted in zip(result.document["rows"], old["rows"], strict=True):
         assert_same_document(*({key: value for key, value in row.items() if key != "seconds"} for row in (got, wanted)))
+
+
+@same_transformers
+@pytest.mark.parametrize("name", ["squad", "text"])
+def test_old_store_is_updated_without_the_encoder(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(DATA / name / "store", tmp_path / "store")
+    old = bv.Store(DATA / name / "store")
+    task, encoder = facts.read_task(old.folder / "task"), bv.load_encoder(str(DATA / name / "encoder"))
+    task = replace(task, splits={**task.splits, "train": task["train"][1:]})
+    settings = {"dtype": old.manifest["dtype"], "tokens": old.tokens, **old.manifest["fingerprint"]["plan"]}
+    new = bv.extract(encoder, task, tmp_path / "store", **settings)
+    assert "the encoder runs on 0" in capsys.readouterr().err
+    assert len(new["dev"]) == len(old["dev"])
 
 
 @same_transformers

@@ -150,7 +150,7 @@ def test_shard_size_has_no_padding(stores: dict[str, Any]) -> None:
         assert shard["hidden"].shape == (tokens, encoder.layers, encoder.width)
         assert shard["hidden"].dtype == torch.float16
         per_token = encoder.layers * encoder.width * 2 + 4 + 1 + 2 * 4 + 2 * 4
-        per_window = 4 + 8 + 8 + 4 + 2 * 4 + encoder.width * 2
+        per_window = 4 + 8 + 8 + 4 + 16 + 2 * 4 + encoder.width * 2
         header = 8 + int.from_bytes(path.read_bytes()[:8], "little")
         assert path.stat().st_size == entry["bytes"] == header + tokens * per_token + windows * per_window
         assert windows == entry["windows"]

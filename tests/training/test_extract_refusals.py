@@ -14,7 +14,7 @@ import torch
 from bertvision.core.errors import BadInput
 from bertvision.encoders.loading import Encoder
 from bertvision.tasks.task import Task
-from bertvision.training.extract import extract
+from bertvision.training.extract import extract, extract_share
 
 SMALL_SHARDS: dict[str, Any] = {"batch_tokens": 96, "shard_mb": 1}
 
@@ -84,33 +84,44 @@ def with_first_dev_example_changed(task: Task, **changes: Any) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    "change",
     [
-        (lambda task: with_first_dev_example_changed(task, text="where does Ben live"), "data is "),
-        (lambda task: with_first_dev_example_changed(task, pair=task["dev"][0].pair + " "), "data is "),
-        (lambda task: with_first_dev_example_changed(task, answers=()), "data is "),
-        (lambda task: with_first_dev_example_changed(task, id="other"), "data is "),
-        (lambda task: replace(task, splits={**task.splits, "dev": task["dev"][:-1]}), "data is "),
-        (lambda task: replace(task, no_answer=False), "data is "),
-        (lambda task: replace(task, name="squad1"), "data is "),
-        (lambda task: replace(task, max_length=31), "windows.max_length is 32 there and 31 here"),
-        (lambda task: replace(task, overlap=7), "windows.overlap is 8 there and 7 here"),
+        lambda task: with_first_dev_example_changed(task, text="where does Ben live"),
+        lambda task: with_first_dev_example_changed(task, pair=task["dev"][0].pair + " "),
+        lambda task: with_first_dev_example_changed(task, answers=()),
+        lambda task: with_first_dev_example_changed(task, id="other"),
+        lambda task: replace(task, splits={**task.splits, "dev": task["dev"][:-1]}),
+        lambda task: replace(task, no_answer=False),
+        lambda task: replace(task, name="squad1"),
     ],
 )
-def test_store_of_other_data_is_an_error(
-    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Task], Task], expected: str
+def test_part_of_a_store_of_other_data_is_an_error(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, change: Callable[[Task], Task]
 ) -> None:
+    """Whole stores are replaced: see test_reuse.py."""
     extract(tiny_encoder, span_task, tmp_path / "store", **SMALL_SHARDS)
     before = modification_times(tmp_path)
-    text = extract_error(tiny_encoder, change(span_task), tmp_path / "store", **SMALL_SHARDS)
-    assert expected in text
-    assert text.count(" there and ") == 1
+    with pytest.raises(BadInput, match=r"was made from other inputs: data is [^;]*; choose another folder"):
+        extract_share(tiny_encoder, change(span_task), tmp_path / "store", (1, 2), **SMALL_SHARDS)
     assert modification_times(tmp_path) == before
 
 
-def test_store_with_other_label_names_is_an_error(tiny_encoder: Encoder, label_task: Task, tmp_path: Path) -> None:
-    extract(tiny_encoder, label_task, tmp_path / "store")
-    assert "data is " in extract_error(tiny_encoder, replace(label_task, labels=("a", "b", "c")), tmp_path / "store")
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"max_length": 31}, "windows.max_length is 32 there and 31 here"),
+        ({"overlap": 7}, "windows.overlap is 8 there and 7 here"),
+    ],
+)
+def test_store_of_other_windows_is_an_error(
+    tiny_encoder: Encoder, span_task: Task, tmp_path: Path, change: dict[str, int], expected: str
+) -> None:
+    extract(tiny_encoder, span_task, tmp_path / "store", **SMALL_SHARDS)
+    before = modification_times(tmp_path)
+    text = extract_error(tiny_encoder, replace(span_task, **change), tmp_path / "store", **SMALL_SHARDS)
+    assert expected in text
+    assert text.count(" there and ") == 1
+    assert modification_times(tmp_path) == before
 
 
 @pytest.mark.parametrize(

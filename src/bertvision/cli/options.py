@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertvision.core.config import (
-    QUICK_HEADS,
     DataConfig,
     ExtractConfig,
     FitConfig,
@@ -83,7 +82,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def add_encoder(parser: argparse.ArgumentParser) -> None:
-    add_settings(parser, Recipe)
+    add_settings(parser, Recipe, ("encoder",))
 
 
 def add_tune(parser: argparse.ArgumentParser) -> None:
@@ -228,18 +227,13 @@ def expand_heads(
     shape: Shape | None = None,
     pooled: bool = True,
     tokens: str = "all",
+    tuned: bool = True,
     pairs: str = TOGETHER,
 ) -> list[str]:
-    """Expand ``quick`` and ``all`` to specs; ``all`` depends on the shape and stays ``all`` without one."""
+    """Specs in canonical form; ``quick`` and ``all`` depend on the shape and stay as they are without one."""
     from bertvision.heads.base import canonical_spec
-    from bertvision.heads.info import compatible_heads
+    from bertvision.heads.info import HEAD_WORDS, expand_head_words
 
-    specs: list[str] = []
-    for name in names:
-        if name == "quick":
-            specs.extend(QUICK_HEADS)
-        elif name == "all":
-            specs.extend(["all"] if shape is None else compatible_heads(shape, pooled, tokens, pairs))
-        else:
-            specs.append(canonical_spec(name))
-    return list(dict.fromkeys(specs))
+    if shape is not None:
+        return expand_head_words(names, shape, pooled, tokens, tuned, pairs)
+    return list(dict.fromkeys(name if name in HEAD_WORDS else canonical_spec(name) for name in names))

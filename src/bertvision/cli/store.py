@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,15 @@ def plan_command(options: argparse.Namespace) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.estimate import plan, plan_text
-    from bertvision.training.inputs import check_heads
+    from bertvision.training.inputs import check_heads, resolve_tokens
     from bertvision.training.pair_texts import check_pairs
 
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
     check_pairs(recipe.extract, task)
-    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers, pairs=recipe.extract.pairs)
+    tuned = recipe.tune.epochs > 0 or encoder.own is not None
+    recipe = replace(recipe, extract=resolve_tokens(recipe.extract, recipe.heads, task, encoder, tuned))
+    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers, tuned=tuned, pairs=recipe.extract.pairs)
     document = plan(recipe, encoder, task, heads, Path(options.to))
     return document, plan_text(document)
 
@@ -151,7 +154,7 @@ def _prune(options: argparse.Namespace) -> Result:
     chosen = choose(stores, options.older_than, options.max_gb, options.orphaned)
     if options.yes:
         for store in chosen:
-            delete(store)
+            delete(store.folder)
     rows, lines = [], []
     for store in stores:
         row = {"store": str(store.folder), "bytes": store.bytes, "days": round(store.days, 2)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from bertvision.cli.options import (
     recipe_from,
     run_folder_of,
 )
-from bertvision.core.config import ExtractConfig
+from bertvision.core.config import ExtractConfig, Recipe
 from bertvision.core.errors import BadInput
 from bertvision.core.progress import log_line
 
@@ -66,6 +66,7 @@ def _add_run(subparsers: Any) -> None:
         "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
     )
     add_settings(parser, ExtractConfig, ("dtype", "tokens", "pairs", "layers", "max_gb", "live"))
+    add_settings(parser, Recipe, ("prefer",))
     for add in (add_data, add_encoder, add_tune, add_set):
         add(parser)
 
@@ -281,12 +282,14 @@ def extract_command(options: argparse.Namespace) -> Result:
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.extract import extract, extract_share, finalize
     from bertvision.training.extract_ray import ray_extract
+    from bertvision.training.inputs import resolve_tokens
 
     if not options.engine and (options.address or options.actors):
         raise BadInput("--address and --actors need --engine ray; add it, or leave them out")
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     encoder = load_encoder(recipe.encoder)
+    recipe = replace(recipe, extract=resolve_tokens(recipe.extract, [], task, encoder))  # no heads: all tokens
     if options.shard:
         shards = extract_share(encoder, task, options.to, options.shard, recipe.extract)
         part = "{}/{}".format(*options.shard)
@@ -306,11 +309,10 @@ def extract_command(options: argparse.Namespace) -> Result:
 
 
 def fit_command(options: argparse.Namespace) -> Result:
-    from bertvision.core.config import Recipe, override
-    from bertvision.core.records import CONTROL
-    from bertvision.heads.info import fits
+    from bertvision.core.config import override
     from bertvision.runs.prepare import fit_into
     from bertvision.store.store import Store
+    from bertvision.training.selection import has_seen_labels
     from bertvision.workflows.conclude import conclude
 
     store = Store(options.store)
@@ -319,10 +321,9 @@ def fit_command(options: argparse.Namespace) -> Result:
     out = Path(options.out) if options.out else store.folder.parent
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
-    known = (store.shape, pooled, store.tokens, store.pairs)
-    heads = expand_heads(options.heads or ["quick"], *known)
-    control = [CONTROL] if fits(CONTROL, *known) else []
-    fit_into(out, store, [*control, *heads], options.seeds, config)
+    words = ["control", *(options.heads or ["quick"])]
+    heads = expand_heads(words, store.shape, pooled, store.tokens, has_seen_labels(store), store.pairs)
+    fit_into(out, store, heads, options.seeds, config)
     result = conclude(out)
     return result.document, str(result)
 

@@ -23,16 +23,6 @@ from bertvision.core.summaries import APART, NO_TOKENS, PAIRS, TOGETHER
 
 T = TypeVar("T")
 
-QUICK_HEADS = (
-    "probe:layers=last1",
-    "mean-pool",
-    "learned-pool",
-    "probe",
-    "compress:size=64",
-    "compress:size=64,skip=true",
-)
-"""``--heads quick``: the control, and heads that train fast and usually score best."""
-
 Defaults = Callable[[str, str], Mapping[str, Any]]
 """Maps a task name and a tuning method to the settings that they preset in place of the defaults."""
 
@@ -65,6 +55,7 @@ def setting(
     "skip_bad",
     "max_length",
     "overlap",
+    added=("metric",),
 )
 @dataclass(frozen=True)
 class DataConfig:
@@ -126,6 +117,12 @@ class DataConfig:
     )
     limit: int | None = setting(
         None, "sample N training examples and at most N dev examples (default: use all)", "--limit", "N"
+    )
+    metric: str | None = setting(
+        None,
+        "metric that epochs, heads and the recommended row are chosen by (default: set by the task)",
+        "--metric",
+        "NAME",
     )
     skip_bad: bool = setting(
         False, "skip malformed rows and report how many (default: stop with an error)", "--skip-bad"
@@ -223,9 +220,9 @@ class ExtractConfig:
     )
     tokens: str = setting(
         "all",
-        "states to store for each text: all (every token, default); context (context tokens and CLS; question "
-        "answering only); or summaries, one or more of cls, last, mean, max in this order, joined by + (only for heads "
-        "that need nothing else)",
+        "states to store for each text: auto (what the heads read; default of run for labels and values), all (every "
+        "token; default otherwise), context (context tokens and CLS; question answering only), or summaries, one or "
+        "more of cls, last, mean, max in this order, joined by + (only for heads that need nothing else)",
         "--tokens",
         "all|context|cls+mean+max",
     )
@@ -297,7 +294,7 @@ class FitConfig:
         _check_numbers(self, "fit", least, ("lr", "clip"))
 
 
-@hashed_as("task", "encoder", "heads", "seeds", "data", "tune", "extract", "fit")
+@hashed_as("task", "encoder", "heads", "seeds", "data", "tune", "extract", "fit", added=("prefer",))
 @dataclass(frozen=True)
 class Recipe:
     """All settings of a run."""
@@ -309,14 +306,23 @@ class Recipe:
         "--encoder",
         "E",
     )
-    heads: tuple[str, ...] = QUICK_HEADS
+    heads: tuple[str, ...] = ("quick",)
     seeds: tuple[int, ...] = (0, 1)
     data: DataConfig = field(default_factory=DataConfig)
     tune: TuneConfig = field(default_factory=TuneConfig)
     extract: ExtractConfig = field(default_factory=ExtractConfig)
     fit: FitConfig = field(default_factory=FitConfig)
+    prefer: str = setting(
+        "best",
+        "which of the rows that are within a standard error of the best is recommended and saved: best (default), "
+        "small (fewest parameters) or fast (fewest encoder layers)",
+        "--prefer",
+        choices=("best", "small", "fast"),
+    )
 
     def __post_init__(self) -> None:
+        if self.prefer not in ("best", "small", "fast"):
+            raise BadInput(f"prefer is {shorten(self.prefer)}; expected best, small or fast")
         if not self.seeds:
             raise BadInput("seeds is empty; expected at least one whole number, e.g. 0,1")
 

@@ -222,6 +222,7 @@ class Predictions:
             weights are fitted on these only.
         members: Predictors of an ensemble: ``"encoder"`` or ``"spec@seed"``.
         weights: Weights of the members.
+        layers_run: Encoder layers that must be run for a prediction.
 
     Example:
         >>> from bertvision import Store, fit, predict
@@ -243,6 +244,7 @@ class Predictions:
     inner: Predictions | None = None
     members: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
+    layers_run: int = 0
 
     def __repr__(self) -> str:
         seed = "" if self.seed is None else f"seed={self.seed}, "
@@ -268,6 +270,7 @@ class Row:
     interval: tuple[float, float] | None = None  # bootstrap interval of the metric
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # no-answer: zero, fitted, oracle
     calibration: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by kind of probability
+    control: bool = False
 
 
 @dataclass(frozen=True)
@@ -326,7 +329,9 @@ class Board:
         comparisons: Paired tests between predictors.
         reliability: Reliability bins of the predicted probabilities.
         resampling_info: How intervals and tests were computed.
-        control: Head that the others are tested against.
+        control: Name of the control, a linear head on the last layer only.
+        recommended: Title of the recommended row: its name, with its seed if it has one.
+        selection: What the recommendation rests on: validation split, score and its standard error, tied rows.
 
     Example:
         >>> from bertvision import Board, ensemble, evaluate
@@ -346,6 +351,8 @@ class Board:
     reliability: tuple[Reliability, ...] = ()
     resampling_info: Mapping[str, Any] = field(default_factory=dict)
     control: str = CONTROL
+    recommended: str | None = None
+    selection: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Board({self.task} {self.split}, {self.metric}, {len(self.rows)} rows, best_head={self.best_head!r})"

@@ -16,11 +16,14 @@ from bertvision.core.records import Reliability
 from bertvision.evaluation.metrics.calibration import (
     LARGEST_NO_ANSWER_SCORE,
     MIN_TEMPERATURE,
+    binary_choices,
     binary_probability,
+    confidence_loss,
+    cross_fitted,
     expected_calibration_error,
-    fit_binary_temperature,
     fit_confidence_temperature,
     fit_temperature,
+    negative_log_likelihood,
     reliability_bins,
     top_choice,
     top_probability,
@@ -35,22 +38,25 @@ BINS = 10
 def fit_temperatures(inner: SplitScores | None) -> dict[str, float]:
     """One temperature per kind of probability, fitted on inner.
 
-    If inner has no mistakes, the best fit is the lowest temperature allowed, which says nothing; the temperature
-    then stays 1.
+    The temperature stays 1 if cross-fitting shows no gain, or if inner has no mistakes: the best fit is then the lowest
+    temperature allowed, which says nothing.
     """
     if inner is None or inner.example_scores is None:
         return {}
     outputs, spans, gold = inner.example_scores.outputs, inner.example_scores.spans, inner.example_scores.gold
     fitted = {}
     if outputs is not None and gold.ndim == 2:  # any number of labels: each one is a binary choice
-        fitted["label"] = fit_binary_temperature(outputs.ravel(), gold.ravel())
+        choices = binary_choices(outputs.ravel(), gold.ravel())
+        fitted["label"] = cross_fitted(fit_temperature, negative_log_likelihood, *choices)
     elif outputs is not None:
         has_windows = np.abs(outputs).max(1) <= LARGEST_NO_ANSWER_SCORE  # (examples,)
-        fitted["label"] = fit_temperature(outputs[has_windows], gold[has_windows]) if has_windows.any() else 1.0
+        rows = outputs[has_windows], gold[has_windows]
+        fitted["label"] = cross_fitted(fit_temperature, negative_log_likelihood, *rows)
     elif spans is not None:
-        fitted["answer"] = fit_confidence_temperature(*_answer_candidates(inner))
+        fitted["answer"] = cross_fitted(fit_confidence_temperature, confidence_loss, *_answer_candidates(inner))
         if inner.threshold is not None:
-            fitted["no_answer"] = fit_binary_temperature(spans.no_answer, ~gold, inner.threshold)
+            choices = binary_choices(spans.no_answer, ~gold, inner.threshold)
+            fitted["no_answer"] = cross_fitted(fit_temperature, negative_log_likelihood, *choices)
     return {kind: 1.0 if temperature <= MIN_TEMPERATURE else temperature for kind, temperature in fitted.items()}
 
 

@@ -82,15 +82,19 @@ def metric_score(task: Task, example_scores: ExampleScores) -> Score | None:
     return SpearmanScore(example_scores.gold, example_scores.predicted) if task.metric == "spearmanr" else None
 
 
+def cluster_members(task: Task, split: str) -> NDArray[np.int64]:
+    """The number of the cluster of each example, which resamples draw whole: (examples,)."""
+    return np.asarray(cluster_ids_of(example_clusters(task, split), len(task[split])))
+
+
 class Comparison:
     """Compares predictors on the examples of one split."""
 
     def __init__(self, task: Task, split: str) -> None:
-        clusters = example_clusters(task, split)
         self.task = task
-        self.members = cluster_ids_of(clusters, len(task[split]))  # (examples,)
+        self.members = cluster_members(task, split)  # (examples,)
         self.num_units = int(self.members.max()) + 1
-        self.unit_name = "rows" if clusters is None else "contexts"
+        self.unit_name = "rows" if example_clusters(task, split) is None else "contexts"
 
     def resampling_info(self) -> dict[str, Any]:
         """How intervals and tests are computed; stored in leaderboard.json."""

@@ -7,6 +7,7 @@ log(p / (1 - p)). Values are averaged.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -23,6 +24,10 @@ How = Literal["max", "mean", "fitted"]
 Array = NDArray[np.float64]
 
 EM_STEPS = 200
+
+PRIOR_ROWS = 20
+"""Rows that the equal weights of the members count for when weights are fitted: few rows change them little."""
+
 EPS = 1e-12  # smallest probability in a logarithm or a denominator
 
 
@@ -58,14 +63,21 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
     check_how(how, kind == "regress")
     inner_members = [member.inner for member in predictions if member.inner is not None]
     complete = len(inner_members) == len(predictions)
-    weights = np.full(len(predictions), 1 / len(predictions))
+    weights = _equal_weights(predictions)
     if how == "fitted":
         if not complete:
             raise BadInput("how='fitted' needs the outputs of every member on inner")
-        weights = _least_squares(inner_members) if kind == "regress" else _mixture_weights(inner_members, weights)
+        fit = _least_squares if kind == "regress" else _mixture_weights
+        weights = fit(inner_members, weights)
     inner = _combine(inner_members, how, weights, kind) if complete else None
     combined = replace(_combine(predictions, how, weights, kind), inner=inner)
     return combined if name is None else replace(combined, name=name)
+
+
+def _equal_weights(members: Sequence[Predictions]) -> Array:
+    """Equal weights for each predictor; its seeds share its weight."""
+    seeds = Counter(member.name for member in members)
+    return np.array([1 / (len(seeds) * seeds[member.name]) for member in members])
 
 
 def check_how(how: str, regress: bool) -> None:
@@ -104,6 +116,7 @@ def _combine(members: Sequence[Predictions], how: How, weights: Array, kind: Kin
         seconds=sum(member.seconds for member in members),
         members=names,
         weights=tuple(weights.tolist()),
+        layers_run=max(member.layers_run for member in members),
     )
 
 
@@ -134,12 +147,13 @@ def sigmoid(logits: NDArray[Any]) -> Array:
 
 
 def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
-    """Mixture weights that maximise the likelihood of the inner targets, by EM (the problem is convex)."""
+    """Mixture weights by EM: the likelihood of the inner targets, shrunk towards equal weights (convex)."""
     likelihood = np.stack([_target_probabilities(member) for member in inner], 1)  # (targets, members)
     weights = start
     for _ in range(EM_STEPS):
         joint = weights * likelihood  # (targets, members)
-        weights = (joint / np.maximum(joint.sum(1, keepdims=True), EPS)).mean(0)
+        share = joint / np.maximum(joint.sum(1, keepdims=True), EPS)  # (targets, members)
+        weights = (share.sum(0) + PRIOR_ROWS * start) / (len(share) + PRIOR_ROWS)
     return weights
 
 
@@ -159,14 +173,16 @@ def _target_probabilities(member: Predictions) -> Array:
     return np.asarray(likelihoods)
 
 
-def _least_squares(inner: Sequence[Predictions]) -> Array:
-    """Non-negative weights that minimise the squared error on inner."""
+def _least_squares(inner: Sequence[Predictions], start: Array) -> Array:
+    """Non-negative weights that minimise the squared error on inner, shrunk towards equal weights."""
     from scipy.optimize import nnls
 
     outputs = [np.stack(list(member.logits))[:, 0] for member in inner]  # each (windows,)
     columns = np.stack(outputs, 1).astype(np.float64)  # (windows, members)
-    weights, _ = nnls(columns, np.asarray(inner[0].table.targets[:, 0], np.float64))
-    return np.asarray(weights) if weights.sum() > 0 else np.full(len(inner), 1 / len(inner))
+    targets = np.asarray(inner[0].table.targets[:, 0], np.float64)
+    prior = np.sqrt(PRIOR_ROWS) * columns.std() * np.eye(len(inner))  # rows that say: the weights are equal
+    weights, _ = nnls(np.vstack([columns, prior]), np.concatenate([targets, prior @ start]))
+    return np.asarray(weights) if weights.sum() > 0 else start
 
 
 def _task_kind(predictions: Predictions) -> Kind:

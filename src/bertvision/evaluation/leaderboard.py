@@ -9,13 +9,25 @@ from dataclasses import replace
 import numpy as np
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import ALPHA, CONTROL, Board, PairedTest, Predictions, Reliability, Row, paired_test_with
+from bertvision.core.records import (
+    ALPHA,
+    CONTROL,
+    FOLDS,
+    Board,
+    PairedTest,
+    Predictions,
+    Reliability,
+    Row,
+    paired_test_with,
+)
+from bertvision.core.row_title import row_title
 from bertvision.evaluation.calibration import calibration, reliability
 from bertvision.evaluation.comparison import Comparison, Interval, PredictorScores
 from bertvision.evaluation.example_scores import SPAN_SCORES, SpanScores, gold_answers, label_indicators
 from bertvision.evaluation.metrics.labels import classification_scores, multilabel_scores
 from bertvision.evaluation.metrics.squad import official_best_threshold, squad_scores
 from bertvision.evaluation.metrics.values import regression_scores
+from bertvision.evaluation.recommendation import recommend
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
 from bertvision.tasks.task import Task
 
@@ -78,18 +90,21 @@ def compare(a: OneOrMore, b: OneOrMore, task: Task) -> PairedTest:
     return comparison.compare(*groups)
 
 
-def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task, control: str = CONTROL) -> Board:
-    """The leaderboard of scored predictions, with tests against the control."""
+def build_leaderboard(
+    scored: Sequence[ScoredPredictions],
+    task: Task,
+    control: str = CONTROL,
+    prefer: str = "best",
+) -> Board:
+    """The leaderboard of scored predictions, with tests against the control and a recommended row."""
     split, ranked = _common_split(scored), _rank(scored, task)
-    inner_scores: dict[str, list[float]] = {}
-    for member in ranked:
-        if member.predictions.kind == "head":
-            inner_scores.setdefault(member.predictions.name, []).append(member.selection_score(task.metric))
-    best = max(inner_scores, key=lambda name: sum(inner_scores[name]) / len(inner_scores[name]), default=None)
+    selection_scores = _mean_selection_scores(ranked, task)
+    best = max(selection_scores, key=lambda name: selection_scores[name], default=None)
     comparison = Comparison(task, split)
     groups = comparison.seed_groups(_predictor_scores(ranked, task))
     intervals = comparison.row_intervals(groups)
-    rows = tuple(_row(member, task, intervals.get(index)) for index, member in enumerate(ranked))
+    rows = tuple(_row(member, task, intervals.get(index), control) for index, member in enumerate(ranked))
+    choice = recommend(ranked, task, prefer)
     return Board(
         task=task.name,
         split=split,
@@ -101,7 +116,18 @@ def build_leaderboard(scored: Sequence[ScoredPredictions], task: Task, control: 
         reliability=_reliability(ranked, rows, best),
         resampling_info=comparison.resampling_info() if groups else {},
         control=control,
+        recommended=None if choice is None else choice.title,
+        selection={} if choice is None else choice.facts,
     )
+
+
+def _mean_selection_scores(ranked: Sequence[ScoredPredictions], task: Task) -> dict[str, float]:
+    """The mean score of each head over its seeds, on the validation split."""
+    scores: dict[str, list[float]] = {}
+    for member in ranked:
+        if member.predictions.kind == "head":
+            scores.setdefault(member.predictions.name, []).append(member.selection_score(task.metric))
+    return {name: sum(values) / len(values) for name, values in scores.items()}
 
 
 def _score_all(predictions: OneOrMore, task: Task) -> list[ScoredPredictions]:
@@ -139,7 +165,7 @@ def _reliability(ranked: Sequence[ScoredPredictions], rows: Sequence[Row], best:
     return (*diagrams.get("head", ()), *diagrams.get("encoder", ()))
 
 
-def _row(scored: ScoredPredictions, task: Task, interval: Interval) -> Row:
+def _row(scored: ScoredPredictions, task: Task, interval: Interval, control: str) -> Row:
     predictions = scored.predictions
     total = predictions.encoder_parameters
     return Row(
@@ -158,6 +184,7 @@ def _row(scored: ScoredPredictions, task: Task, interval: Interval) -> Row:
         interval=interval,
         thresholds=thresholds(task, scored),
         calibration=calibration(scored),
+        control=(predictions.kind, predictions.name) == ("head", control),
     )
 
 
@@ -200,56 +227,85 @@ def _oracle_scores(task: Task, split: str, spans: SpanScores) -> dict[str, float
 
 
 def baseline(task: Task, split: str) -> tuple[str, dict[str, float]]:
-    """Name and scores of a predictor that ignores the text.
+    """Name and scores of the best predictor that ignores the text, chosen by the metric of the task on train.
 
-    It gives no answer, the most common label or label set of train, or the mean of train.
+    It gives no answer, always the same label or set of labels, or the mean of train.
     """
-    examples = task[split]
     if task.kind == "span":
-        golds = gold_answers(examples)
+        golds = gold_answers(task[split])
         return "always no answer", dict(squad_scores(golds, dict.fromkeys(golds, "")))
-    if task.kind == "multilabel":
-        labels = Counter(example.labels or () for example in task["train"]).most_common(1)[0][0]
-        names = " + ".join(task.labels[label] for label in labels) or "no label"
-        predicted = label_indicators([replace(example, labels=labels) for example in examples], task.outputs)
-        return f"always {names}", multilabel_scores(label_indicators(examples, task.outputs), predicted)
-    gold = [float(example.label or 0.0) for example in examples]
     if task.kind == "regress":
+        gold = [float(example.label or 0.0) for example in task[split]]
         return "always the mean", regression_scores(gold, [task.center] * len(gold))
-    label = Counter(int(example.label or 0) for example in task["train"]).most_common(1)[0][0]
-    scores = classification_scores([int(value) for value in gold], [label] * len(gold), len(task.labels))
-    return f"always {task.labels[label]}", scores
+    constants = _constant_answers(task)
+    best = max(constants, key=lambda labels: _constant_scores(task, "train", labels)[task.metric])
+    names = " + ".join(task.labels[label] for label in best) or "no label"
+    return f"always {names}", _constant_scores(task, split, best)
 
 
-def advise(board: Board) -> str:
-    """Recommend a head: the best mean over seeds on inner, compared with the encoder and the control."""
-    heads = [row for row in board.rows if row.kind == "head"]
-    specs = list(dict.fromkeys(row.spec for row in heads))
-    metric = board.metric
+def _constant_answers(task: Task) -> list[tuple[int, ...]]:
+    """Answers that are the same for every text, most common in train first."""
+    if task.kind == "classify":
+        counts = Counter(int(example.label or 0) for example in task["train"])
+        return [(label,) for label, _ in counts.most_common()]
+    sets = Counter(example.labels or () for example in task["train"])
+    every = tuple(range(task.outputs))
+    return list(dict.fromkeys([sets.most_common(1)[0][0], every, *((label,) for label in every), ()]))
 
-    def mean(spec: str, split: str) -> float:
-        values = [getattr(row, split)[metric] for row in heads if row.spec == spec]
-        return float(sum(values) / len(values))
 
-    best = board.best_head
-    assert best is not None, "only a leaderboard with heads has advice"
-    encoder = next((row for row in board.rows if row.kind == "encoder"), None)
-    references = [] if encoder is None else [("the encoder alone", encoder.name, encoder.scores[metric])]
-    control = board.control
-    if control in specs and best != control:
-        references.append(("the control", control, mean(control, "scores")))
-    versus = "".join(f", {title} {score:.2f} ({_significance(board, best, name)})" for title, name, score in references)
-    lower_layers = ""
-    test = paired_test_with(board, best, control)
-    if test is not None and best != control:
-        lower_layers = " There is no sign that the layers below the last help here."
-        if test.p_holm < ALPHA and test.difference > 0:
-            lower_layers = " The layers below the last help here."
-    return (
-        f"Use {best}: best of {len(specs)} heads on inner ({metric} {mean(best, 'inner'):.2f}, mean over seeds); "
-        f"on {board.split} it has {metric} {mean(best, 'scores'):.2f}{versus}."
-        f"{lower_layers} Best row on inner: {board.rows[0].name}."
-    )
+def _constant_scores(task: Task, split: str, labels: tuple[int, ...]) -> dict[str, float]:
+    examples = task[split]
+    if task.kind == "multilabel":
+        predicted = label_indicators([replace(example, labels=labels) for example in examples], task.outputs)
+        return multilabel_scores(label_indicators(examples, task.outputs), predicted)
+    gold = [int(example.label or 0) for example in examples]
+    return classification_scores(gold, [labels[0]] * len(gold), len(task.labels))
+
+
+def advise(board: Board, floor: tuple[str, float] | None = None) -> str:
+    """What to use, why, and how it compares with the encoder, the control and ``floor``, the best constant answer."""
+    row = next((row for row in board.rows if row_title(row) == board.recommended), board.rows[0])
+    metric, chosen = board.metric, _mean(board, row.name, "scores")
+    references = [("the encoder alone", other.name) for other in board.rows if other.kind == "encoder"]
+    references.append((f"the control, {board.control},", board.control))
+    compared = [
+        f"{title} has {_mean(board, name, 'scores'):.2f} ({_significance(board, row.name, name)})"
+        for title, name in references
+        if name != row.name and any(other.name == name for other in board.rows)
+    ]
+    parts = [f"Use {row_title(row)}: {_reason(board, row)}; {metric} {chosen:.2f} on {board.split}."]
+    if compared:
+        parts.append(f"There, {'; '.join(compared)}.")
+    test = paired_test_with(board, row.name, board.control)
+    if test is not None:
+        help_here = test.p_holm < ALPHA and test.difference > 0
+        parts.append(
+            "The layers below the last help here."
+            if help_here
+            else "There is no sign that the layers below the last help here."
+        )
+    if floor is not None and not (row.interval and row.interval[0] > floor[1]):
+        name, score = floor
+        parts.append(f"It is not clearly better than {name} ({score:.2f}): collect more data.")
+    return " ".join(parts)
+
+
+def _mean(board: Board, name: str, split: str) -> float:
+    values = [getattr(row, split)[board.metric] for row in board.rows if row.name == name]
+    return float(sum(values) / len(values))
+
+
+def _reason(board: Board, row: Row) -> str:
+    """Why a row is recommended: its score on the validation split, with standard error, and the rows tied with it."""
+    facts = board.selection
+    if not facts:
+        return f"best of {len(board.rows)} rows"
+    what = f"{facts['rows']:,} training rows, each predicted without it" if facts["split"] == FOLDS else "inner"
+    text = f"{board.metric} {facts['score']:.2f} (standard error {facts['error']:.2f}) on {what}"
+    tied = facts["tied"]
+    if facts["prefer"] != "best":
+        return f"the {'smallest' if facts['prefer'] == 'small' else 'fastest'} of the best rows, {text}"
+    return f"{text}, tied with {len(tied)} other predictor{'' if len(tied) == 1 else 's'}" if tied else text
 
 
 def _significance(board: Board, best: str, reference: str) -> str:

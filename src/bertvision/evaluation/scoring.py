@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bertvision.core.records import Example, Predictions, WindowTable
+from bertvision.core.records import FOLDS, Example, Predictions, WindowTable
 from bertvision.evaluation.example_scores import (
     ALWAYS_NULL,
     ExampleScores,
@@ -75,10 +75,10 @@ def score_split(
         return _score_label_sets(task, examples, values, threshold or 0.0)
     gold = np.array([example.label for example in examples])
     if task.kind == "classify":
-        labels = values.argmax(1)
+        labels = values.argmax(1) if not threshold else (_margins(values) >= threshold).astype(int)
         names = {example.id: task.labels[int(label)] for example, label in zip(examples, labels, strict=True)}
         scores = classification_scores(gold.astype(int).tolist(), labels.tolist(), len(task.labels))
-        return SplitScores(scores, None, dict(names), score_labels(gold.astype(int), labels, values))
+        return SplitScores(scores, threshold or None, dict(names), score_labels(gold.astype(int), labels, values))
     rescaled = values[:, 0] * task.spread + task.center
     predicted = {example.id: float(value) for example, value in zip(examples, rescaled, strict=True)}
     scores = regression_scores(gold.tolist(), rescaled.tolist())
@@ -102,7 +102,26 @@ def score_inner(task: Task, logits: Logits, table: WindowTable, split: str = "in
         values = example_outputs(logits, table, len(examples))  # (examples, labels)
         threshold = best_micro_threshold(label_indicators(examples, task.outputs), values)
         return _score_label_sets(task, examples, values, threshold)
+    if task.kind == "classify" and task.outputs == 2 and split == FOLDS and task.metric != "accuracy":
+        return score_split(task, split, logits, table, _share_threshold(task, split, logits, table))
     return score_split(task, split, logits, table)
+
+
+def _share_threshold(task: Task, split: str, logits: Logits, table: WindowTable) -> float:
+    """The margin from which the second label is predicted as often as it occurs.
+
+    A weak predictor is right most often if it always gives the common label, which F1 and Matthews' correlation
+    count for nothing.
+    """
+    examples = task[split]
+    share = float(np.mean([example.label == 1 for example in examples]))
+    margins = _margins(example_outputs(logits, table, len(examples), task.merge_label))
+    return float(np.quantile(margins, 1 - share))
+
+
+def _margins(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much the output of the second of two labels exceeds that of the first: (examples,)."""
+    return np.asarray(values[:, 1] - values[:, 0])
 
 
 def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScores | None = None) -> ScoredPredictions:

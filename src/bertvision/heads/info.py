@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
 from bertvision.core.summaries import TOGETHER
 from bertvision.heads.base import HEADS, build_head, canonical_spec
+from bertvision.heads.quick import control_heads, quick_heads
 from bertvision.heads.readings import check_head_tokens
 
 VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
@@ -21,7 +22,9 @@ VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 BATCH = 9973
 """Batch size of the trace: differs from all other sizes and so identifies the batch dimension."""
 
-NO_VARIANT = "--heads all has no head for texts that are encoded apart; name heads, e.g. ridge:read=difference+product"
+NO_VARIANT = (
+    "--heads all has no head for texts that are encoded apart; use quick, or e.g. ridge:read=difference+product"
+)
 
 REARRANGED = (Tensor.transpose, Tensor.permute, Tensor.unflatten, Tensor.squeeze, F.pad)
 """Operations that only rearrange their input; their outputs are not listed."""
@@ -57,6 +60,32 @@ def compatible_heads(shape: Shape, pooled: bool = True, tokens: str = "all", pai
     if not specs:
         raise BadInput(NO_VARIANT)
     return specs
+
+
+HEAD_WORDS = ("control", "quick", "all")
+"""Words that stand for several heads: the controls, the default heads of a run, and every compatible variant."""
+
+
+def expand_head_words(
+    names: Sequence[str],
+    shape: Shape,
+    pooled: bool = True,
+    tokens: str = "all",
+    tuned: bool = True,
+    pairs: str = TOGETHER,
+) -> list[str]:
+    """Canonical specs without repetitions; the heads of a word are those that can be trained on the states."""
+    specs: list[str] = []
+    apart = pairs != TOGETHER
+    for name in names:
+        if name == "all":
+            specs += compatible_heads(shape, pooled, tokens, pairs)
+        elif name in HEAD_WORDS:
+            listed = control_heads(shape.kind, apart) if name == "control" else quick_heads(shape.kind, tuned, apart)
+            specs += [spec for spec in listed if fits(spec, shape, pooled, tokens, pairs)]
+        else:
+            specs.append(canonical_spec(name))
+    return list(dict.fromkeys(specs))
 
 
 def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all", pairs: str = TOGETHER) -> bool:

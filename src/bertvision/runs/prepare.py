@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from os.path import abspath
 from pathlib import Path
@@ -27,7 +28,7 @@ from bertvision.training.extract import extract
 from bertvision.training.fit import fit
 from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
 from bertvision.training.head_trainer import FIT_CHECKPOINT
-from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash
+from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash, resolve_tokens
 from bertvision.training.live_states import LiveStates, record_live
 from bertvision.training.pair_texts import check_pairs
 from bertvision.training.shard_builder import ExtractionPlan
@@ -58,7 +59,10 @@ def prepare_run(
     # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
     check_pairs(recipe.extract, task)
-    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens, recipe.extract.pairs)
+    tuned = recipe.tune.epochs > 0 or base.own is not None
+    recipe = _with_tokens(recipe, heads, task, base, tuned, folder)
+    config = recipe.extract
+    specs = check_heads(heads, task, base, config.layers, config.tokens, tuned, config.pairs)
     check_tuning(base, task, recipe.tune, folder / "encoder")
     windows = TaskWindows(task, base)  # tokenised once for the estimate, tuning and extraction
     if not (recipe.extract.live or (folder / "encoder" / ENCODER_FILE).exists()):
@@ -67,6 +71,21 @@ def prepare_run(
     log = RunLog(folder)
     encoder = _tune(recipe, windows, folder, log)
     return Prepared(task, _extract(recipe, encoder, windows, folder, log), specs)
+
+
+def _with_tokens(
+    recipe: Recipe, heads: Sequence[str], task: Task, encoder: Encoder, tuned: bool, folder: Path
+) -> Recipe:
+    """The recipe with ``tokens="auto"`` resolved: what the run has already stored, if the heads can read it."""
+    if recipe.extract.tokens != "auto":
+        return recipe
+    path = folder / "recipe.toml"
+    if path.exists():
+        stored = read_recipe(path).extract.tokens
+        with suppress(BadInput):
+            check_heads(heads, task, encoder, recipe.extract.layers, stored, tuned, recipe.extract.pairs)
+            return replace(recipe, extract=replace(recipe.extract, tokens=stored))
+    return replace(recipe, extract=resolve_tokens(recipe.extract, heads, task, encoder, tuned))
 
 
 def load_recipe_task(recipe: Recipe) -> Task:
@@ -181,9 +200,9 @@ def _extract(recipe: Recipe, encoder: Encoder, windows: TaskWindows, folder: Pat
         live = LiveStates(encoder, task, recipe.extract, windows)
         record_live(live, target)
         return live
-    already_done = (target / MANIFEST).exists()
-    store = extract(encoder, task, target, recipe.extract, windows)
-    if already_done:
+    finished = (target / MANIFEST).read_bytes() if (target / MANIFEST).exists() else b""
+    store = extract(encoder, task, target, recipe.extract, windows, replace=True)
+    if (target / MANIFEST).read_bytes() == finished:
         log_line(f"extract: already done, skipping ({target})")
         return store
     splits = store.manifest["splits"].values()

@@ -23,6 +23,11 @@ def differences(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> list[
     ]
 
 
+def same_but_data(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether two fingerprints differ in nothing but the data, so that equal windows have equal states."""
+    return not differences({**stored, "data": None}, {**expected, "data": None})
+
+
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, Mapping):

@@ -37,7 +37,9 @@ def writing(folder: Path, name: str = LOCK, shared: bool = False, purpose: LockP
     finally:
         if not shared:
             with suppress(OSError):
-                (folder / name).unlink()
+                # The folder may have been moved, and another one with another lock be in its place.
+                if (folder / name).stat().st_ino == os.fstat(descriptor).st_ino:
+                    (folder / name).unlink()
         os.close(descriptor)
 
 

@@ -95,12 +95,17 @@ def choose(
     return [store for store in stores if store in chosen and not is_locked(store.folder)]
 
 
-def delete(store: FoundStore) -> None:
-    """Delete a store's files, and its folders if they are empty then."""
+def delete(folder: Path) -> None:
+    """Delete a store's files, the manifest last, and its folders if they are empty then."""
+    manifest = folder / "manifest.json"
     for pattern in STORE_FILES:
-        for path in store.folder.glob(pattern):
-            if path.is_file() or path.is_symlink():
+        for path in folder.glob(pattern):
+            if path != manifest and (path.is_file() or path.is_symlink()):
                 path.unlink()
-    for folder in (*(child for child in store.folder.iterdir() if child.is_dir()), store.folder):
-        with suppress(OSError):  # not empty
-            folder.rmdir()
+    for child in folder.iterdir():
+        if child.is_dir():
+            with suppress(OSError):  # not empty
+                child.rmdir()
+    manifest.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()

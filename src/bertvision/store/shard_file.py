@@ -5,6 +5,7 @@ scales       (tokens, layers)         int8 only, with mean and spread (layers, w
 lengths      (windows,)               tokens per window, in the order of ``hidden``
 windows      (windows,)               window number within the split
 examples     (windows,)               example number within the split
+keys         (windows, 2)             hash of the whole window, see stored_windows.py; missing in old shards
 cls          (windows,)               position of the CLS token
 input_ids    (tokens,), token_types (tokens,), offsets (tokens, 2)
 targets      (windows, 1 or 2)        label, value, or start and end token; or (windows, labels), 0 or 1 for each

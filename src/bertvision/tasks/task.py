@@ -30,6 +30,14 @@ PathsLike = str | Path | Sequence[str | Path]
 
 REPR_LABELS = 5
 
+METRICS: Mapping[Kind, tuple[str, ...]] = {
+    "span": ("f1", "exact"),
+    "classify": ("accuracy", "f1", "macro_f1", "matthews_correlation"),
+    "multilabel": ("f1_micro", "f1_macro", "exact"),
+    "regress": ("spearmanr", "pearson"),
+}
+"""Metrics that can be chosen by, for each kind of task; f1 of labels is that of the second of two."""
+
 
 @hashed_as(
     "name",
@@ -133,7 +141,7 @@ def load_task(name: str, **options: object) -> Task:
         name: A registered task: ``"text"`` (your own table), ``"squad1"``, ``"squad2"``,
             ``"answerability"``, or a GLUE task such as ``"mrpc"``; ``bertvision tasks`` lists them.
         **options: Options of that task's loader; None means not given. Most take ``train``, ``dev``,
-            ``limit``, ``skip_bad`` and ``max_length``. Tasks with labels also take
+            ``limit``, ``skip_bad`` and ``max_length``; all take ``metric``. Tasks with labels also take
             ``class_weights="balanced"``, which weights labels by inverse frequency in the loss.
 
     Returns:
@@ -161,7 +169,7 @@ def load_task(name: str, **options: object) -> Task:
     """
     loader = TASKS[name]
     given = {key: value for key, value in options.items() if value is not None}
-    weights = given.pop("class_weights", "none")
+    weights, metric = given.pop("class_weights", "none"), given.pop("metric", None)
     _check_options(name, loader, given)
     task = replace(loader(**given), skip_bad=bool(given.get("skip_bad")))
     if task.kind == "regress":  # standardise the values to predict to mean 0 and standard deviation 1 on train
@@ -169,7 +177,17 @@ def load_task(name: str, **options: object) -> Task:
         center = math.fsum(values) / len(values)
         spread = math.sqrt(math.fsum((value - center) ** 2 for value in values) / len(values))
         task = replace(task, center=center, spread=spread or 1.0)
+    if metric is not None:
+        task = replace(task, metric=_check_metric(metric, task))
     return with_class_weights(task, weights)
+
+
+def _check_metric(metric: object, task: Task) -> str:
+    """A metric that a task of this kind can be chosen by: larger is better."""
+    names = [name for name in METRICS[task.kind] if name != "f1" or task.kind == "span" or len(task.labels) == 2]
+    if metric not in names:
+        raise BadInput(f"metric: got {shorten(metric)}, expected one of {', '.join(names)} for task {task.name}")
+    return str(metric)
 
 
 def _check_options(name: str, loader: Callable[..., Task], given: Mapping[str, object]) -> None:

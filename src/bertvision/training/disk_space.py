@@ -17,8 +17,8 @@ from bertvision.training.shard_builder import ExtractionPlan
 TOKEN_BYTES = 4 + 1 + 2 * 4
 """Bytes per token in addition to its states: id, type, offsets."""
 
-WINDOW_BYTES = 4 + 8 + 8 + 4
-"""Bytes per window: length, window number, example number, CLS position."""
+WINDOW_BYTES = 4 + 8 + 8 + 4 + 16
+"""Bytes per window: length, window number, example number, CLS position, key."""
 
 
 def store_bytes(extraction: ExtractionPlan, dtype: str | None = None, tokens: str | None = None) -> int:

@@ -1,7 +1,8 @@
 """Run the encoder once over all splits and store the hidden states of every layer.
 
-A finished store is reused; an interrupted extraction resumes after its last complete shard; a store with another
-fingerprint is an error. Several processes can make shards of one store without a coordinator; ``finalize``
+A finished store is reused; an interrupted extraction resumes after its last complete shard; a store that differs in its
+data only is replaced by one that takes over the states of all windows that are still there (``store.previous``); any
+other store is an error. Several processes can make shards of one store without a coordinator; ``finalize``
 checks that all shards exist and writes the manifest.
 """
 
@@ -20,7 +21,10 @@ from bertvision.core.records import SPLITS
 from bertvision.encoders.loading import Encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.lock import LOCK, writing
+from bertvision.store.previous import delete_outdated, delete_replaced, find_replaced, replacing
+from bertvision.store.shard_file import read_shard, write_shard
 from bertvision.store.store import MANIFEST, Damage, Store, check_format, find_damage, recorded
+from bertvision.store.stored_windows import StoredWindows
 from bertvision.store.writer import ShardRecord, StoreWriter, record_name
 from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.estimate import log_estimate
@@ -42,6 +46,7 @@ def extract(
     to: str | Path,
     config: ExtractConfig | None = None,
     windows: TaskWindows | None = None,
+    replace: bool = False,
     **settings: Any,
 ) -> Store:
     """Store the hidden states of every window of every split.
@@ -52,39 +57,56 @@ def extract(
         to: The store's folder, or a URL that fsspec can write (``s3://...``).
         config: Settings. Default: ``ExtractConfig()``.
         windows: Tokenised splits of the task, to avoid tokenising them again.
+        replace: Whether a store of other inputs in ``to`` may be deleted, as in a run's own folder.
         **settings: Fields of :class:`ExtractConfig` that override ``config``, e.g. ``dtype="int8"``.
 
     Returns:
-        The finished store. A store that already holds the same states is opened without any computation.
+        The finished store. A store that already holds the same states is opened without any computation. From a store
+        that differs in its data only, the states of equal windows are copied, and the new store replaces it.
 
     Raises:
-        BadInput: ``to`` holds a store of another encoder, task or setting, or the disk is too small.
+        BadInput: ``to`` holds a store of another encoder or setting, or of data that have little in common with the
+            task's; or the disk is too small.
 
     Example:
         >>> store = extract(tuned, task, "states", layers="last4")  # doctest: +SKIP
     """
-    return extract_with(_make_locally, encoder, task, to, with_settings(config or ExtractConfig(), **settings), windows)
-
-
-def extract_with(
-    make: MakeShards,
-    encoder: Encoder,
-    task: Task,
-    to: str | Path,
-    config: ExtractConfig,
-    windows: TaskWindows | None = None,
-) -> Store:
-    """Extract with shards made by ``make``, in this process or elsewhere."""
+    config = with_settings(config or ExtractConfig(), **settings)
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, config, windows)
-    if plan is None:
-        return Store(to)
-    log_estimate(plan, writer, local=make is _make_locally)
-    with writing(writer.folder):
+    local = writer.remote is None
+    plan = _open_plan(encoder, task, writer, config, windows, reuse=local, replace=replace and local)
+    return Store(to) if plan is None else _extract(plan, writer, _make_locally)
+
+
+def extract_with(make: MakeShards, encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig) -> Store:
+    """Extract with shards made by ``make``, in other processes."""
+    writer = StoreWriter(to)
+    plan = _open_plan(encoder, task, writer, config)
+    return Store(to) if plan is None else _extract(plan, writer, make)
+
+
+def _extract(plan: ExtractionPlan, writer: StoreWriter, make: MakeShards) -> Store:
+    log_estimate(plan, _disk(plan, writer), local=make is _make_locally and plan.earlier is None)
+    if plan.earlier is not None:
+        _log_reuse(plan)
+    with replacing(writer.folder, plan.earlier), writing(writer.folder):
         _clear_parts(writer.folder)  # left by a killed process
         _start(writer, plan)
         _finish(writer, plan, make(plan, writer))
-    return Store(to)
+    return Store(writer.name)
+
+
+def _disk(plan: ExtractionPlan, writer: StoreWriter) -> StoreWriter:
+    """Where space is needed: a store that will be moved aside is no part of the new one."""
+    in_place = plan.earlier is not None and plan.earlier.folder == writer.folder
+    return StoreWriter(writer.folder.resolve().parent) if in_place else writer
+
+
+def _log_reuse(plan: ExtractionPlan) -> None:
+    total, stored = sum(map(len, plan.windows.values())), plan.count_stored()
+    what = "windows" if plan.task.kind == "span" else "texts"
+    apart = "" if plan.texts is None else f", and on {len(plan.texts.texts):,} texts of pairs, each by itself"
+    log_line(f"extract: {stored:,} of {total:,} {what} are already stored; the encoder runs on {total - stored:,}{apart}")
 
 
 def _make_locally(plan: ExtractionPlan, writer: StoreWriter) -> list[ShardRecord]:
@@ -147,15 +169,39 @@ def finalize(
 
 
 def _open_plan(
-    encoder: Encoder, task: Task, writer: StoreWriter, config: ExtractConfig, windows: TaskWindows | None = None
+    encoder: Encoder,
+    task: Task,
+    writer: StoreWriter,
+    config: ExtractConfig,
+    windows: TaskWindows | None = None,
+    reuse: bool = False,
+    replace: bool = False,
 ) -> ExtractionPlan | None:
-    """The plan of an extraction, or None if the store is finished; an error if the folder is in use otherwise."""
+    """The plan of an extraction, or None if the store is finished; an error if the folder is in use otherwise.
+
+    With ``reuse``, a store that differs in its data only is not an error, but the source of states.
+    """
     fingerprint = store_fingerprint(encoder, task, config)
-    if _is_finished(writer, fingerprint):
+    if replace and delete_outdated(writer.folder, fingerprint):
+        log_line(f"extract: the store in {writer.name} was made from other inputs and is made again")
+    earlier = find_replaced(writer.folder, fingerprint) if reuse else None
+    if earlier is None and _is_finished(writer, fingerprint):
         return None
     plan = ExtractionPlan(encoder, task, config, fingerprint, windows)
-    _check_target(writer, fingerprint)
+    if earlier != writer.folder:
+        _check_target(writer, fingerprint, restart=earlier is not None)
+    if earlier is not None:
+        plan.earlier = StoredWindows(earlier)
+        if earlier == writer.folder and not replace:
+            _check_overlap(writer, plan, plan.earlier)
     return plan
+
+
+def _check_overlap(writer: StoreWriter, plan: ExtractionPlan, earlier: StoredWindows) -> None:
+    """Data with little in common are not an edited table but another one, whose store must not be deleted."""
+    least = min(len(earlier), sum(map(len, plan.windows.values())))
+    if not least or 2 * plan.count_stored() < least:
+        _refuse_other(writer, earlier.manifest["fingerprint"], plan.fingerprint)
 
 
 def _is_finished(writer: StoreWriter, fingerprint: dict[str, Any]) -> bool:
@@ -171,18 +217,23 @@ def _is_finished(writer: StoreWriter, fingerprint: dict[str, Any]) -> bool:
     if any((writer.folder / name).exists() for name in (STARTED, LOCK)):
         with suppress(BadInput), writing(writer.folder):  # its writer was killed while tidying, or is still at it
             _tidy(writer)
+    if not writer.remote:
+        delete_replaced(writer.folder, fingerprint)
     return True
 
 
-def _check_target(writer: StoreWriter, fingerprint: dict[str, Any]) -> None:
-    """The target must be empty, begun by the same extraction, or by another one that completed no shard."""
+def _check_target(writer: StoreWriter, fingerprint: dict[str, Any], restart: bool = False) -> None:
+    """The target must be empty, begun by the same extraction, or by another one that completed no shard.
+
+    ``restart`` allows an extraction of other data, whose shards can be made again from a store that was moved aside.
+    """
     folder = writer.folder
     try:
         started = writer.document(STARTED)
     except (OSError, ValueError) as error:
         raise BadInput(f"{writer.name}/{STARTED} cannot be read: {error}; delete it and extract again") from error
     if started is not None:
-        if writer.remote or any(folder.glob("*/shard-*.safetensors")):
+        if not restart and (writer.remote or any(folder.glob("*/shard-*.safetensors"))):
             _refuse_other(writer, started, fingerprint)
     elif not writer.remote and folder.exists():
         # Locks and .part files may belong to a process that is starting the same extraction.
@@ -195,6 +246,9 @@ def _start(writer: StoreWriter, plan: ExtractionPlan) -> None:
     """Write fingerprint and task before the first shard."""
     if writer.document(STARTED) not in (None, plan.fingerprint):
         writer.remove(STATISTICS)  # left by another extraction
+        if plan.earlier is not None:
+            for shard in writer.folder.glob("*/shard-*"):  # of data that have changed again
+                shard.unlink()
     writer.record_url()
     write_json(writer.folder / STARTED, plan.fingerprint)
     writer.upload(STARTED)
@@ -222,11 +276,19 @@ def _finish(writer: StoreWriter, plan: ExtractionPlan, records: Sequence[ShardRe
         manifest["splits"][split] = split_record(shards, plan.tokens(split))
     statistics = writer.fetch(STATISTICS)
     if statistics is not None:
-        manifest["statistics"] = {"file": STATISTICS, "sha256": file_sha256(statistics)}
+        manifest["statistics"] = {"file": STATISTICS, "sha256": file_sha256(statistics), **_statistics_origin(plan)}
     manifest["seconds"] = sum(float(record["seconds"]) for record in records)
     write_json(writer.folder / MANIFEST, manifest)
     writer.upload(MANIFEST)
     _tidy(writer)
+
+
+def _statistics_origin(plan: ExtractionPlan) -> dict[str, str]:
+    """The data from which the statistics of a store that takes over states were computed, if not from its own."""
+    if plan.earlier is None or not plan.earlier.statistics():
+        return {}
+    earlier = plan.earlier.manifest
+    return {"data": earlier["statistics"].get("data", earlier["fingerprint"]["data"])}
 
 
 def _tidy(writer: StoreWriter) -> None:
@@ -267,7 +329,7 @@ def repair(folder: str | Path, encoder: Encoder) -> list[Damage]:
         plan = ExtractionPlan(encoder, task, config)
         names = [damage.file for damage in damaged]
         if STATISTICS in names:
-            writer.remove(STATISTICS)
+            _restore_statistics(store, writer, names)
         made = make_shards(plan, [number for number, job in enumerate(plan.jobs) if job.name in names], writer)
         if STATISTICS in names:
             path = writer.folder / STATISTICS
@@ -276,13 +338,25 @@ def repair(folder: str | Path, encoder: Encoder) -> list[Damage]:
     return damaged
 
 
+def _restore_statistics(store: Store, writer: StoreWriter, damaged: Sequence[str]) -> None:
+    """Take the statistics from an intact shard; if there is none, they are computed again with all shards."""
+    writer.remove(STATISTICS)
+    intact = [record for split in store.manifest["splits"].values() for record in split["shards"]]
+    intact = [record for record in intact if record["file"] not in damaged]
+    if intact:
+        shard = read_shard(store.shard_path(intact[0]))
+        write_shard({name: shard[name].clone() for name in ("mean", "spread")}, writer.folder / STATISTICS)
+        writer.upload(STATISTICS)
+
+
 def _record_changes(writer: StoreWriter, manifest: dict[str, Any], made: Sequence[ShardRecord]) -> None:
     """Update the checksums of files that differ from the manifest."""
     by_name = {record["file"]: record for record in recorded(manifest)}
     changed = [record for record in made if record["sha256"] != by_name[record["file"]]["sha256"]]
     for record in changed:
         by_name[record["file"]].update(sha256=record["sha256"], bytes=record["bytes"])
-        log_line(f"{record['file']}: recomputed on another machine or with other threads; equal up to rounding")
+        by_name[record["file"]].pop("data", None)  # statistics that were taken over are those of these data now
+        log_line(f"{record['file']}: recomputed on another machine or in other batches; equal up to rounding")
     if changed:
         write_json(writer.folder / MANIFEST, manifest)
         writer.upload(MANIFEST)

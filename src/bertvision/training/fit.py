@@ -6,6 +6,7 @@ initialisation; the order of batches is the same for all, because they share the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -40,6 +41,9 @@ TRIM_BATCHES = 16
 TRAIN_SPLITS = {"auto": "train", INNER: "train", FOLDS: FOLDS}
 VALIDATION_SPLITS = {"auto": INNER, INNER: INNER, FOLDS: FOLDS}
 """The splits that heads are trained and selected on, by ``FitConfig.validation``."""
+
+MIN_STEPS = 40
+"""Steps that heads are trained for at least if they are validated by folds; five epochs of 16 rows are too few."""
 
 SAVE_SECONDS = 30.0
 """Write a checkpoint after an epoch if the last one is older than this."""
@@ -87,6 +91,9 @@ def fit(
     states = tuple(store.layers)
     if isinstance(store, States):
         config = with_settings(config, validation=choose_validation(task, store, config.validation))
+    if config.validation == FOLDS:  # few rows make few steps; the best epoch is chosen by the folds
+        batches = store[FOLDS].batch_count(config.batch)
+        config = replace(config, epochs=max(config.epochs, math.ceil(MIN_STEPS / batches)))
     solved = [head.spec for head in built if head.module.solved]
     fitted = solve_heads(solved, store, task, config.validation)
     trained = [spec for spec in specs if spec not in solved]

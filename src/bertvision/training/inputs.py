@@ -11,22 +11,26 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from bertvision.core.config import ExtractConfig
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fields
 from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS, LayerBatch, Shape, Window, WindowTable
 from bertvision.core.registry import choose_layers
-from bertvision.core.summaries import TOGETHER
+from bertvision.core.summaries import APART, SUMMARIES, TOGETHER
 from bertvision.encoders.delta_weights import functional_settings
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
 from bertvision.encoders.methods import injected
 from bertvision.heads.base import Head, build_head
-from bertvision.heads.info import compatible_heads
-from bertvision.heads.readings import check_head_tokens
+from bertvision.heads.info import expand_head_words
+from bertvision.heads.readings import check_head_tokens, required_summaries
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
 from bertvision.training.pair_texts import PairTexts
+
+DEFAULT_SUMMARIES = ("cls", "mean", "max")
+"""Summaries that are always stored with ``tokens="auto"``, so that most other heads can be added later."""
 
 
 class Split(Protocol):
@@ -130,23 +134,41 @@ def check_heads(
     encoder: Encoder,
     layers: str = "all",
     tokens: str = "all",
+    tuned: bool = True,
     pairs: str = TOGETHER,
 ) -> list[str]:
-    """Canonical specs without duplicates; ``all`` expands to every compatible head.
+    """Canonical specs without duplicates; ``control``, ``quick`` and ``all`` are expanded.
 
     A head that cannot be fitted on these states raises an error here, before the states are computed.
     """
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
-    expanded: list[str] = []
-    for spec in specs:
-        expanded.extend(compatible_heads(shape, encoder.has_pooler, tokens, pairs) if spec == "all" else [spec])
+    expanded = expand_head_words(specs, shape, encoder.has_pooler, tokens, tuned, pairs)
     with torch.device("meta"):  # allocate no weights, some heads are large
-        heads = [build_head(spec, shape) for spec in dict.fromkeys(expanded)]
+        heads = [build_head(spec, shape) for spec in expanded]
     for head in heads:
         check_head_tokens(head, tokens, pairs)
         if head.needs_pooled and not encoder.has_pooler:
             raise BadInput(f"head {head.spec} needs the pooled CLS, but encoder {encoder.name} has no pooler")
     return list(dict.fromkeys(head.spec for head in heads))
+
+
+def resolve_tokens(
+    config: ExtractConfig, specs: Sequence[str], task: Task, encoder: Encoder, tuned: bool = True
+) -> ExtractConfig:
+    """``tokens="auto"`` as what these heads read: summaries of each text if that is enough, otherwise all tokens."""
+    if config.tokens != "auto":
+        return config
+    if config.pairs == APART:  # nothing is stored of tokens
+        return replace(config, tokens="all")
+    shape = task_shape(task, len(choose_layers(config.layers, encoder.layers)), encoder.width)
+    with torch.device("meta"):
+        expanded = expand_head_words(specs, shape, encoder.has_pooler, tuned=tuned, pairs=config.pairs)
+        heads = [build_head(spec, shape) for spec in expanded]
+    required = [required_summaries(head) for head in heads]
+    if task.kind == "span" or not required or None in required:
+        return replace(config, tokens="all")
+    names = {*DEFAULT_SUMMARIES, *(name for summaries in required for name in summaries or ())}
+    return replace(config, tokens="+".join(name for name in SUMMARIES if name in names))
 
 
 def native_head(encoder: Encoder) -> Head | None:

@@ -48,7 +48,7 @@ def check_pairs(config: ExtractConfig, task: Task) -> None:
                     f"{option} is for pairs of texts, but example {example.id} of {split} is a single text; leave it "
                     "out, or name the column of the second texts with --pair-column"
                 )
-    if config.pairs == APART and config.tokens != "all":
+    if config.pairs == APART and config.tokens not in ("all", "auto"):
         raise BadInput(f"{option} stores no states of whole inputs; leave --tokens {config.tokens} out, or use both")
     if config.pairs == APART and config.dtype == "int8":
         raise BadInput(f"{option} stores means of texts, for which there is no int8; use --dtype f16 or f32")

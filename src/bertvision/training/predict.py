@@ -63,10 +63,19 @@ def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) ->
         table=split.store[fitted.validation].table(),
         seed=fitted.seed,
         parameters=fitted.parameters,
+        layers_run=_layers_run(fitted, split),
         encoder_parameters=int(split.store.manifest["encoder"]["parameters"]),
         seconds=fitted.seconds,
     )
     return replace(inner, split=split.name, logits=outputs, table=split.table(), inner=inner)
+
+
+def _layers_run(fitted: FittedHead, split: ShardedSplit) -> int:
+    """Encoder layers up to the highest state that a head reads; the pooled CLS needs all of them."""
+    states = fitted.states or split.store.layers
+    if fitted.head.needs_pooled:
+        return max(split.store.layers)
+    return max(states[layer] for layer in fitted.head.needed_layers)
 
 
 def predict_own(split: ShardedSplit) -> Predictions:
@@ -100,6 +109,7 @@ def predict_own(split: ShardedSplit) -> Predictions:
         table=split.store["inner"].table(),
         parameters=build_head(manifest["own"], shape).num_parameters + int(encoder["parameters"]),
         encoder_parameters=int(encoder["parameters"]),
+        layers_run=shape.layers - 1,
         seconds=float(encoder["record"].get("cost", {}).get("seconds", 0.0)),
     )
     return replace(inner, split=split.name, logits=logits, table=split.table(), inner=inner)

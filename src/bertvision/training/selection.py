@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertvision.core.records import FOLDS, WindowTable
-from bertvision.store.states import States
+from bertvision.store.states import States, Subset
 from bertvision.tasks.splits import assign_folds
 from bertvision.tasks.task import Task
 
@@ -25,8 +25,8 @@ INNER = "inner"
 
 def choose_validation(task: Task, states: States, validation: str = "auto") -> str:
     """The split that choices are made on: ``"folds"`` (train and inner, out of fold) or ``"inner"``."""
-    if validation != "auto":
-        return validation
+    if validation != "auto" or isinstance(states, Subset):  # part of train: its rows have no folds of their own
+        return INNER if validation == "auto" else validation
     few = len(task["train"]) + len(task[INNER]) <= MAX_FOLD_ROWS
     return FOLDS if few and task.kind != "span" and not has_seen_labels(states) else INNER
 

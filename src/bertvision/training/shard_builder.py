@@ -25,9 +25,10 @@ from bertvision.core.summaries import NO_TOKENS, TOGETHER, summarise_tokens, sum
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import Head
-from bertvision.store.batching import Batch, plan_batches, plan_shards
+from bertvision.store.batching import Batch, length_batches, plan_batches, plan_shards
 from bertvision.store.codec import Codec, Plain, channel_statistics, check_finite, make_codec, state_bytes
 from bertvision.store.shard_file import Shard, read_shard, window_tensors, write_shard
+from bertvision.store.stored_windows import StoredWindows, join_states, window_keys
 from bertvision.store.token_subset import kept_lengths, kept_positions, reduce_window
 from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
@@ -91,8 +92,8 @@ class ShardBuilder:
     def shard(self, windows: Sequence[Window], batches: Sequence[Batch], advance: Callable[[int], object]) -> Shard:
         """Run the batches and write states, layer by layer, into one flat buffer of the store's type."""
         numbers = [int(number) for batch in batches for number in batch]
-        stored = [reduce_window(windows[number], self.tokens, self.kind) for number in numbers]
-        total, on_gpu = sum(len(window) for window in stored), self.device.type == "cuda"
+        chosen = [windows[number] for number in numbers]
+        total, on_gpu = sum(kept_lengths(chosen, self.tokens)), self.device.type == "cuda"
         buffers = self.codec.buffers(total, len(self.layers), self.width, pin_memory=on_gpu)
         extras: dict[str, list[Tensor]] = {"pooled": [], "logits": []}
         start = 0
@@ -109,7 +110,36 @@ class ShardBuilder:
         check_finite(buffers, self.config.dtype)
         outputs = {key: torch.cat(parts) for key, parts in extras.items() if parts}
         trim_memory()
-        return {**buffers, **self.codec.statistics(), **window_tensors(stored, numbers), **outputs}
+        return {**buffers, **self.codec.statistics(), **self._window_tensors(chosen, numbers), **outputs}
+
+    def joined_shard(
+        self,
+        windows: Sequence[Window],
+        batches: Sequence[Batch],
+        earlier: StoredWindows,
+        advance: Callable[[int], object],
+    ) -> Shard:
+        """The shard of these batches, with states copied from an earlier store; other windows are encoded together."""
+        numbers = [int(number) for batch in batches for number in batch]
+        chosen = [windows[number] for number in numbers]
+        located = earlier.locate(window_keys(chosen, self.tokens))  # (windows,)
+        new = np.flatnonzero(located < 0)
+        if len(new) == len(numbers):
+            return self.shard(windows, batches, advance)
+        parts = list(earlier.parts(located))
+        advance(len(numbers) - len(new))
+        if len(new):
+            members = [chosen[position] for position in new]
+            lengths = np.array([len(window) for window in members])
+            own_batches = list(length_batches(np.arange(len(new)), lengths, self.config.batch_tokens))
+            encoded = self.shard(members, own_batches, advance)
+            parts.append((encoded, np.arange(len(new)), new[encoded["windows"].numpy()]))
+        states = join_states(parts, kept_lengths(chosen, self.tokens), self.kind)
+        return {**states, **self.codec.statistics(), **self._window_tensors(chosen, numbers)}
+
+    def _window_tensors(self, chosen: Sequence[Window], numbers: Sequence[int]) -> dict[str, Tensor]:
+        stored = [reduce_window(window, self.tokens, self.kind) for window in chosen]
+        return {**window_tensors(stored, numbers), "keys": torch.from_numpy(window_keys(chosen, self.tokens))}
 
     @torch.inference_mode()
     def run_batch(
@@ -177,7 +207,10 @@ class ShardJob:
 
 
 class ExtractionPlan:
-    """All shards of an extraction; bad input raises an error here, before anything is written."""
+    """All shards of an extraction; bad input raises an error here, before anything is written.
+
+    ``earlier`` may be set to the windows of a store that differs in its data only: their states are copied.
+    """
 
     def __init__(
         self,
@@ -192,6 +225,7 @@ class ExtractionPlan:
         self.windows = reuse_windows(task, encoder, windows)
         self.builder = ShardBuilder(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
         self.texts = None if config.pairs == TOGETHER else TextEncoder(self.windows.texts, self.builder)
+        self.earlier: StoredWindows | None = None
         self.jobs: list[ShardJob] = []
         for split in SPLITS:
             for number, batches in enumerate(self.builder.plan(self.windows[split])):
@@ -201,17 +235,34 @@ class ExtractionPlan:
         """Stored tokens of a split."""
         return sum(kept_lengths(self.windows[split], self.config.stored_tokens))
 
+    def count_stored(self) -> int:
+        """Windows whose states the earlier store has."""
+        if self.earlier is None:
+            return 0
+        keys = (window_keys(windows, self.config.stored_tokens) for windows in self.windows.values())
+        return sum(int((self.earlier.locate(part) >= 0).sum()) for part in keys)
+
     def prepare(self, writer: StoreWriter) -> None:
         """Write the codec statistics before the first shard, or read those that another process wrote."""
+        earlier = self.earlier.statistics() if self.earlier else {}
         path = writer.fetch(STATISTICS)
         if path is not None:
-            self.builder.use({name: tensor.clone() for name, tensor in read_shard(path).items()})
-            return
-        statistics = self.builder.statistics(self.windows["train"])
-        if statistics:
-            write_shard(statistics, writer.folder / STATISTICS)
-            writer.upload(STATISTICS)
+            statistics = {name: tensor.clone() for name, tensor in read_shard(path).items()}
+            if not all(torch.equal(statistics[name], earlier[name]) for name in earlier):
+                self.earlier = None  # its states are on another scale than those of the shards that are there
+        else:
+            statistics = earlier or self.builder.statistics(self.windows["train"])
+            if statistics:
+                write_shard(statistics, writer.folder / STATISTICS)
+                writer.upload(STATISTICS)
         self.builder.use(statistics)
+
+    def make(self, job: ShardJob, advance: Callable[[int], object]) -> Shard:
+        """Compute a planned shard."""
+        windows = self.windows[job.split]
+        if self.earlier is None:
+            return self.builder.shard(windows, job.batches, advance)
+        return self.builder.joined_shard(windows, job.batches, self.earlier, advance)
 
 
 def make_shards(plan: ExtractionPlan, numbers: Iterable[int], to: str | Path | StoreWriter) -> list[ShardRecord]:
@@ -230,7 +281,7 @@ def make_shards(plan: ExtractionPlan, numbers: Iterable[int], to: str | Path | S
                 advance(job.windows)
                 written.append(pool.submit(lambda done: done, record))
                 continue
-            shard = plan.builder.shard(plan.windows[job.split], job.batches, advance)
+            shard = plan.make(job, advance)
             if plan.texts is not None:
                 shard = plan.texts.add_to(shard, job.split, writer.folder)
             if written:

@@ -10,14 +10,16 @@ from typing import Any, cast
 from bertvision.core.files import write_json
 from bertvision.core.leaderboard_text import board_document
 from bertvision.core.progress import log_line
-from bertvision.core.records import CONTROL, Board, Row
+from bertvision.core.records import FIRST_CONTROL, Board, Row
 from bertvision.core.row_title import row_title
 from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.ensemble import How, ensemble
 from bertvision.evaluation.leaderboard import advise, baseline, build_leaderboard
+from bertvision.evaluation.recommendation import EVERY_HEAD
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
+from bertvision.heads.quick import control_heads
 from bertvision.model import Model
 from bertvision.report.page import write_page
 from bertvision.report.search import write_search_page
@@ -62,7 +64,8 @@ def conclude(
     fitted: Sequence[FittedHead] | None = None,
     states: States | None = None,
     task: Task | None = None,
-    control: str = CONTROL,
+    control: str | None = None,
+    prefer: str = "best",
 ) -> RunResult:
     """Score everything in a run, and write leaderboard, best model, findings and report.
 
@@ -72,12 +75,13 @@ def conclude(
     task = task_of_states(states) if task is None else task
     heads = run_heads(folder, states) if fitted is None else fitted
     scored = score_all(heads, states, task)
-    board = build_leaderboard(scored, task, control)
+    board = build_leaderboard(scored, task, control or _controls(scored, task)[0], prefer)
     document = _write_results(scored, board, task, folder)
     encoder = run_encoder(folder, states)
     if encoder is not None:
-        save_row_model(board.rows[0], encoder, heads, task, folder / "model")
-        log_line(f"model: {folder / 'model'} ({board.rows[0].name}, the best row on inner)")
+        recommended = next(row for row in board.rows if row_title(row) == board.recommended)
+        save_row_model(recommended, encoder, heads, task, folder / "model")
+        log_line(f"model: {folder / 'model'} ({board.recommended}, the recommended row)")
     log_command(folder)
     answers, places = {}, {}
     for row in scored:
@@ -125,7 +129,7 @@ def score_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[S
     for head, predictions in zip(fitted, predict(fitted, store["dev"]), strict=True):
         scored.append(score_predictions(task, predictions, head.inner_scores))
     if store.manifest["own"] is None:
-        return scored
+        return [*scored, *_ensemble_of_heads(scored, task)]
     own = predict_own(store["dev"])
     ranked = [row.predictions for row in sorted(scored, key=lambda row: row.rank(task.metric))]
     # The encoder with the best head in every way; and with the best seed of every head, with fitted weights.
@@ -137,6 +141,23 @@ def score_all(fitted: Sequence[FittedHead], store: States, task: Task) -> list[S
     return [*scored, *(score_predictions(task, predictions) for predictions in [own, *ensembles])]
 
 
+def _ensemble_of_heads(scored: Sequence[ScoredPredictions], task: Task) -> list[ScoredPredictions]:
+    """The ensemble of all heads, if there are several and all were validated on the same split."""
+    losing = {*_controls(scored, task)[1:]}
+    members = [row.predictions for row in scored if row.predictions.name not in losing]
+    splits = {member.inner.split for member in members if member.inner is not None}
+    if len({member.spec for member in members}) < 2 or len(splits) != 1:
+        return []
+    return [score_predictions(task, ensemble(members, "fitted", name=EVERY_HEAD))]
+
+
+def _controls(scored: Sequence[ScoredPredictions], task: Task) -> list[str]:
+    """The linear heads on the last layer, the best on the validation split first; only the first is the control."""
+    rows = [row for row in scored if row.predictions.name in control_heads(task.kind, apart=True)]
+    rows.sort(key=lambda row: row.rank(task.metric))
+    return list(dict.fromkeys(row.predictions.name for row in rows)) or [FIRST_CONTROL]
+
+
 def _write_results(scored: Sequence[ScoredPredictions], board: Board, task: Task, folder: Path) -> dict[str, Any]:
     """Write answers in the format of the official scripts (id -> answer), their offsets, and the leaderboard."""
     for row in scored:
@@ -145,7 +166,8 @@ def _write_results(scored: Sequence[ScoredPredictions], board: Board, task: Task
         if task.kind == "span":
             write_json(folder / ANSWER_SPANS / name, row.result.places)
     name, scores = baseline(task, board.split)
-    document = {**board_document(board), "baseline": {"name": name, "scores": scores}, "advice": advise(board)}
+    advice = advise(board, (name, scores[board.metric]))
+    document = {**board_document(board), "baseline": {"name": name, "scores": scores}, "advice": advice}
     write_json(folder / "leaderboard.json", document)
     return document
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bertvision.core.config import Recipe
-from bertvision.core.records import CONTROL
 from bertvision.core.run_log import RunLog
-from bertvision.core.summaries import APART
 from bertvision.runs.prepare import fit_into, prepare_run
 from bertvision.workflows.conclude import RunResult, conclude
 
@@ -19,10 +17,9 @@ from bertvision.workflows.conclude import RunResult, conclude
 def run(recipe: Recipe, out: str | Path) -> RunResult:
     """Tune, extract, fit, predict, ensemble, evaluate, report and save, skipping finished steps."""
     folder = Path(out)
-    control = [] if recipe.extract.pairs == APART else [CONTROL]  # it reads whole inputs
-    prepared = prepare_run(recipe, folder, [*control, *recipe.heads])
+    prepared = prepare_run(recipe, folder, ["control", *recipe.heads])
     task, states = prepared.task, prepared.states
     fitted = fit_into(folder, states, prepared.heads, recipe.seeds, recipe.fit, task)
-    result = conclude(folder, fitted, states, task)
+    result = conclude(folder, fitted, states, task, prefer=recipe.prefer)
     RunLog(folder).write("run", advice=result.advice)
     return result

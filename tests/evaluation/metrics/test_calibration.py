@@ -14,9 +14,9 @@ from bertvision.core.errors import BadInput
 from bertvision.evaluation.metrics.calibration import (
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
+    binary_choices,
     binary_probability,
     expected_calibration_error,
-    fit_binary_temperature,
     fit_confidence_temperature,
     fit_temperature,
     log_probabilities,
@@ -104,7 +104,7 @@ def test_no_answer_temperature_is_recovered_and_changes_no_decision() -> None:
     random = np.random.default_rng(1)
     scores = random.normal(loc=1.5, scale=9, size=8000)
     unanswerable = random.random(8000) < binary_probability(scores, 1.5, 4.0)
-    fitted = fit_binary_temperature(scores, unanswerable, 1.5)
+    fitted = fit_temperature(*binary_choices(scores, unanswerable, 1.5))
     assert fitted == pytest.approx(4.0, rel=0.05)
     probability = binary_probability(scores, 1.5, fitted)
     assert expected_calibration_error(probability, unanswerable) < 0.02
@@ -114,10 +114,10 @@ def test_no_answer_temperature_is_recovered_and_changes_no_decision() -> None:
 
 def test_questions_without_a_span_do_not_change_the_no_answer_temperature() -> None:
     scores, unanswerable = [2.0, -1.0, 0.5, -3.0, 0.5], [1, 0, 0, 0, 1]
-    fitted = fit_binary_temperature(scores, unanswerable)
+    fitted = fit_temperature(*binary_choices(scores, unanswerable))
     assert MIN_TEMPERATURE < fitted < MAX_TEMPERATURE
-    assert fit_binary_temperature([*scores, 1e9, math.inf], [*unanswerable, 0, 0]) == fitted
-    assert fit_binary_temperature([math.inf], [0]) == 1.0
+    assert fit_temperature(*binary_choices([*scores, 1e9, math.inf], [*unanswerable, 0, 0])) == fitted
+    assert not len(binary_choices([math.inf], [0])[1])
 
 
 @pytest.mark.parametrize("adaptive", [False, True])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 """Bounds of T: without them perfectly separating logits would give 0, and useless ones infinity."""
 
 GRID = 25
+CROSS_FOLDS = 5
 EPS = 1e-12  # smallest probability in a logarithm
 
 LARGEST_NO_ANSWER_SCORE = 1e6
@@ -72,28 +74,47 @@ def fit_confidence_temperature(choices: ArrayLike, correct: ArrayLike) -> float:
     top choice at T. For choices that may not include the correct one, such as the spans of a window, where the
     likelihood of the correct choice is undefined. A coarse grid avoids local minima.
     """
-    rows, is_correct = np.asarray(choices, dtype=np.float64), np.asarray(correct, dtype=bool)
-    if not len(rows):
+    if not len(np.asarray(correct)):
         return 1.0
-    shifted = rows - rows.max(-1, keepdims=True)
 
     def loss(temperature: float) -> float:
-        confidence = 1 / np.exp(shifted / temperature).sum(-1)  # (rows,)
-        return -float(np.log(np.maximum(np.where(is_correct, confidence, 1 - confidence), EPS)).mean())
+        return confidence_loss(choices, correct, temperature)
 
     grid = np.geomspace(MIN_TEMPERATURE, MAX_TEMPERATURE, GRID)
     best = int(np.argmin([loss(float(temperature)) for temperature in grid]))
     return _minimise(loss, float(grid[max(best - 1, 0)]), float(grid[min(best + 1, GRID - 1)]))
 
 
-def fit_binary_temperature(scores: ArrayLike, present: ArrayLike, threshold: float = 0.0) -> float:
-    """The T of :func:`binary_probability`, as a choice between logits 0 (absent) and score - threshold (present)."""
+def confidence_loss(choices: ArrayLike, correct: ArrayLike, temperature: float) -> float:
+    """Mean of -log p over correct top choices and -log(1 - p) over wrong ones."""
+    confidence = top_probability(choices, temperature)  # (rows,)
+    return -float(np.log(np.maximum(np.where(np.asarray(correct, dtype=bool), confidence, 1 - confidence), EPS)).mean())
+
+
+def cross_fitted(
+    fit: Callable[[Floats, NDArray[Any]], float],
+    loss: Callable[[Floats, NDArray[Any], float], float],
+    choices: ArrayLike,
+    outcomes: ArrayLike,
+) -> float:
+    """The fitted temperature, or 1 if temperatures fitted without some rows do not lower the loss on those rows."""
+    rows, labels = np.asarray(choices, dtype=np.float64), np.asarray(outcomes)
+    if len(rows) < 2 * CROSS_FOLDS:
+        return 1.0
+    folds, gain = np.arange(len(rows)) % CROSS_FOLDS, 0.0
+    for fold in range(CROSS_FOLDS):
+        out = folds == fold
+        temperature = fit(rows[~out], labels[~out])
+        gain += (loss(rows[out], labels[out], 1.0) - loss(rows[out], labels[out], temperature)) * int(out.sum())
+    return fit(rows, labels) if gain > 0 else 1.0
+
+
+def binary_choices(scores: ArrayLike, present: ArrayLike, threshold: float = 0.0) -> tuple[Floats, NDArray[np.int64]]:
+    """Logits 0 (absent) and score - threshold (present), and which is right, of the scores that can be used."""
     margins = np.asarray(scores, dtype=np.float64) - threshold
     valid = np.abs(margins) <= LARGEST_NO_ANSWER_SCORE
-    if not valid.any():
-        return 1.0
     choices = np.stack([np.zeros(int(valid.sum())), margins[valid]], axis=1)  # (scores, 2)
-    return fit_temperature(choices, np.asarray(present, dtype=np.int64)[valid])
+    return choices, np.asarray(present, dtype=np.int64)[valid]
 
 
 def binary_probability(scores: ArrayLike, threshold: float = 0.0, temperature: float = 1.0) -> Floats:

@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from bertvision.core.config import QUICK_HEADS, FitConfig, TuneConfig, from_mapping
+from bertvision.core.config import FitConfig, TuneConfig, from_mapping
 from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
 from bertvision.core.summaries import BOTH, TOGETHER
 from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options
 from bertvision.heads.info import NO_VARIANT, fits
+from bertvision.heads.quick import quick_heads
 from bertvision.heads.readings import PAIR_CHOICES, check_head_tokens
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str,
     heads: list[str] = []
     for word in words:
         if word == "quick":
-            heads += [parse_spec(spec).name for spec in QUICK_HEADS]
+            heads += [parse_spec(spec).name for spec in quick_heads(features.shape.kind, tuned=True)]
         elif word == "all":
             known = (features.shape, features.pooled, features.tokens, features.pairs)
             heads += [name for name in HEADS if fits(name, *known)]
