@@ -106,7 +106,9 @@ def _log_reuse(plan: ExtractionPlan) -> None:
     total, stored = sum(map(len, plan.windows.values())), plan.count_stored()
     what = "windows" if plan.task.kind == "span" else "texts"
     apart = "" if plan.texts is None else f", and on {len(plan.texts.texts):,} texts of pairs, each by itself"
-    log_line(f"extract: {stored:,} of {total:,} {what} are already stored; the encoder runs on {total - stored:,}{apart}")
+    log_line(
+        f"extract: {stored:,} of {total:,} {what} are already stored; the encoder runs on {total - stored:,}{apart}"
+    )
 
 
 def _make_locally(plan: ExtractionPlan, writer: StoreWriter) -> list[ShardRecord]:
