@@ -211,6 +211,25 @@ def test_interrupted_extraction_resumes_to_the_same_bytes(
     assert files(tmp_path / "store") == files(stores["both"].folder)
 
 
+@pytest.mark.parametrize("pairs", ["apart", "both"])
+def test_store_of_changed_data_holds_the_texts_of_its_own_pairs(
+    tiny_encoder: Encoder, pair_task: Task, tmp_path: Path, pairs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pair that is cut to one window may be the same window as before, with another end of its second text."""
+    extract(tiny_encoder, pair_task, tmp_path / "store", pairs=pairs, **SMALL_SHARDS)
+    first, *others = pair_task["dev"]
+    changed = [replace(first, pair=f"{first.pair} of Rome"), *others[1:], replace(others[0], text="the bad old town")]
+    task = replace(pair_task, splits={**pair_task.splits, "dev": tuple(changed)})
+    capsys.readouterr()
+    store = extract(tiny_encoder, task, tmp_path / "store", pairs=pairs, **SMALL_SHARDS)
+    assert f"{len(distinct_texts(task))} texts of pairs, each by itself" in capsys.readouterr().err
+    table, found = store["dev"].table(), by_window(store, "dev")
+    for window, apart in found.items():
+        example = task["dev"][table.example[window]]
+        expected = torch.stack([alone(tiny_encoder, text, 16) for text in (example.text, example.pair or "")])
+        torch.testing.assert_close(apart, expected, rtol=STEP["f16"], atol=1e-6)
+
+
 def files(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()

@@ -18,6 +18,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import file_sha256, write_json
 from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS
+from bertvision.core.summaries import APART
 from bertvision.encoders.loading import Encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.lock import LOCK, writing
@@ -103,9 +104,13 @@ def _disk(plan: ExtractionPlan, writer: StoreWriter) -> StoreWriter:
 
 
 def _log_reuse(plan: ExtractionPlan) -> None:
+    texts = "" if plan.texts is None else f"{len(plan.texts.texts):,} texts of pairs, each by itself"
+    if plan.config.pairs == APART:
+        log_line(f"extract: the encoder runs on {texts}")
+        return
     total, stored = sum(map(len, plan.windows.values())), plan.count_stored()
     what = "windows" if plan.task.kind == "span" else "texts"
-    apart = "" if plan.texts is None else f", and on {len(plan.texts.texts):,} texts of pairs, each by itself"
+    apart = texts and f", and on {texts}"
     log_line(
         f"extract: {stored:,} of {total:,} {what} are already stored; the encoder runs on {total - stored:,}{apart}"
     )

@@ -182,8 +182,8 @@ def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str,
         if word == "quick":
             heads += [parse_spec(spec).name for spec in quick_heads(features.shape.kind, tuned=True)]
         elif word == "all":
-            known = (features.shape, features.pooled, features.tokens, features.pairs)
-            heads += [name for name in HEADS if fits(name, *known)]
+            stored = (features.shape, features.pooled, features.tokens, features.pairs)
+            heads += [name for name in HEADS if fits(name, *stored)]
         else:
             heads.append(word)
     if not heads:
