@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     """Search from a task: tune and extract first, or search over tunings too."""
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task, prepare_run
+    from bertvision.training.inputs import resolve_tokens
     from bertvision.workflows.search.heads import recipe_features, search
     from bertvision.workflows.search.space import build_space, expand_head_names
     from bertvision.workflows.search.tunings import search_tuning
@@ -145,6 +146,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
         return search_result(search_tuning(recipes, folder, words, options.space, plan, options.tunings), folder)
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+    recipe = replace(recipe, extract=resolve_tokens(recipe.extract, [], task, encoder))  # heads of any reading
     features = recipe_features(recipe, task, encoder)
     # Not the canonical specs of the recipe: they name options, which would fix them.
     heads = expand_head_names(words, features)

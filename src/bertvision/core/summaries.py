@@ -42,7 +42,7 @@ def summarise(states: Tensor, mask: Tensor, name: str) -> Tensor:
     if name == "mean":
         weights = mask.to(states.dtype) / mask.sum(1, keepdim=True)  # (batch, tokens)
         return torch.einsum("bt,bt...->b...", weights, states)
-    if not bool(mask.all()):
+    if mask.is_meta or not bool(mask.all()):  # filling copies the states
         padding = ~mask.reshape(*mask.shape, *[1] * (states.ndim - 2))
         states = states.masked_fill(padding, float("-inf"))
     return states.amax(1)

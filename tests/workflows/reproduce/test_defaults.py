@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from bertvision.core import config, records
+from bertvision.core import records
 from bertvision.core.config import DataConfig, ExtractConfig, FitConfig, Recipe, TuneConfig, setting_types, to_mapping
 from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json
 from bertvision.core.records import Kind, Shape
-from bertvision.heads import base
+from bertvision.heads import base, quick
 from bertvision.heads.base import head_options
 from bertvision.heads.compress import Compress
 from bertvision.heads.info import fits
@@ -36,8 +36,9 @@ GOLDEN = Path(__file__).with_name("resolved.json")
 """Hash of the resolved settings that the committed documents were made with, by scale and item."""
 
 
+ADDED = (("fit", "validation", "inner"), ("", "prefer", "best"))
 READING = ("read", "pooled")
-IMPLICIT = {"CONTROL", "QUICK_HEADS", "FitConfig", "TuneConfig", "ExtractConfig", "recipe_defaults", "task_defaults"}
+IMPLICIT = {"CONTROL", "quick_heads", "FitConfig", "TuneConfig", "ExtractConfig", "recipe_defaults", "task_defaults"}
 """Names of the package's defaults."""
 
 
@@ -65,9 +66,11 @@ def resolved(item: str, shared: Shared, folder: Path) -> str:
     """Hash of every setting that an item's scores depend on."""
     experiments, facts = Experiments(shared, None, folder), []
     for row in shared.rows_of(all_items()[item]):
-        heads = [full_head(spec, row.shape) for spec in row.heads] if isinstance(row, BoardRow) else []
+        heads = [full_head(spec, row.shape) for spec in row.required_heads] if isinstance(row, BoardRow) else []
         for recipe, _ in recipes_of(experiments, row):
             plain = to_mapping(recipe)
+            for section, key, value in ADDED:  # settings that there were not, at what they mean for the documents
+                assert plain[section].pop(key) == value if section else plain.pop(key) == value
             shape = "span" if recipe.task in SPAN_TASKS else "classify"
             plain["heads"] = [full_head(spec, shape) for spec in recipe.heads]
             if recipe.tune.head:
@@ -89,6 +92,8 @@ def other(value: Any) -> Any:
         return not value
     if isinstance(value, tuple):
         return tuple(map(other, value)) or (0.5,)
+    if value in ("auto", "best"):  # one of a few words
+        return {"auto": "folds", "best": "small"}[value]
     return value + 1 if isinstance(value, int | float) else f"other {value}" if isinstance(value, str) else value
 
 
@@ -103,7 +108,7 @@ def other_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         values = cls.__init__.__defaults__
         monkeypatch.setattr(cls.__init__, "__defaults__", tuple(map(other, values)))
     monkeypatch.setattr(records, "CONTROL", "mean-pool")
-    monkeypatch.setattr(config, "QUICK_HEADS", ("mean-pool",))
+    monkeypatch.setattr(quick, "SPAN_HEADS", ("mean-pool",))
     presets = {"lr": 0.5, "bert_lr": 0.5, "epochs": 7.0, "batch": 7}
     monkeypatch.setattr(GlueLoader, "defaults", {"tune": presets, "fit": {"epochs": 7}})
     monkeypatch.setattr(recipe_defaults, "method_defaults", lambda name, method: presets)
@@ -144,7 +149,7 @@ def test_heads_can_be_built_with_another_reading_by_default(scale: str, monkeypa
     rows = [row for item in all_items().values() for row in shared_at(scale).rows_of(item) if isinstance(row, BoardRow)]
     kinds: dict[str, Kind] = {"span": "span", "classify": "classify", "regress": "regress"}
     change_readings(monkeypatch)
-    for spec, shape, outputs in {(spec, row.shape, row.outputs) for row in rows for spec in row.heads}:
+    for spec, shape, outputs in {(spec, row.shape, row.outputs) for row in rows for spec in row.required_heads}:
         assert fits(spec, Shape(7, 384, 384, outputs, kinds[shape])), spec
     assert recipe_head("compress:size=64", "classify") == "compress:size=64,read=cls"
     assert recipe_head("compress:size=64", "span") == "compress:size=64"

@@ -27,6 +27,7 @@ from bertvision.workflows.reproduce.defaults import recipe_head
 from bertvision.workflows.reproduce.experiments import Experiments, Failed, Missing, NotAtScale, scaled_method
 from bertvision.workflows.reproduce.resampling import constant_answer_score
 from bertvision.workflows.reproduce.specs import (
+    ENCODER,
     MAX_PREFIX,
     NO_ANSWER_ROW,
     BoardRow,
@@ -74,6 +75,8 @@ def board_row(experiments: Experiments, row: BoardRow) -> RowResult:
         return RowResult(row.name, {"exact": right, "f1": right}, {}, (empty,), run.task, str(folder))
     name = board_name(row.predictor, row.shape)
     rows = [seed for seed in run.board.rows if seed.name == name]
+    if not rows and row.predictor == ENCODER:  # as it came: nothing of it was trained, so it predicts nothing
+        return RowResult(row.name, {}, {}, (), run.task, str(folder))
     if not rows:
         raise Failed(f"{name} is not on the leaderboard of {folder}: its loss was not finite")
     if row.predictor.startswith(MAX_PREFIX):
