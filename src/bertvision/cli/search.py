@@ -135,6 +135,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task, prepare_run
     from bertvision.training.inputs import resolve_tokens
+    from bertvision.training.pair_texts import resolve_pairs
     from bertvision.workflows.search.heads import recipe_features, search
     from bertvision.workflows.search.space import build_space, expand_head_names
     from bertvision.workflows.search.tunings import search_tuning
@@ -146,6 +147,7 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
         return search_result(search_tuning(recipes, folder, words, options.space, plan, options.tunings), folder)
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+    recipe = replace(recipe, extract=resolve_pairs(recipe.extract, task, tuned=True))
     recipe = replace(recipe, extract=resolve_tokens(recipe.extract, [], task, encoder))  # heads of any reading
     features = recipe_features(recipe, task, encoder)
     # Not the canonical specs of the recipe: they name options, which would fix them.
