@@ -67,11 +67,19 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
     if how == "fitted":
         if not complete:
             raise BadInput("how='fitted' needs the outputs of every member on inner")
-        fit = _least_squares if kind == "regress" else _mixture_weights
-        weights = fit(inner_members, weights)
+        weights = _fitted_weights(inner_members, kind)
     inner = _combine(inner_members, how, weights, kind) if complete else None
     combined = replace(_combine(predictions, how, weights, kind), inner=inner)
     return combined if name is None else replace(combined, name=name)
+
+
+def combine_validated(members: Sequence[Predictions]) -> Predictions:
+    """The ensemble with fitted weights of predictions on the validation split, on that split; a single one as it is."""
+    if len(members) < 2:
+        return members[0]
+    _check_same_windows(members)
+    kind = _task_kind(members[0])
+    return _combine(members, "fitted", _fitted_weights(members, kind), kind)
 
 
 def _equal_weights(members: Sequence[Predictions]) -> Array:
@@ -144,6 +152,12 @@ def softmax_rows(logits: NDArray[np.float32]) -> Array:
 def sigmoid(logits: NDArray[Any]) -> Array:
     """1 / (1 + e^-x) without overflow; scipy's expit differs from earlier versions of BERTVision in the last bit."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
+
+
+def _fitted_weights(inner: Sequence[Predictions], kind: Kind) -> Array:
+    """The weights of the members of a fitted ensemble."""
+    fit = _least_squares if kind == "regress" else _mixture_weights
+    return fit(inner, _equal_weights(inner))
 
 
 def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
