@@ -16,7 +16,7 @@ from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.label_errors import comparable_members, label_errors
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.ensemble import How, ensemble
+from bertvision.evaluation.ensemble import How, ensemble, weighted_ensemble
 from bertvision.evaluation.leaderboard import advise, baseline, build_leaderboard
 from bertvision.evaluation.recommendation import EVERY_HEAD
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
@@ -159,7 +159,7 @@ def _ensemble_of_heads(scored: Sequence[ScoredPredictions], task: Task) -> list[
     splits = {member.inner.split for member in members if member.inner is not None}
     if len({member.spec for member in members}) < 2 or len(splits) != 1:
         return []
-    return [score_predictions(task, ensemble(members, "fitted", name=EVERY_HEAD))]
+    return [score_predictions(task, weighted_ensemble(members, EVERY_HEAD))]
 
 
 def _controls(scored: Sequence[ScoredPredictions], task: Task) -> list[str]:
