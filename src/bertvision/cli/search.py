@@ -134,7 +134,6 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     """Search from a task: tune and extract first, or search over tunings too."""
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task, prepare_run
-    from bertvision.training.inputs import resolve_tokens
     from bertvision.workflows.search.heads import recipe_features, search
     from bertvision.workflows.search.space import build_space, expand_head_names
     from bertvision.workflows.search.tunings import search_tuning
@@ -144,9 +143,8 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     if options.tunings is not None:
         recipes = partial(_recipe_with_method, options)
         return search_result(search_tuning(recipes, folder, words, options.space, plan, options.tunings), folder)
-    recipe = recipe_from(options)
+    recipe = _recipe_with_method(options, None)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
-    recipe = replace(recipe, extract=resolve_tokens(recipe.extract, [], task, encoder))  # heads of any reading
     features = recipe_features(recipe, task, encoder)
     # Not the canonical specs of the recipe: they name options, which would fix them.
     heads = expand_head_names(words, features)
@@ -158,7 +156,10 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
 def _recipe_with_method(options: argparse.Namespace, method: str | None) -> Any:
     """The recipe of the command line, optionally with another tuning method and its presets."""
     override = [] if method is None else [f"tune.method={method}"]
-    return recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))
+    recipe = recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))
+    if recipe.extract.tokens == "auto":  # heads of any reading are tried
+        recipe = replace(recipe, extract=replace(recipe.extract, tokens="all"))
+    return recipe
 
 
 def search_result(document: Mapping[str, Any], folder: Path) -> Result:
