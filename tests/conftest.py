@@ -170,6 +170,17 @@ def value_task(label_task: Task) -> Task:
     return Task("tiny-values", "regress", splits, "pearson", max_length=32, center=center, spread=spread)
 
 
+@pytest.fixture(scope="session")
+def pair_task(value_task: Task) -> Task:
+    """Pairs with values; second texts occur in many pairs and in all splits, and one is longer than a window."""
+    pairs = ("where does Ben live", "where does Anna live in the old town", "the good old town of Rome and and")
+    splits = {
+        split: tuple(replace(example, pair=pairs[i % 3]) for i, example in enumerate(examples))
+        for split, examples in value_task.splits.items()
+    }
+    return replace(value_task, splits=splits, max_length=16)
+
+
 def worded_text(number: int, split: str) -> Example:
     """A text labelled by the tones it names; all eight sets of labels occur, the empty one included."""
     chosen = tuple(index for index in range(3) if number >> index & 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,19 +22,21 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.core.records import Example, Kind, Shape, Window, WindowTable
 from bertvision.core.runtime import choose_device
-from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
+from bertvision.encoders.hidden_states import States, collate, hidden_states
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.evaluation.ensemble import How, check_how, combine_rows, sigmoid, softmax_rows
 from bertvision.evaluation.scoring import Logits, example_outputs
 from bertvision.heads.base import Head, build_head
+from bertvision.heads.readings import reads_apart, reads_together
 from bertvision.store.batching import length_batches
 from bertvision.store.states import window_table
 from bertvision.store.token_subset import kept_positions, reduce_window
 from bertvision.tasks.span_decoding import DecodedSpans, decode, n_best
 from bertvision.tasks.task import BadRows, Task
-from bertvision.tasks.windows import make_windows
+from bertvision.tasks.windows import make_windows, windows_of_texts
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.inputs import native_head
+from bertvision.training.pair_texts import mean_states
 
 FORMAT = 1
 
@@ -71,6 +74,15 @@ class Predictor:
             "states": list(self.states),
             "tokens": self.tokens,
         }
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """The states of a batch of windows."""
+
+    states: States  # of no tokens if no head reads whole windows
+    mask: Tensor  # (batch, tokens)
+    apart: Tensor | None  # (batch, 2, layers, width), if a head reads each text of a pair by itself
 
 
 Member = FittedHead | Head | Predictor | str
@@ -214,6 +226,7 @@ class Model:
         """Combined logits of new examples, one array per window, and the table of their windows."""
         bad = BadRows(skip=False, advice="")
         task = self.task
+        self._check_pairs(examples)
         windows = make_windows(
             examples, self.encoder.tokenizer, task.kind, task.max_length, task.overlap, bad, task.outputs
         )
@@ -221,35 +234,69 @@ class Model:
         outputs: list[Any] = [None] * len(windows)
         sizes = np.array([len(window) for window in windows], np.int64)
         for batch in length_batches(np.arange(len(windows)), sizes, BATCH_TOKENS):
-            for index, row in zip(batch, self._run([windows[i] for i in batch], tokens), strict=True):
+            for index, row in zip(batch, self._run([windows[i] for i in batch], examples, tokens), strict=True):
                 outputs[index] = row
         return outputs, window_table([reduce_window(window, tokens, task.kind) for window in windows])
 
+    def _check_pairs(self, examples: Sequence[Example]) -> None:
+        """Raise an error for a single text if a head compares two."""
+        apart = next((predictor for predictor in self.predictors if reads_apart(predictor.head)), None)
+        single = next((number for number, example in enumerate(examples, 1) if example.pair is None), None)
+        if apart is not None and single is not None:
+            raise BadInput(
+                f"head {apart.head.spec} reads pairs of texts, but text {single} has no second text; give it as pair "
+                "(--pair)"
+            )
+
     @torch.inference_mode()
-    def _run(self, windows: Sequence[Window], tokens: str) -> list[np.ndarray]:
-        """Combined logits of one batch of windows, for the tokens that are kept."""
-        batch = collate(windows, self.encoder.tokenizer.pad_token_id, self.device)
-        states = hidden_states(self.encoder.model, batch, range(self.encoder.layers))
+    def _run(self, windows: Sequence[Window], examples: Sequence[Example], tokens: str) -> list[np.ndarray]:
+        """Combined logits of one batch of windows of these examples, for the tokens that are kept."""
+        inputs = self._encode(windows, examples)
         positions = [kept_positions(window, tokens) for window in windows]
-        logits = [self._predict(predictor, states, batch, positions) for predictor in self.predictors]
+        logits = [self._predict(predictor, inputs, positions) for predictor in self.predictors]
         if self.combine is None:
             return logits[0]
         kind = self.task.kind
         return [combine_rows(rows, self.combine, self.weights, kind) for rows in zip(*logits, strict=True)]
 
-    def _predict(
-        self, predictor: Predictor, states: States, batch: TokenBatch, positions: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
+    def _encode(self, windows: Sequence[Window], examples: Sequence[Example]) -> EncodedBatch:
+        """The states that the heads read: of the windows, of each text of their pairs by itself, or both."""
+        heads, encoder = [predictor.head for predictor in self.predictors], self.encoder
+        apart = self._encode_apart(windows, examples) if any(map(reads_apart, heads)) else None
+        if not any(map(reads_together, heads)):
+            nothing = torch.empty(len(windows), 0, encoder.width, device=self.device)
+            states = States((nothing,) * encoder.layers, None)
+            return EncodedBatch(states, torch.ones(len(windows), 0, dtype=torch.bool, device=self.device), apart)
+        batch = collate(windows, encoder.tokenizer.pad_token_id, self.device)
+        return EncodedBatch(hidden_states(encoder.model, batch, range(encoder.layers)), batch.mask, apart)
+
+    def _encode_apart(self, windows: Sequence[Window], examples: Sequence[Example]) -> Tensor:
+        """The texts of each window's pair, each by itself: (batch, 2, layers, width)."""
+        encoder = self.encoder
+        pairs = [(examples[window.example].text, examples[window.example].pair or "") for window in windows]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(chain.from_iterable(pairs)))}
+        texts = windows_of_texts(list(numbers), encoder.tokenizer, self.task.max_length)
+        means = torch.empty(len(texts), encoder.layers, encoder.width, device=self.device)
+        sizes = np.array([len(text) for text in texts], np.int64)
+        for batch in length_batches(np.arange(len(texts)), sizes, BATCH_TOKENS):
+            members, pad_id = [texts[i] for i in batch], encoder.tokenizer.pad_token_id
+            means[torch.from_numpy(batch)] = mean_states(
+                encoder.model, members, range(encoder.layers), pad_id, self.device
+            )
+        return means[torch.tensor([[numbers[text] for text in pair] for pair in pairs])]
+
+    def _predict(self, predictor: Predictor, inputs: EncodedBatch, positions: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Logits of one predictor for the tokens at ``positions``."""
-        hidden = torch.stack([states.layers[i] for i in predictor.needed], dim=2)  # (batch, tokens, layers, width)
-        mask = batch.mask
+        states, mask, needed = inputs.states, inputs.mask, predictor.needed
+        hidden = torch.stack([states.layers[i] for i in needed], dim=2)  # (batch, tokens, layers, width)
+        apart = None if inputs.apart is None else inputs.apart[:, :, list(needed)]  # (batch, 2, layers, width)
         if predictor.tokens == "context":  # give the head the same tokens that it was fitted on
             texts = [text[torch.from_numpy(kept).to(text.device)] for text, kept in zip(hidden, positions, strict=True)]
             hidden = nn.utils.rnn.pad_sequence(texts, batch_first=True)  # (batch, kept tokens, layers, width)
             real = [text.new_ones(len(text), dtype=torch.bool) for text in texts]
             mask = nn.utils.rnn.pad_sequence(real, batch_first=True)  # (batch, kept tokens)
             positions = [np.arange(len(kept)) for kept in positions]
-        rows = predictor.head(hidden, mask, states.pooled).float().cpu().numpy()
+        rows = predictor.head(hidden, mask, states.pooled, apart).float().cpu().numpy()
         return [row[kept] if self.task.kind == "span" else row for row, kept in zip(rows, positions, strict=True)]
 
 

@@ -15,6 +15,7 @@ from bertvision.heads.base import Head, build_head, canonical_spec
 from bertvision.heads.readings import check_head_tokens, required_summaries
 
 SHAPE = Shape(layers=3, width=4, tokens=5, outputs=2, kind="classify")
+PAIR_READINGS = ("first", "second", "difference", "product", "difference+product", "mean+difference+product")
 READINGS = ("cls", "mean", "max", "first_last", "mean+max", "cls+mean+max", "cls+first_last")
 
 
@@ -24,7 +25,8 @@ def batch() -> LayerBatch:
     hidden = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     hidden[~mask] = 99.0
-    return LayerBatch(hidden, mask, torch.zeros(2), torch.arange(2), pooled=torch.ones(2, 4))
+    apart = torch.randn(2, 2, 3, 4, generator=torch.Generator().manual_seed(1))
+    return LayerBatch(hidden, mask, torch.zeros(2), torch.arange(2), pooled=torch.ones(2, 4), apart=apart)
 
 
 def vectors(batch: LayerBatch, read: str) -> Tensor:
@@ -61,6 +63,7 @@ def test_summaries_give_the_same_vectors_as_tokens(batch: LayerBatch, read: str,
 def test_readings_are_written_in_one_order() -> None:
     assert canonical_spec("probe:read=max+mean") == "probe:read=mean+max"
     assert canonical_spec("probe:read=cls") == "probe"
+    assert canonical_spec("ridge:read=product+difference+cls+mean") == "ridge:read=cls+mean+difference+product"
 
 
 def test_weighted_reading_starts_as_the_mean_and_learns(batch: LayerBatch) -> None:
@@ -90,11 +93,72 @@ def test_pooled_is_in_front_of_joined_readings(batch: LayerBatch) -> None:
     torch.testing.assert_close(inputs[:, 0], torch.ones(2, 4))
 
 
-@pytest.mark.parametrize("read", [*READINGS, "weighted", "mean+weighted"])
+def test_pair_readings_compare_texts_of_length_1_in_every_layer(batch: LayerBatch) -> None:
+    assert batch.apart is not None
+    first, second = (text / text.norm(dim=-1, keepdim=True) for text in batch.apart.unbind(1))
+    torch.testing.assert_close(vectors(batch, "first"), first)
+    torch.testing.assert_close(vectors(batch, "second"), second)
+    torch.testing.assert_close(vectors(batch, "difference"), (first - second).abs())
+    torch.testing.assert_close(vectors(batch, "product"), first * second)
+    torch.testing.assert_close(vectors(replace(batch, apart=7 * batch.apart), "product"), first * second)
+    torch.testing.assert_close(vectors(batch, "product+mean"), torch.cat([vectors(batch, "mean"), first * second], 1))
+
+
+def test_pair_readings_that_compare_do_not_depend_on_the_order_of_the_texts(batch: LayerBatch) -> None:
+    assert batch.apart is not None
+    swapped = replace(batch, apart=batch.apart.flip(1))
+    for read in ("difference", "product"):
+        assert torch.equal(vectors(swapped, read), vectors(batch, read))
+    assert torch.equal(vectors(swapped, "first"), vectors(batch, "second"))
+
+
+def test_pair_readings_select_layers(batch: LayerBatch) -> None:
+    selected = build_head("probe:read=difference,layers=0+2", SHAPE).select_inputs(batch)
+    assert torch.equal(selected, vectors(batch, "difference")[:, [0, 2]])
+
+
+def test_text_of_zeros_has_finite_readings(batch: LayerBatch) -> None:
+    assert batch.apart is not None
+    empty = replace(batch, apart=torch.zeros_like(batch.apart))
+    assert not vectors(empty, "first+second+difference+product").any()
+
+
+def test_selected_windows_keep_their_texts(batch: LayerBatch) -> None:
+    assert batch.apart is not None
+    second = batch.select(torch.tensor([False, True]))
+    assert second.apart is not None
+    assert torch.equal(second.apart, batch.apart[1:])
+    assert batch.to(torch.device("cpu")).apart is not None
+
+
+def test_pair_reading_without_texts_is_an_error(batch: LayerBatch) -> None:
+    with pytest.raises(BadInput, match="reads each text of a pair by itself, but these states hold none"):
+        vectors(replace(batch, apart=None), "product")
+
+
+@pytest.mark.parametrize("spec", ["bilstm:size=4,read=product", "probe:read=product"])
+def test_pair_readings_are_for_pointwise_heads_of_labels_and_values(spec: str) -> None:
+    with pytest.raises(BadInput, match="read="):
+        build_head(spec, SHAPE if spec.startswith("bilstm") else replace(SHAPE, kind="span"))
+
+
+@pytest.mark.parametrize("read", [*READINGS, *PAIR_READINGS, "weighted", "mean+weighted"])
 @pytest.mark.parametrize("name", ["probe", "tanh", "compress:size=8,skip=true", "learned-pool"])
 def test_every_reading_serves_heads_on_one_vector_per_layer(batch: LayerBatch, name: str, read: str) -> None:
     head = build_head(f"{name}{',' if ':' in name else ':'}read={read}", SHAPE)
     assert head.forward_batch(batch).shape == (2, 2)
+
+
+@pytest.mark.parametrize("read", PAIR_READINGS)
+def test_head_with_pair_readings_learns_and_loads(batch: LayerBatch, read: str) -> None:
+    head, other = (build_head(f"compress:size=8,read={read}", SHAPE) for _ in range(2))
+    head.forward_batch(batch).sum().backward()
+    gradients = [parameter.grad for parameter in head.parameters()]
+    assert all(gradient is not None and bool(gradient.isfinite().all()) for gradient in gradients)
+    other.load_state_dict(head.state_dict())
+    torch.testing.assert_close(
+        other(batch.hidden, batch.mask, batch.pooled, batch.apart), head(batch.hidden, batch.mask, apart=batch.apart)
+    )
 
 
 def required(spec: str) -> tuple[str, ...] | None:
@@ -108,6 +172,8 @@ def head_for(spec: str) -> Head:
 def test_heads_name_the_summaries_they_read() -> None:
     assert required("probe:read=max+first_last") == ("cls", "last", "max")
     assert required("probe:read=pooled") == ()
+    assert required("probe:read=difference+product") == ()
+    assert required("probe:read=mean+product") == ("mean",)
     assert required("probe:read=mean+weighted") is None
     assert required("bilstm:size=4") is None
 
@@ -119,3 +185,15 @@ def test_head_that_reads_more_than_was_stored_is_refused() -> None:
         check_head_tokens(head_for("probe:read=first_last"), "cls+mean")
     with pytest.raises(BadInput, match=r"reads every token, .* --tokens all"):
         check_head_tokens(head_for("probe:read=weighted"), "cls+mean+max")
+
+
+def test_head_that_reads_pairs_in_another_way_than_they_were_encoded_is_refused() -> None:
+    check_head_tokens(head_for("probe:read=mean+product"), "cls+mean", "both")
+    check_head_tokens(head_for("probe:read=difference+product"), "none", "apart")
+    with pytest.raises(BadInput, match=r"reads each text of a pair by itself, .* --pairs both"):
+        check_head_tokens(head_for("probe:read=product"), "all")
+    with pytest.raises(BadInput, match=r"reads cls of each text, but these states are mean"):
+        check_head_tokens(head_for("probe:read=cls+product"), "mean", "both")
+    for spec in ("probe", "probe:read=mean+product", "probe:read=pooled", "bilstm:size=4"):
+        with pytest.raises(BadInput, match=r"reads both texts of a pair as one input, .* --pairs both"):
+            check_head_tokens(head_for(spec), "none", "apart")

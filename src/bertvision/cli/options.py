@@ -23,6 +23,7 @@ from bertvision.core.config import (
     with_settings,
 )
 from bertvision.core.errors import BadInput
+from bertvision.core.summaries import TOGETHER
 
 if TYPE_CHECKING:
     from bertvision.core.records import Shape
@@ -227,11 +228,12 @@ def expand_heads(
     pooled: bool = True,
     tokens: str = "all",
     tuned: bool = True,
+    pairs: str = TOGETHER,
 ) -> list[str]:
     """Specs in canonical form; ``quick`` and ``all`` depend on the shape and stay as they are without one."""
     from bertvision.heads.base import canonical_spec
     from bertvision.heads.info import HEAD_WORDS, expand_head_words
 
     if shape is not None:
-        return expand_head_words(names, shape, pooled, tokens, tuned)
+        return expand_head_words(names, shape, pooled, tokens, tuned, pairs)
     return list(dict.fromkeys(name if name in HEAD_WORDS else canonical_spec(name) for name in names))

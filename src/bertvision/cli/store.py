@@ -34,7 +34,7 @@ def add_commands(subparsers: Any) -> None:
     plan.add_argument(
         "--to", default=".", metavar="FOLDER", help="check free space on the disk of this folder (default: here)"
     )
-    add_settings(plan, ExtractConfig, ("layers", "max_gb"))
+    add_settings(plan, ExtractConfig, ("pairs", "layers", "max_gb"))
     add_heads(plan, "heads to train on the store (default: quick)")
     for add in (add_data, add_encoder, add_set):
         add(plan)
@@ -74,12 +74,14 @@ def plan_command(options: argparse.Namespace) -> Result:
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.estimate import plan, plan_text
     from bertvision.training.inputs import check_heads, resolve_tokens
+    from bertvision.training.pair_texts import check_pairs
 
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+    check_pairs(recipe.extract, task)
     tuned = recipe.tune.epochs > 0 or encoder.own is not None
     recipe = replace(recipe, extract=resolve_tokens(recipe.extract, recipe.heads, task, encoder, tuned))
-    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers, tuned=tuned)
+    heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers, tuned=tuned, pairs=recipe.extract.pairs)
     document = plan(recipe, encoder, task, heads, Path(options.to))
     return document, plan_text(document)
 
@@ -100,8 +102,10 @@ def _info(path: str) -> Result:
     manifest = Store(path).manifest
     facts = {key: manifest[key] for key in ("id", "shape", "layers", "dtype", "own", "fingerprint")}
     facts |= {"tokens": manifest.get("tokens", "all"), "encoder": manifest["encoder"]["name"], "splits": {}}
+    facts |= {"pairs": manifest["pairs"]} if "pairs" in manifest else {}
+    pairs = f", pairs {facts['pairs']}" if "pairs" in facts else ""
     lines = [
-        f"store {manifest['id']}: {facts['encoder']}, layers {manifest['layers']}, tokens {facts['tokens']}, "
+        f"store {manifest['id']}: {facts['encoder']}, layers {manifest['layers']}, tokens {facts['tokens']}{pairs}, "
         f"{manifest['dtype']}"
     ]
     for name, split in manifest["splits"].items():

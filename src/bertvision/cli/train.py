@@ -65,7 +65,7 @@ def _add_run(subparsers: Any) -> None:
     parser.add_argument(
         "--seeds", type=int_list, metavar="0,1", help="random seeds; every head is trained once per seed (default: 0,1)"
     )
-    add_settings(parser, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "live"))
+    add_settings(parser, ExtractConfig, ("dtype", "tokens", "pairs", "layers", "max_gb", "live"))
     add_settings(parser, Recipe, ("prefer",))
     for add in (add_data, add_encoder, add_tune, add_set):
         add(parser)
@@ -111,7 +111,7 @@ def _add_extract(subparsers: Any) -> None:
     parser.add_argument(
         "--to", required=True, metavar="STORE", help="folder or URL of the store; an unfinished store is resumed"
     )
-    add_settings(parser, ExtractConfig, ("dtype", "tokens", "layers", "max_gb", "shard_mb"))
+    add_settings(parser, ExtractConfig, ("dtype", "tokens", "pairs", "layers", "max_gb", "shard_mb"))
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument(
         "--shard",
@@ -322,7 +322,7 @@ def fit_command(options: argparse.Namespace) -> Result:
     config = override(Recipe(task="fit"), options.set).fit
     pooled = next(store["inner"].batches(1)).pooled is not None
     words = ["control", *(options.heads or ["quick"])]
-    heads = expand_heads(words, store.shape, pooled, store.tokens, has_seen_labels(store))
+    heads = expand_heads(words, store.shape, pooled, store.tokens, has_seen_labels(store), store.pairs)
     fit_into(out, store, heads, options.seeds, config)
     result = conclude(out)
     return result.document, str(result)

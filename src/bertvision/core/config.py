@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.files import atomic_open, hashed_as
 from bertvision.core.registry import unknown_name
+from bertvision.core.summaries import APART, NO_TOKENS, PAIRS, TOGETHER
 
 T = TypeVar("T")
 
@@ -201,7 +202,9 @@ class TuneConfig:
             raise BadInput(f"tune.decay is {shorten(self.decay)}; expected linear or constant")
 
 
-@hashed_as("dtype", "layers", "tokens", "live", "max_gb", "shard_mb", "batch_tokens", "seed", "device")
+@hashed_as(
+    "dtype", "layers", "tokens", "live", "max_gb", "shard_mb", "batch_tokens", "seed", "device", added=("pairs",)
+)
 @dataclass(frozen=True)
 class ExtractConfig:
     """How hidden states are computed and stored."""
@@ -223,6 +226,12 @@ class ExtractConfig:
         "--tokens",
         "all|context|cls+mean+max",
     )
+    pairs: str = setting(
+        TOGETHER,
+        "pairs of texts: encode them together as one input, apart (each text by itself), or both (default: together)",
+        "--pairs",
+        choices=PAIRS,
+    )
     live: bool = setting(
         False, "do not store the states; run the encoder again in every epoch of head training", "--live"
     )
@@ -236,6 +245,13 @@ class ExtractConfig:
 
     def __post_init__(self) -> None:
         _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
+        if self.pairs not in PAIRS:
+            raise BadInput(f"extract.pairs is {shorten(self.pairs)}; expected {', '.join(PAIRS[:-1])} or {PAIRS[-1]}")
+
+    @property
+    def stored_tokens(self) -> str:
+        """What is stored of the tokens of a window: nothing if no window is encoded."""
+        return NO_TOKENS if self.pairs == APART else self.tokens
 
 
 @hashed_as(

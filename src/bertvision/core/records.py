@@ -122,6 +122,8 @@ class LayerBatch:
         logits: Outputs of the encoder's own head: (batch, tokens, 2) for spans, (batch, outputs) otherwise.
         summaries: Names of the vectors along the tokens axis, e.g. ``("cls", "mean", "max")``, if ``hidden`` holds
             summaries of the tokens of each text; empty if it holds the tokens.
+        apart: (batch, 2, layers, width) mean over the tokens of the first and of the second text of each pair, each
+            encoded by itself, if they were.
 
     Example:
         >>> import torch
@@ -141,6 +143,7 @@ class LayerBatch:
     pooled: Tensor | None = None  # (batch, width)
     logits: Tensor | None = None  # (batch, tokens, 2) or (batch, outputs)
     summaries: tuple[str, ...] = ()
+    apart: Tensor | None = None  # (batch, 2, layers, width)
 
     def __repr__(self) -> str:
         batch, tokens, layers, width = self.hidden.shape
@@ -171,6 +174,7 @@ class LayerBatch:
             windows=self.windows[rows],
             pooled=None if self.pooled is None else self.pooled[rows],
             logits=None if self.logits is None else self.logits[rows],
+            apart=None if self.apart is None else self.apart[rows],
         )
 
     def to(self, device: torch.device) -> LayerBatch:
@@ -181,6 +185,7 @@ class LayerBatch:
             mask=self.mask.to(device),
             targets=self.targets.to(device),
             pooled=None if self.pooled is None else self.pooled.to(device),
+            apart=None if self.apart is None else self.apart.to(device),
         )
 
 

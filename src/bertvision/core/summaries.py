@@ -1,4 +1,4 @@
-"""Vectors that summarise the tokens of a text, for stores that keep no tokens and for heads that read summaries."""
+"""What is stored of a text: its tokens, or vectors that summarise them; and of a pair of texts: one input or two."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ if TYPE_CHECKING:
 SUMMARIES = ("cls", "last", "mean", "max")
 """The CLS token, the last token, the mean and the maximum over tokens."""
 
+NO_TOKENS = "none"
+"""In place of a choice of tokens: nothing is stored of a window, because only its texts are encoded, each by itself."""
+
+TOGETHER, APART, BOTH = "together", "apart", "both"
+PAIRS = (TOGETHER, APART, BOTH)
+"""How pairs of texts are encoded: as one input, each text by itself, or in both ways."""
+
 
 def summary_names(tokens: str) -> tuple[str, ...]:
     """The summaries that a choice of tokens consists of; empty if tokens are stored."""
-    return () if tokens in ("all", "context") else tuple(tokens.split("+"))
+    return () if tokens in ("all", "context", NO_TOKENS) else tuple(tokens.split("+"))
 
 
 def summarise_tokens(states: Tensor, mask: Tensor, names: Sequence[str]) -> Tensor:

@@ -21,6 +21,7 @@ from bertvision.evaluation.example_scores import (
     score_values,
     span_scores,
 )
+from bertvision.evaluation.metrics.calibration import log_probabilities
 from bertvision.evaluation.metrics.labels import best_micro_threshold, classification_scores, multilabel_scores
 from bertvision.evaluation.metrics.squad import summarise
 from bertvision.evaluation.metrics.thresholds import fit_no_answer_threshold
@@ -122,6 +123,18 @@ def _share_threshold(task: Task, split: str, logits: Logits, table: WindowTable)
 def _margins(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much the output of the second of two labels exceeds that of the first: (examples,)."""
     return np.asarray(values[:, 1] - values[:, 0])
+
+
+def validation_losses(result: SplitScores) -> NDArray[np.float64]:
+    """Log loss of the label or labels, or squared error of the value, of each example: (examples,)."""
+    scores = result.example_scores
+    assert scores is not None
+    if scores.outputs is None:
+        return np.asarray((scores.gold - scores.predicted) ** 2, np.float64)
+    if scores.gold.ndim == 2:  # any number of labels
+        return np.asarray(np.logaddexp(0, np.where(scores.gold > 0, -scores.outputs, scores.outputs)).mean(1))
+    columns = scores.gold.astype(np.int64)[:, None]
+    return -np.take_along_axis(log_probabilities(scores.outputs), columns, 1)[:, 0]
 
 
 def score_predictions(task: Task, predictions: Predictions, on_inner: SplitScores | None = None) -> ScoredPredictions:

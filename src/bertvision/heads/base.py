@@ -75,6 +75,8 @@ class HeadInput(Protocol):
     def pooled(self) -> Tensor | None: ...  # (batch, width)
     @property
     def summaries(self) -> tuple[str, ...]: ...  # names of the vectors along the tokens axis, if they are summaries
+    @property
+    def apart(self) -> Tensor | None: ...  # means of the texts of a pair, each by itself: (batch, 2, layers, width)
     def summary(self, name: str) -> Tensor: ...  # (batch, layers, width)
 
 
@@ -85,6 +87,7 @@ class PaddedStates:
     hidden: Tensor  # (batch, tokens, layers, width)
     mask: Tensor  # (batch, tokens)
     pooled: Tensor | None = None  # (batch, width)
+    apart: Tensor | None = None  # (batch, 2, layers, width)
     summaries: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -182,12 +185,14 @@ class Head(nn.Module):
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def forward(self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None) -> Tensor:
+    def forward(
+        self, hidden: Tensor, mask: Tensor, pooled: Tensor | None = None, apart: Tensor | None = None
+    ) -> Tensor:
         """Map states (batch, tokens, layers, width) to (batch, tokens, 2) for spans, otherwise to (batch, outputs).
 
-        ``hidden`` holds all layers, or only those of :attr:`needed_layers`.
+        ``hidden`` and ``apart`` (batch, 2, layers, width) hold all layers, or only those of :attr:`needed_layers`.
         """
-        return self.forward_batch(PaddedStates(self.select_layers(hidden), mask, pooled))
+        return self.forward_batch(PaddedStates(self.select_layers(hidden), mask, pooled, apart))
 
     def forward_batch(self, batch: HeadInput) -> Tensor:
         """Compute the outputs of a batch; a pointwise module never gets the padding of a stored batch."""

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Shape
+from bertvision.core.summaries import TOGETHER
 from bertvision.heads.base import HEADS, build_head, canonical_spec
 from bertvision.heads.quick import control_heads, quick_heads
 from bertvision.heads.readings import check_head_tokens
@@ -20,6 +21,10 @@ VOCABULARY, POSITIONS, TYPES = 30_522, 512, 2
 
 BATCH = 9973
 """Batch size of the trace: differs from all other sizes and so identifies the batch dimension."""
+
+NO_VARIANT = (
+    "--heads all has no head for texts that are encoded apart; use quick, or e.g. ridge:read=difference+product"
+)
 
 REARRANGED = (Tensor.transpose, Tensor.permute, Tensor.unflatten, Tensor.squeeze, F.pad)
 """Operations that only rearrange their input; their outputs are not listed."""
@@ -49,9 +54,12 @@ def all_variants() -> list[str]:
     return list(dict.fromkeys(specs))
 
 
-def compatible_heads(shape: Shape, pooled: bool = True, tokens: str = "all") -> list[str]:
-    """The variants that :func:`fits` accepts."""
-    return [spec for spec in all_variants() if fits(spec, shape, pooled, tokens)]
+def compatible_heads(shape: Shape, pooled: bool = True, tokens: str = "all", pairs: str = TOGETHER) -> list[str]:
+    """The variants that :func:`fits` accepts; an error if there is none."""
+    specs = [spec for spec in all_variants() if fits(spec, shape, pooled, tokens, pairs)]
+    if not specs:
+        raise BadInput(NO_VARIANT)
+    return specs
 
 
 HEAD_WORDS = ("control", "quick", "all")
@@ -59,27 +67,36 @@ HEAD_WORDS = ("control", "quick", "all")
 
 
 def expand_head_words(
-    names: Sequence[str], shape: Shape, pooled: bool = True, tokens: str = "all", tuned: bool = True
+    names: Sequence[str],
+    shape: Shape,
+    pooled: bool = True,
+    tokens: str = "all",
+    tuned: bool = True,
+    pairs: str = TOGETHER,
 ) -> list[str]:
     """Canonical specs without repetitions; the heads of a word are those that can be trained on the states."""
     specs: list[str] = []
+    apart = pairs != TOGETHER
     for name in names:
         if name == "all":
-            specs += compatible_heads(shape, pooled, tokens)
+            specs += compatible_heads(shape, pooled, tokens, pairs)
         elif name in HEAD_WORDS:
-            listed = control_heads(shape.kind) if name == "control" else quick_heads(shape.kind, tuned)
-            specs += [spec for spec in listed if fits(spec, shape, pooled, tokens)]
+            listed = control_heads(shape.kind, apart) if name == "control" else quick_heads(shape.kind, tuned, apart)
+            specs += [spec for spec in listed if fits(spec, shape, pooled, tokens, pairs)]
         else:
             specs.append(canonical_spec(name))
     return list(dict.fromkeys(specs))
 
 
-def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all") -> bool:
-    """Whether a head can be built for a shape and trained on states of these tokens, with or without pooled CLS."""
+def fits(spec: str, shape: Shape, pooled: bool = True, tokens: str = "all", pairs: str = TOGETHER) -> bool:
+    """Whether a head can be built for a shape and trained on states of these tokens, with or without pooled CLS.
+
+    ``pairs`` says how pairs of texts were encoded.
+    """
     try:
         with torch.device("meta"):
             head = build_head(spec, shape)
-        check_head_tokens(head, tokens)
+        check_head_tokens(head, tokens, pairs)
         return pooled or not head.needs_pooled
     except BadInput:
         return False
@@ -98,10 +115,11 @@ def head_shapes(spec: str, shape: Shape) -> list[tuple[int, ...]]:
         hidden = torch.empty(BATCH, shape.tokens, shape.layers, shape.width, requires_grad=True)
         pooled = torch.empty(BATCH, shape.width, requires_grad=True)
         mask = torch.ones(BATCH, shape.tokens, dtype=torch.bool)
+        apart = torch.empty(BATCH, 2, shape.layers, shape.width, requires_grad=True)
     trace = _ShapeTrace(head.module)
     trace.record(hidden)
     with trace:
-        head(hidden, mask, pooled)
+        head(hidden, mask, pooled, apart)
     return trace.shapes
 
 

@@ -30,6 +30,7 @@ from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
 from bertvision.training.head_trainer import FIT_CHECKPOINT
 from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash, resolve_tokens
 from bertvision.training.live_states import LiveStates, record_live
+from bertvision.training.pair_texts import check_pairs
 from bertvision.training.shard_builder import ExtractionPlan
 from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
 
@@ -57,9 +58,11 @@ def prepare_run(
         raise BadInput("run works in one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
+    check_pairs(recipe.extract, task)
     tuned = recipe.tune.epochs > 0 or base.own is not None
     recipe = _with_tokens(recipe, heads, task, base, tuned, folder)
-    specs = check_heads(heads, task, base, recipe.extract.layers, recipe.extract.tokens, tuned)
+    config = recipe.extract
+    specs = check_heads(heads, task, base, config.layers, config.tokens, tuned, config.pairs)
     check_tuning(base, task, recipe.tune, folder / "encoder")
     windows = TaskWindows(task, base)  # tokenised once for the estimate, tuning and extraction
     if not (recipe.extract.live or (folder / "encoder" / ENCODER_FILE).exists()):
@@ -80,7 +83,7 @@ def _with_tokens(
     if path.exists():
         stored = read_recipe(path).extract.tokens
         with suppress(BadInput):
-            check_heads(heads, task, encoder, recipe.extract.layers, stored, tuned)
+            check_heads(heads, task, encoder, recipe.extract.layers, stored, tuned, recipe.extract.pairs)
             return replace(recipe, extract=replace(recipe.extract, tokens=stored))
     return replace(recipe, extract=resolve_tokens(recipe.extract, heads, task, encoder, tuned))
 

@@ -61,7 +61,7 @@ def read_batches(lengths: NDArray[np.int64], batch: int, random: np.random.Gener
 
     Lengths get up to 5 % of random noise, so that batches differ from epoch to epoch.
     """
-    noisy = lengths * random.uniform(0.95, 1.05, len(lengths))
+    noisy = np.maximum(lengths, 1) * random.uniform(0.95, 1.05, len(lengths))  # windows may have no stored token
     order = np.argsort(noisy, kind="stable")
     batches = [order[start : start + batch] for start in range(0, len(order), batch)]
     return [batches[i] for i in random.permutation(len(batches))]

@@ -28,6 +28,11 @@ def storage_dtype(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
+def vector_dtype(name: str) -> torch.dtype:
+    """The type of vectors that represent whole texts; f16 beside int8 states."""
+    return torch.float16 if name == "int8" else storage_dtype(name)
+
+
 def state_bytes(dtype: str, width: int) -> int:
     """Bytes of one state (one token at one layer)."""
     return width * storage_dtype(dtype).itemsize + (torch.float16.itemsize if dtype == "int8" else 0)
@@ -117,7 +122,7 @@ def channel_statistics(samples: Iterable[Tensor]) -> dict[str, Tensor]:
 
 def check_finite(shard: Mapping[str, Tensor], dtype: str) -> None:
     """Raise an error if a shard holds inf or NaN; minimum and maximum suffice, since NaN propagates to both."""
-    for name in ("scales", "hidden"):
+    for name in ("scales", "hidden", "apart"):
         if name in shard and shard[name].is_floating_point() and shard[name].numel():
             extremes = torch.stack(torch.aminmax(shard[name]))
             if not bool(torch.isfinite(extremes).all()):

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bertvision.core.summaries import TOGETHER
+
 FORMAT = 1
+
+LEFT_OUT = {"tokens": "all", "pairs": TOGETHER}
+"""Settings that fingerprints hold only if they have other values."""
 
 
 def differences(stored: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
     """One phrase per setting in which two fingerprints differ."""
-    old, new = {"tokens": "all"} | dict(_flat(stored)), {"tokens": "all"} | dict(_flat(expected))
+    old, new = LEFT_OUT | dict(_flat(stored)), LEFT_OUT | dict(_flat(expected))
     return [
         f"{key} is {_short(old.get(key))} there and {_short(new.get(key))} here"
         for key in sorted({*old, *new})

@@ -35,6 +35,7 @@ class RaggedBatch(LayerBatch):
         pooled: Tensor | None = None,
         logits: Tensor | None = None,
         summaries: tuple[str, ...] = (),
+        apart: Tensor | None = None,
     ) -> None:
         # Bypass the parent's initialiser, which requires the padded states.
         given: dict[str, object] = {
@@ -43,6 +44,7 @@ class RaggedBatch(LayerBatch):
             "windows": windows,
             "pooled": pooled,
             "logits": logits,
+            "apart": apart,
         }
         self.__dict__.update(given, summaries=summaries, _read=read, _rows=rows, _device=mask.device)
 
@@ -71,17 +73,28 @@ class RaggedBatch(LayerBatch):
         tokens = rows.repeat_interleave(self.mask.sum(1)).cpu()  # of the selected windows
         pooled = None if self.pooled is None else self.pooled[rows]
         logits = None if self.logits is None else self.logits[rows]
-        windows, read = self.windows[rows], self._read
+        apart = None if self.apart is None else self.apart[rows]
         return RaggedBatch(
-            read, self._rows[tokens], self.mask[rows], self.targets[rows], windows, pooled, logits, self.summaries
+            self._read,
+            self._rows[tokens],
+            self.mask[rows],
+            self.targets[rows],
+            self.windows[rows],
+            pooled,
+            logits,
+            self.summaries,
+            apart,
         )
 
     def to(self, device: torch.device) -> RaggedBatch:
         if self._device == device:
             return self
         pooled = None if self.pooled is None else self.pooled.to(device)
+        apart = None if self.apart is None else self.apart.to(device)
         mask, targets = self.mask.to(device), self.targets.to(device)
-        return RaggedBatch(self._read, self._rows, mask, targets, self.windows, pooled, self.logits, self.summaries)
+        return RaggedBatch(
+            self._read, self._rows, mask, targets, self.windows, pooled, self.logits, self.summaries, apart
+        )
 
 
 def pad_tokens(flat: Tensor, mask: Tensor) -> Tensor:

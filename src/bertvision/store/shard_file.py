@@ -11,6 +11,7 @@ input_ids    (tokens,), token_types (tokens,), offsets (tokens, 2)
 targets      (windows, 1 or 2)        label, value, or start and end token; or (windows, labels), 0 or 1 for each
 pooled       (windows, width)         if the encoder has a pooler
 logits       (tokens, 2) or (windows, outputs)   of the native head, if the encoder was tuned
+apart        (windows, 2, layers, width)   means over the tokens of each text of a pair, if each was encoded by itself
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _chunks(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
     header += b" " * (-len(header) % 8)
     yield memoryview(len(header).to_bytes(8, "little") + header)
     for tensor in tensors.values():
-        data = tensor.reshape(-1).view(torch.uint8).numpy().data
+        data = tensor.reshape(-1).numpy().view(np.uint8).data
         for start in range(0, len(data), CHUNK):
             yield data[start : start + CHUNK]
 
@@ -155,6 +156,7 @@ def layer_batch(shard: Shard, windows: np.ndarray, kind: str, tokens: str = "all
         pooled=shard["pooled"][index].float() if "pooled" in shard else None,
         logits=_logits(shard, rows if kind == "span" else index, torch.from_numpy(mask), kind),
         summaries=summary_names(tokens),
+        apart=shard["apart"][index].float() if "apart" in shard else None,
     )
 
 

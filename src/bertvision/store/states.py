@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertvision.core.records import FOLDS, LayerBatch, Shape, Window, WindowTable
+from bertvision.core.summaries import TOGETHER
 from bertvision.store.batching import read_batches
 from bertvision.store.shard_file import Shard, layer_batch, stored_windows
 
@@ -48,6 +49,11 @@ class States(ABC):
     def tokens(self) -> str:
         """Which tokens' states are available (older manifests do not say: all)."""
         return str(self.manifest.get("tokens", "all"))
+
+    @property
+    def pairs(self) -> str:
+        """How pairs of texts were encoded (manifests do not say it if together)."""
+        return str(self.manifest.get("pairs", TOGETHER))
 
     def __getitem__(self, split: str) -> ShardedSplit:
         """A split by name; ``"folds"`` is train and inner as one."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput, shorten
 from bertvision.core.records import NO_OFFSET, Kind, Window
-from bertvision.core.summaries import SUMMARIES, summary_names
+from bertvision.core.summaries import NO_TOKENS, SUMMARIES, summary_names
 
 TOKENS = ("all", "context", "cls", "mean", "cls+mean+max")
 """Usual choices: every token; CLS and the context of a question; summaries, joined by +, in the order of SUMMARIES."""
@@ -22,7 +22,7 @@ def check_tokens(tokens: str, kind: Kind) -> None:
     in_order = [name for name in SUMMARIES if name in names]
     if sorted(names) == sorted(in_order) and list(names) != in_order:
         raise BadInput(f"extract.tokens is {tokens!r}, in the wrong order; expected {'+'.join(in_order)}")
-    if list(names) != in_order:
+    if tokens == NO_TOKENS or list(names) != in_order:
         raise BadInput(
             f"extract.tokens is {shorten(tokens)}; expected all, context, or one or more of {', '.join(SUMMARIES)} in "
             "this order, joined by +, e.g. cls+mean+max"
@@ -42,6 +42,8 @@ def kept_positions(window: Window, tokens: str) -> NDArray[np.int64]:
     """Positions of the stored tokens; every summary takes the position of CLS."""
     if tokens == "all":
         return np.arange(len(window))
+    if tokens == NO_TOKENS:
+        return np.arange(0)
     if tokens == "context":
         kept = window.offsets[:, 0] != NO_OFFSET
         kept[window.cls] = True
@@ -60,7 +62,7 @@ def reduce_window(window: Window, tokens: str, kind: Kind) -> Window:
         input_ids=window.input_ids[kept],
         token_types=window.token_types[kept],
         offsets=window.offsets[kept],
-        cls=int(new_positions[window.cls]),
+        cls=int(new_positions.get(window.cls, 0.0)),
         target=tuple(new_positions[int(old)] for old in window.target) if kind == "span" else window.target,
     )
 

@@ -71,6 +71,12 @@ def make_windows(
     return windows
 
 
+def windows_of_texts(texts: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list[Window]:
+    """One window per text, truncated, without a target."""
+    examples = [Example(str(number), text) for number, text in enumerate(texts)]
+    return make_windows(examples, tokenizer, "regress", max_length, 0, BadRows(skip=False))
+
+
 def _text_windows(
     chunk: Sequence[tuple[int, Example]],
     tokenizer: Tokenizer,

@@ -18,6 +18,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import file_sha256, write_json
 from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS
+from bertvision.core.summaries import APART
 from bertvision.encoders.loading import Encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.lock import LOCK, writing
@@ -30,6 +31,7 @@ from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.estimate import log_estimate
 from bertvision.training.fingerprints import split_record, store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import TaskWindows
+from bertvision.training.pair_texts import refuse_parts
 from bertvision.training.shard_builder import STATISTICS, ExtractionPlan, make_shards
 
 STARTED = "started.json"
@@ -102,9 +104,16 @@ def _disk(plan: ExtractionPlan, writer: StoreWriter) -> StoreWriter:
 
 
 def _log_reuse(plan: ExtractionPlan) -> None:
+    texts = "" if plan.texts is None else f"{len(plan.texts.texts):,} texts of pairs, each by itself"
+    if plan.config.pairs == APART:
+        log_line(f"extract: the encoder runs on {texts}")
+        return
     total, stored = sum(map(len, plan.windows.values())), plan.count_stored()
     what = "windows" if plan.task.kind == "span" else "texts"
-    log_line(f"extract: {stored:,} of {total:,} {what} are already stored; the encoder runs on {total - stored:,}")
+    apart = texts and f", and on {texts}"
+    log_line(
+        f"extract: {stored:,} of {total:,} {what} are already stored; the encoder runs on {total - stored:,}{apart}"
+    )
 
 
 def _make_locally(plan: ExtractionPlan, writer: StoreWriter) -> list[ShardRecord]:
@@ -126,8 +135,10 @@ def extract_share(
     part, parts = share
     if not 1 <= part <= parts:
         raise BadInput(f"--shard {part}/{parts}: expected i/n with i from 1 to n, e.g. 2/8 for part 2 of 8")
+    config = with_settings(config or ExtractConfig(), **settings)
+    refuse_parts(config, f"--shard {part}/{parts}")
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
+    plan = _open_plan(encoder, task, writer, config)
     if plan is None:
         return 0
     log_estimate(plan, writer)
@@ -140,8 +151,10 @@ def finalize(
     encoder: Encoder, task: Task, to: str | Path, config: ExtractConfig | None = None, **settings: Any
 ) -> Store:
     """Check that every planned shard exists, and write the manifest."""
+    config = with_settings(config or ExtractConfig(), **settings)
+    refuse_parts(config, "--finalize")
     writer = StoreWriter(to)
-    plan = _open_plan(encoder, task, writer, with_settings(config or ExtractConfig(), **settings))
+    plan = _open_plan(encoder, task, writer, config)
     if plan is None:
         return Store(to)
     with writing(writer.folder):

@@ -31,6 +31,7 @@ from bertvision.store.store import Store
 from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.extract import extract_with
+from bertvision.training.pair_texts import refuse_parts
 from bertvision.training.shard_builder import STATISTICS, ExtractionPlan, make_shards
 
 GROUPS = 4
@@ -129,8 +130,9 @@ def ray_extract(
     **settings: Any,
 ) -> Store:
     """:func:`~bertvision.training.extract.extract` on a Ray cluster, or on a local Ray."""
-    _import_ray(address)
     config = with_settings(config or ExtractConfig(), **settings)
+    refuse_parts(config, "--engine ray")
+    _import_ray(address)
     make = partial(_make, config=config, address=address, actors=actors)
     # The driver only plans; a GPU of its machine is left to the actors.
     return extract_with(make, encoder, task, to, with_settings(config, device="cpu"))

@@ -22,6 +22,7 @@ from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import Timer, log_line, progress_bar
 from bertvision.core.records import FOLDS
 from bertvision.core.runtime import choose_device, trim_memory
+from bertvision.core.summaries import TOGETHER
 from bertvision.evaluation.scoring import score_inner
 from bertvision.heads.base import build_head, canonical_spec
 from bertvision.heads.readings import check_head_tokens
@@ -82,11 +83,11 @@ def fit(
         assert isinstance(store, States), "task= is required if store is not a store"
         task = task_of_states(store)
     specs = list(dict.fromkeys(canonical_spec(head) for head in heads))
-    tokens = str(getattr(store, "tokens", "all"))
+    tokens, pairs = str(getattr(store, "tokens", "all")), str(getattr(store, "pairs", TOGETHER))
     with torch.device("meta"):  # check only, allocate no weights
         built = [build_head(spec, store.shape) for spec in specs]
     for head in built:
-        check_head_tokens(head, tokens)
+        check_head_tokens(head, tokens, pairs)
     states = tuple(store.layers)
     if isinstance(store, States):
         config = with_settings(config, validation=choose_validation(task, store, config.validation))

@@ -19,7 +19,7 @@ from bertvision.core.progress import Timer
 from bertvision.core.records import LayerBatch, Shape
 from bertvision.core.runtime import seeded
 from bertvision.evaluation.calibration import fit_temperatures
-from bertvision.evaluation.scoring import SplitScores
+from bertvision.evaluation.scoring import SplitScores, validation_losses
 from bertvision.heads.base import Solver, build_head, head_losses
 from bertvision.heads.layers import LayerRows, stack_rows
 from bertvision.heads.readings import WEIGHTED
@@ -33,7 +33,20 @@ ROWS = 16
 FIT_CHECKPOINT = "fitting.safetensors"
 """Checkpoint of an unfinished fit in a run folder; removed when the heads are saved."""
 
-PROGRESS = ("history", "best_epoch", "best_score", "threshold", "temperatures", "seconds", "failed", "stopped")
+CLEARLY = 2.0
+"""Standard errors by which the loss must have risen for an earlier epoch to be kept."""
+
+PROGRESS = (
+    "history",
+    "best_epoch",
+    "best_score",
+    "best_losses",
+    "threshold",
+    "temperatures",
+    "seconds",
+    "failed",
+    "stopped",
+)
 """Attributes of a trainer that a checkpoint holds as JSON."""
 
 
@@ -61,6 +74,7 @@ class HeadTrainer:
     failed: bool = False
     stopped: bool = False  # set by the caller, to end training early
     validation: str = "inner"  # split that the best epoch is chosen on
+    best_losses: list[float] = field(default_factory=list)  # of every example at the best epoch, if compared by loss
 
     def __post_init__(self) -> None:
         with seeded(self.seed):
@@ -134,14 +148,18 @@ class HeadTrainer:
 
     def end_epoch(self, epoch: int, logits: list[NDArray[np.float32]], inner: SplitScores, metric: str) -> None:
         """Append the epoch to the history; copy the state if it is the best on inner so far."""
-        score = inner.scores[metric]
-        self.history.append({"epoch": epoch, "loss": float(np.mean(self.losses)), "inner": score})
+        entry = {"epoch": epoch, "loss": float(np.mean(self.losses)), "inner": inner.scores[metric]}
+        self.history.append(entry)
         self.losses = []
-        if score > self.best_score:
+        if self.is_better(inner, metric):
             self.best = {key: value.detach().cpu().clone() for key, value in self.head.state_dict().items()}
-            self.best_score, self.best_epoch, self.best_outputs = score, epoch, logits
+            self.best_score, self.best_epoch, self.best_outputs = inner.scores[metric], epoch, logits
             self.best_inner = inner
             self.threshold, self.temperatures = inner.threshold, fit_temperatures(inner)
+
+    def is_better(self, inner: SplitScores, metric: str) -> bool:
+        """Whether this epoch takes the place of the best one so far."""
+        return inner.scores[metric] > self.best_score
 
     def result(self, states: tuple[int, ...]) -> FittedHead:
         """The head at its best epoch."""
@@ -201,6 +219,19 @@ class FoldedTrainer(HeadTrainer):
         super().solve(epoch)
         for trainer in self.without:
             trainer.solve(epoch)
+
+    def is_better(self, inner: SplitScores, metric: str) -> bool:
+        """The last epoch is the best, unless an earlier one had a clearly smaller loss on the rows left out.
+
+        With few rows, which epoch scores best is luck, and at the last one the learning rate has decayed.
+        """
+        losses = validation_losses(inner)  # (examples,)
+        if self.best_losses:
+            rise = losses - np.array(self.best_losses)
+            if rise.mean() > CLEARLY * rise.std() / math.sqrt(len(rise)):
+                return False
+        self.best_losses = losses.tolist()
+        return True
 
     def end_epoch(self, epoch: int, logits: list[NDArray[np.float32]], inner: SplitScores, metric: str) -> None:
         super().end_epoch(epoch, logits, inner, metric)
@@ -324,7 +355,8 @@ def _state_tensors(trainer: HeadTrainer) -> dict[str, Tensor]:
 
 def _load_state(trainer: HeadTrainer, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
     for name in PROGRESS:
-        setattr(trainer, name, progress[name])
+        if name in progress:  # checkpoints of earlier versions have no losses
+            setattr(trainer, name, progress[name])
     trainer.head.load_state_dict(_with_prefix("now", tensors))
     trainer.best = _with_prefix("best", tensors)
     trainer.best_outputs = unpack_ragged(_with_prefix("outputs", tensors)) if trainer.best else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from bertvision.core.files import hash_json, hash_lines, hash_tensors, hashed_fi
 from bertvision.core.progress import log_line
 from bertvision.core.records import SPLITS, LayerBatch, Shape, Window, WindowTable
 from bertvision.core.registry import choose_layers
-from bertvision.core.summaries import SUMMARIES
+from bertvision.core.summaries import APART, SUMMARIES, TOGETHER
 from bertvision.encoders.delta_weights import functional_settings
 from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder
@@ -26,6 +27,7 @@ from bertvision.heads.info import expand_head_words
 from bertvision.heads.readings import check_head_tokens, required_summaries
 from bertvision.tasks.task import BadRows, Task
 from bertvision.tasks.windows import make_windows
+from bertvision.training.pair_texts import PairTexts
 
 DEFAULT_SUMMARIES = ("cls", "mean", "max")
 """Summaries that are always stored with ``tokens="auto"``, so that most other heads can be added later."""
@@ -94,6 +96,11 @@ class TaskWindows(Mapping[str, list[Window]]):
             self._cache[split] = split_windows(self.task, split, self.encoder)
         return self._cache[split]
 
+    @cached_property
+    def texts(self) -> PairTexts:
+        """The texts of the task's pairs, each by itself."""
+        return PairTexts(self.task, self.encoder.tokenizer)
+
     def __iter__(self) -> Iterator[str]:
         return iter(SPLITS)
 
@@ -128,17 +135,18 @@ def check_heads(
     layers: str = "all",
     tokens: str = "all",
     tuned: bool = True,
+    pairs: str = TOGETHER,
 ) -> list[str]:
     """Canonical specs without duplicates; ``control``, ``quick`` and ``all`` are expanded.
 
     A head that cannot be fitted on these states raises an error here, before the states are computed.
     """
     shape = task_shape(task, len(choose_layers(layers, encoder.layers)), encoder.width)
-    expanded = expand_head_words(specs, shape, encoder.has_pooler, tokens, tuned)
+    expanded = expand_head_words(specs, shape, encoder.has_pooler, tokens, tuned, pairs)
     with torch.device("meta"):  # allocate no weights, some heads are large
         heads = [build_head(spec, shape) for spec in expanded]
     for head in heads:
-        check_head_tokens(head, tokens)
+        check_head_tokens(head, tokens, pairs)
         if head.needs_pooled and not encoder.has_pooler:
             raise BadInput(f"head {head.spec} needs the pooled CLS, but encoder {encoder.name} has no pooler")
     return list(dict.fromkeys(head.spec for head in heads))
@@ -150,9 +158,12 @@ def resolve_tokens(
     """``tokens="auto"`` as what these heads read: summaries of each text if that is enough, otherwise all tokens."""
     if config.tokens != "auto":
         return config
+    if config.pairs == APART:  # nothing is stored of tokens
+        return replace(config, tokens="all")
     shape = task_shape(task, len(choose_layers(config.layers, encoder.layers)), encoder.width)
     with torch.device("meta"):
-        heads = [build_head(spec, shape) for spec in expand_head_words(specs, shape, encoder.has_pooler, tuned=tuned)]
+        expanded = expand_head_words(specs, shape, encoder.has_pooler, tuned=tuned, pairs=config.pairs)
+        heads = [build_head(spec, shape) for spec in expanded]
     required = [required_summaries(head) for head in heads]
     if task.kind == "span" or not required or None in required:
         return replace(config, tokens="all")

@@ -1,7 +1,8 @@
 """Hidden states without a store: the encoder runs whenever a shard is read.
 
 Batch plan, shards and rounding are those of a store, so fitted heads are the same. It costs one encoder pass
-per epoch, memory for one shard and no disk.
+per epoch, memory for one shard and no disk. Only texts of pairs that are encoded apart are encoded once for all epochs:
+they are one vector per layer, and wait in a temporary file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import write_json
 from bertvision.core.records import Window, WindowTable
 from bertvision.core.registry import choose_layers
+from bertvision.core.summaries import TOGETHER
 from bertvision.encoders.loading import Encoder, load_encoder
 from bertvision.store.fingerprint import differences
 from bertvision.store.shard_file import Shard
@@ -27,6 +29,7 @@ from bertvision.store.token_subset import kept_lengths, reduce_window
 from bertvision.tasks.task import Task, read_task, save_task
 from bertvision.training.fingerprints import store_fingerprint, store_manifest, stored_config
 from bertvision.training.inputs import TaskWindows, reuse_windows
+from bertvision.training.pair_texts import TextEncoder
 from bertvision.training.shard_builder import ShardBuilder
 
 
@@ -45,13 +48,15 @@ class LiveStates(States):
         self.encoder, self.task = encoder, task
         fingerprint = store_fingerprint(encoder, task, self.config)
         # A plain dict: TaskWindows would keep a reference to the encoder before tuning.
-        by_split = dict(reuse_windows(task, encoder, windows))
+        tokenised = reuse_windows(task, encoder, windows)
+        by_split = dict(tokenised)
         layers = choose_layers(self.config.layers, encoder.layers)
         self.builder = ShardBuilder(encoder, layers, self.config, task.kind)
         self.builder.use(self.builder.statistics(by_split["train"]))
+        self.texts = None if self.config.pairs == TOGETHER else TextEncoder(tokenised.texts, self.builder)
         manifest = {**store_manifest(encoder, task, self.config, fingerprint), "live": True, "splits": {}}
         for split, members in by_split.items():
-            tokens = sum(kept_lengths(members, self.config.tokens))
+            tokens = sum(kept_lengths(members, self.config.stored_tokens))
             manifest["splits"][split] = {"windows": len(members), "tokens": tokens, "bytes": 0, "shards": []}
         super().__init__(manifest)
         self._splits = {split: LiveSplit(self, split, members) for split, members in by_split.items()}
@@ -87,7 +92,7 @@ class LiveSplit(ShardedSplit):
     """One split, computed one planned shard at a time; outputs of the native head are cached on the way."""
 
     def __init__(self, store: LiveStates, name: str, windows: Sequence[Window]) -> None:
-        self.windows, self.builder = windows, store.builder
+        self.windows, self.builder, self.texts = windows, store.builder, store.texts
         self.plan = store.builder.plan(windows)
         super().__init__(store, name, [sum(map(len, batches)) for batches in self.plan])
         self._native: dict[int, np.ndarray] = {}  # by window
@@ -95,7 +100,7 @@ class LiveSplit(ShardedSplit):
     def shard(self, number: int) -> Shard:
         shard = self.builder.shard(self.windows, self.plan[number], lambda _: None)
         self._native.update(self.native_rows(shard))
-        return shard
+        return shard if self.texts is None else self.texts.add_to(shard, self.name)
 
     def native_logits(self) -> list[np.ndarray] | None:
         if self.store.manifest["own"] is None:

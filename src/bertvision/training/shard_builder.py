@@ -21,7 +21,7 @@ from bertvision.core.progress import Timer, progress_bar
 from bertvision.core.records import SPLITS, Kind, Window
 from bertvision.core.registry import choose_layers
 from bertvision.core.runtime import choose_device, trim_memory
-from bertvision.core.summaries import summarise_tokens, summary_names
+from bertvision.core.summaries import NO_TOKENS, TOGETHER, summarise_tokens, summary_names
 from bertvision.encoders.hidden_states import States, TokenBatch, collate, hidden_states
 from bertvision.encoders.loading import Encoder
 from bertvision.heads.base import Head
@@ -34,6 +34,7 @@ from bertvision.store.writer import ShardRecord, StoreWriter
 from bertvision.tasks.task import Task
 from bertvision.training.fingerprints import store_fingerprint
 from bertvision.training.inputs import TaskWindows, native_head, reuse_windows
+from bertvision.training.pair_texts import TextEncoder, apart_bytes
 
 SAMPLE_TOKENS = 16_384
 """Training tokens from which the int8 statistics are computed: the first ones of the shuffled plan."""
@@ -47,7 +48,7 @@ class ShardBuilder:
 
     def __init__(self, encoder: Encoder, layers: Sequence[int], config: ExtractConfig, kind: Kind = "span") -> None:
         self.layers, self.kind, self.config = tuple(layers), kind, config
-        self.tokens, self.summaries = config.tokens, summary_names(config.tokens)
+        self.tokens, self.summaries = config.stored_tokens, summary_names(config.stored_tokens)
         self.width, self.token_bytes = encoder.width, len(self.layers) * state_bytes(config.dtype, encoder.width)
         self.device = choose_device(config.device)
         self.model = encoder.model.eval().to(self.device)
@@ -62,7 +63,9 @@ class ShardBuilder:
         """The batches of every shard; batches are sized by encoder input, shards by stored tokens."""
         config = self.config
         batches = plan_batches([len(window) for window in windows], config.batch_tokens, config.seed)
-        lengths = kept_lengths(windows, self.tokens)
+        # Texts that are encoded apart count as the tokens whose states take the same space.
+        apart = -(-apart_bytes(config, len(self.layers), self.width) // self.token_bytes)
+        lengths = [length + apart for length in kept_lengths(windows, self.tokens)]
         shards = plan_shards(batches, lengths, self.token_bytes, config.shard_mb)
         return [[batches[i] for i in shard] for shard in shards]
 
@@ -98,7 +101,8 @@ class ShardBuilder:
             members = [windows[int(number)] for number in batch]
             end = start + sum(kept_lengths(members, self.tokens))
             part = {name: buffer[start:end] for name, buffer in buffers.items()}
-            self.run_batch(members, part, self.codec, extras)
+            if self.tokens != NO_TOKENS:
+                self.run_batch(members, part, self.codec, extras)
             start = end
             advance(len(batch))
         if on_gpu:
@@ -218,8 +222,9 @@ class ExtractionPlan:
     ) -> None:
         self.encoder, self.task, self.config = encoder, task, config
         self.fingerprint = fingerprint or store_fingerprint(encoder, task, config)
-        self.windows: Mapping[str, list[Window]] = reuse_windows(task, encoder, windows)
+        self.windows = reuse_windows(task, encoder, windows)
         self.builder = ShardBuilder(encoder, choose_layers(config.layers, encoder.layers), config, task.kind)
+        self.texts = None if config.pairs == TOGETHER else TextEncoder(self.windows.texts, self.builder)
         self.earlier: StoredWindows | None = None
         self.jobs: list[ShardJob] = []
         for split in SPLITS:
@@ -228,13 +233,13 @@ class ExtractionPlan:
 
     def tokens(self, split: str) -> int:
         """Stored tokens of a split."""
-        return sum(kept_lengths(self.windows[split], self.config.tokens))
+        return sum(kept_lengths(self.windows[split], self.config.stored_tokens))
 
     def count_stored(self) -> int:
         """Windows whose states the earlier store has."""
         if self.earlier is None:
             return 0
-        keys = (window_keys(windows, self.config.tokens) for windows in self.windows.values())
+        keys = (window_keys(windows, self.config.stored_tokens) for windows in self.windows.values())
         return sum(int((self.earlier.locate(part) >= 0).sum()) for part in keys)
 
     def prepare(self, writer: StoreWriter) -> None:
@@ -277,6 +282,8 @@ def make_shards(plan: ExtractionPlan, numbers: Iterable[int], to: str | Path | S
                 written.append(pool.submit(lambda done: done, record))
                 continue
             shard = plan.make(job, advance)
+            if plan.texts is not None:
+                shard = plan.texts.add_to(shard, job.split, writer.folder)
             if written:
                 written[-1].result()  # raise write errors such as a full disk before starting the next shard
             written.append(pool.submit(writer.write_shard, shard, job.name, job.windows, timer.seconds))

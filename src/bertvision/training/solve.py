@@ -63,18 +63,24 @@ class SplitFeatures:
 
 
 @torch.inference_mode()
-def read_features(heads: Sequence[Head], split: Split) -> SplitFeatures:
-    """Gather the features of all heads from one read of a split."""
+def read_features(heads: Sequence[Head], split: Split, in_order: bool = True) -> SplitFeatures:
+    """Gather the features of all heads from one read of a split.
+
+    Rows are in window order or, if that does not matter, as they come: part of a split has gaps in its numbers.
+    """
     rows, columns = len(split), [_count_features(head) for head in heads]
     on_disk = 4 * rows * sum(columns) > MAX_MEMORY
     buffers = [FeatureBuffer(rows, count, on_disk) for count in columns]
     targets: Tensor | None = None
+    read = 0
     for batch in progress(split.batches(BATCH), "read states", total=split.batch_count(BATCH)):
+        numbers = batch.windows if in_order else torch.arange(read, read + len(batch.windows))
+        read += len(numbers)
         for head, buffer in zip(heads, buffers, strict=True):
-            buffer.write(batch.windows, head.select_inputs(batch).flatten(1))
+            buffer.write(numbers, head.select_inputs(batch).flatten(1))
         if targets is None:
             targets = batch.targets.new_zeros((rows, *batch.targets.shape[1:]))
-        targets[batch.windows] = batch.targets
+        targets[numbers] = batch.targets
     assert targets is not None, "a split has windows"
     return SplitFeatures(buffers, targets)
 
@@ -90,7 +96,7 @@ def solve_heads(specs: Sequence[str], states: BatchSource, task: Task, validatio
         return []
     heads = [build_head(spec, states.shape) for spec in specs]
     train = states[FOLDS if validation == FOLDS else "train"]
-    features = read_features(heads, train)
+    features = read_features(heads, train, in_order=validation == FOLDS)
     inner = None if validation == FOLDS else read_features(heads, states[INNER])
     folds = torch.from_numpy(window_folds(task, train.table())) if validation == FOLDS else None
     weights, table = label_weights(task, torch.device("cpu")), states[validation].table()

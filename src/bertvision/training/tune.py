@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from bertvision.core.config import TuneConfig, with_settings
+from bertvision.core.errors import BadInput
 from bertvision.core.files import hash_json, hashed_fields
 from bertvision.core.progress import Timer, progress
 from bertvision.core.records import Window
@@ -25,6 +26,7 @@ from bertvision.encoders.hidden_states import tokenizer_hash
 from bertvision.encoders.loading import Encoder, NativeHead
 from bertvision.encoders.methods import head_of, injected_names, parse_method, prepare, saves_delta
 from bertvision.heads.base import Head, build_head
+from bertvision.heads.readings import reads_apart
 from bertvision.store.batching import read_batches
 from bertvision.tasks.recipe_defaults import method_defaults
 from bertvision.tasks.task import Task
@@ -143,6 +145,8 @@ def make_tuning_head(encoder: Encoder, task: Task, config: TuneConfig) -> Head:
     """
     spec = head_of(config.method, config.head, default_head(task, encoder))
     head = build_head(spec, task_shape(task, encoder.layers, encoder.width))
+    if reads_apart(head):
+        raise BadInput(f"head {head.spec} reads each text of a pair by itself, but tuning reads both as one input")
     native, labels = encoder.own, encoder.record.get("tune", {}).get("labels", [])
     if native and (native.spec, native.shape) == (head.spec, head.shape) and labels == list(task.labels):
         head.load_state_dict(dict(native.state))

@@ -17,6 +17,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.files import atomic_open, write_json
 from bertvision.core.progress import log_line, progress
 from bertvision.core.registry import Spec, parse_spec
+from bertvision.core.summaries import APART
 from bertvision.encoders.adapters import adapters_of, disabled_adapters
 from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
 from bertvision.encoders.methods import injected
@@ -84,7 +85,8 @@ class AnalysisRequest:
 
 def layers(request: AnalysisRequest) -> Finding:
     """A linear probe on each state alone; all are fitted from one pass per epoch."""
-    specs = [canonical_spec(f"probe:layers={index}") for index in range(len(request.states.layers))]
+    read = ",read=difference+product" if request.states.pairs == APART else ""
+    specs = [canonical_spec(f"probe:layers={index}{read}") for index in range(len(request.states.layers))]
     fitted = fit_into(request.folder / FINDINGS / "heads", request.states, specs, request.seeds, request.config)
     steps = []
     for layer, spec in zip(request.states.layers, specs, strict=True):

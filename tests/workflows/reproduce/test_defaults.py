@@ -36,7 +36,7 @@ GOLDEN = Path(__file__).with_name("resolved.json")
 """Hash of the resolved settings that the committed documents were made with, by scale and item."""
 
 
-ADDED = (("fit", "validation", "inner"), ("", "prefer", "best"))
+ADDED = (("fit", "validation", "inner"), ("", "prefer", "best"), ("extract", "pairs", "together"))
 READING = ("read", "pooled")
 IMPLICIT = {"CONTROL", "quick_heads", "FitConfig", "TuneConfig", "ExtractConfig", "recipe_defaults", "task_defaults"}
 """Names of the package's defaults."""
@@ -92,8 +92,8 @@ def other(value: Any) -> Any:
         return not value
     if isinstance(value, tuple):
         return tuple(map(other, value)) or (0.5,)
-    if value in ("auto", "best"):  # one of a few words
-        return {"auto": "folds", "best": "small"}[value]
+    if value in ("auto", "best", "together"):  # one of a few words
+        return {"auto": "folds", "best": "small", "together": "both"}[value]
     return value + 1 if isinstance(value, int | float) else f"other {value}" if isinstance(value, str) else value
 
 

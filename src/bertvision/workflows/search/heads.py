@@ -14,6 +14,7 @@ from bertvision.core.files import hash_json, hashed_fields, read_json_or_empty, 
 from bertvision.core.progress import log_line
 from bertvision.core.registry import choose_layers, write_value
 from bertvision.core.runtime import graceful_interrupt
+from bertvision.core.summaries import APART
 from bertvision.encoders.loading import Encoder
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.search_history import search_history, search_importance, with_study_name
@@ -205,10 +206,12 @@ def _command(folder: Path, winner: Mapping[str, Any], trials: HeadStudy, seeds: 
 def recipe_features(recipe: Recipe, task: Task, encoder: Encoder) -> FeatureInfo:
     """Shape of the states of a recipe, so that errors in ``--space`` are found before tuning."""
     layers = len(choose_layers(recipe.extract.layers, encoder.layers))
-    return FeatureInfo(task_shape(task, layers, encoder.width), encoder.has_pooler, recipe.extract.tokens)
+    shape, config = task_shape(task, layers, encoder.width), recipe.extract
+    return FeatureInfo(shape, encoder.has_pooler and config.pairs != APART, config.stored_tokens, config.pairs)
 
 
 def space_for_states(states: States, heads: Sequence[str], space_words: Sequence[str]) -> Space:
     """The search space for these states."""
-    features = FeatureInfo(states.shape, next(states["inner"].batches(1)).pooled is not None, states.tokens)
+    pooled = next(states["inner"].batches(1)).pooled is not None
+    features = FeatureInfo(states.shape, pooled, states.tokens, states.pairs)
     return build_space(expand_head_names(heads, features), features, space_words)

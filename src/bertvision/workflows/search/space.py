@@ -18,10 +18,11 @@ from bertvision.core.config import FitConfig, TuneConfig, from_mapping
 from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
+from bertvision.core.summaries import BOTH, TOGETHER
 from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options, is_solved
-from bertvision.heads.info import fits
+from bertvision.heads.info import NO_VARIANT, fits
 from bertvision.heads.quick import quick_heads
-from bertvision.heads.readings import check_head_tokens
+from bertvision.heads.readings import PAIR_CHOICES, check_head_tokens
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -143,6 +144,7 @@ class FeatureInfo:
     shape: Shape
     pooled: bool = True
     tokens: str = "all"
+    pairs: str = TOGETHER
 
     def offers(self, key: str) -> bool:
         """Whether an option shared by heads has an effect; heads for spans always read every token."""
@@ -155,7 +157,7 @@ class FeatureInfo:
         try:
             with torch.device("meta"):
                 head = build_head(Spec(spec.name, {**spec.options, **options}), self.shape)
-            check_head_tokens(head, self.tokens)
+            check_head_tokens(head, self.tokens, self.pairs)
         except (BadInput, RuntimeError) as error:  # torch raises RuntimeError for a size below 0
             return str(error)
         return (
@@ -184,12 +186,14 @@ def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str,
             names = [parse_spec(spec).name for spec in quick_heads(features.shape.kind, tuned=True)]
             heads += [name for name in names if not is_solved(name)]
         elif word == "all":
-            names = [name for name in HEADS if fits(name, features.shape, features.pooled, features.tokens)]
-            heads += [name for name in names if not is_solved(name)]
+            stored = (features.shape, features.pooled, features.tokens, features.pairs)
+            heads += [name for name in HEADS if fits(name, *stored) and not is_solved(name)]
         elif is_solved(word):
             raise BadInput(f"head {word} is solved for, there is nothing to search; use run or fit --heads {word}")
         else:
             heads.append(word)
+    if not heads:
+        raise BadInput(NO_VARIANT)
     return tuple(dict.fromkeys(heads))
 
 
@@ -241,6 +245,8 @@ def _check_head(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -
 def _head_space(spec: Spec, features: FeatureInfo, items: Sequence[SpaceItem]) -> dict[str, BaseDistribution]:
     head = HEADS[spec.name]
     declared = {**head.choices, **{key: COMMON_CHOICES[key] for key in head.shared_options if features.offers(key)}}
+    if features.pairs == BOTH and "read" in declared:
+        declared["read"] = (*declared["read"], *PAIR_CHOICES)
     domains: dict[str, BaseDistribution] = {}
     for key, values in declared.items():
         if key not in spec.options:  # at least the default is valid
