@@ -42,6 +42,7 @@ def main() -> None:
         },
     )
     fill(Path("docs/results/thresholds.md"), {"thresholds": thresholds_table})
+    fill(Path("docs/results/label-errors.md"), {"label_errors": label_errors_table})
     fill(Path("docs/results/defaults.md"), {"tune_rates": tune_table, "fit_defaults": fit_table})
     fill(
         Path("docs/results/adapters.md"),
@@ -314,6 +315,32 @@ def adapter_inference_table() -> str:
         for (encoder, injected), ratios in cells.items()
     ]
     return markdown(["encoder", "inside", *(f"batch {batch}" for batch in batches)], lines)
+
+
+LABEL_TASKS = {"sst2": "SST-2", "airline": "airline sentiment"}
+RANKINGS = {"labels.json": "`analysis/labels.json`", "regression": "logistic regression", "chance": "chance"}
+
+
+def label_errors_table() -> str:
+    """One line per task and way of listing rows: means over draws, in percent, with the range."""
+    rows, lines = read("label_errors"), []
+    for task, way in dict.fromkeys((row["task"], row["way"]) for row in rows):
+        selected = [row for row in rows if (row["task"], row["way"]) == (task, way)]
+        keys = ("precision_20", "precision_50", "precision_100", "precision", "recall")
+        cells = [_percents([row[key] for row in selected]) for key in keys]
+        listed = " and ".join(row["listed"] for row in selected)
+        lines.append([LABEL_TASKS[task], RANKINGS[way], listed, *cells])
+    columns = ("first 20", "first 50", "first 100", "all listed", "changed rows that are listed")
+    return markdown(["task", "ranked by", "rows listed", *columns], lines)
+
+
+def _percents(shares: Sequence[str]) -> str:
+    """Mean and range of shares in percent; empty if one is unknown."""
+    if not all(shares):
+        return ""
+    percents = [round(100 * float(share)) for share in shares]
+    spread = "" if min(percents) == max(percents) else f" ({min(percents)} to {max(percents)})"
+    return f"{100 * mean(map(float, shares)):.0f}{spread}"
 
 
 def heads_cost_table() -> str:

@@ -77,7 +77,7 @@ def test_heads_of_another_store_are_not_scored_on_this_one(
     options = ["--set", "fit.epochs=1", "--out", tmp_path / "run", "--json"]
     assert call("fit", tmp_path / "one" / "store", "--head", "mean-pool", *options).code == 0
     rows = call("fit", tmp_path / "two" / "store", "--head", "probe", *options).document()["rows"]
-    assert {row["name"] for row in rows} == {"probe", *TEXT_CONTROLS, "fitted(every head)"}
+    assert {row["name"] for row in rows} == {"probe", *TEXT_CONTROLS, "weighted(every head)"}
 
 
 def test_fit_on_a_store_without_a_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:

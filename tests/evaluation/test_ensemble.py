@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Predictions, WindowTable
-from bertvision.evaluation.ensemble import PRIOR_ROWS, combine_rows, ensemble, softmax_rows
+from bertvision.evaluation.ensemble import (
+    TEMPER,
+    combine_rows,
+    combine_validated,
+    ensemble,
+    softmax_rows,
+    weighted_ensemble,
+)
 
 Rows = Sequence[Any]
 
@@ -113,17 +120,13 @@ GOLD = [0, 1, 0, 1]
 
 def test_fitted_weights_go_to_the_member_that_is_better_on_inner() -> None:
     # On dev the other member is better, which must not matter.
-    few, many = 1, 400
-    for times, least in ((few, 0.52), (many, 0.98)):  # rows of inner; a few change the weights little
-        inner = GOOD * times, GOLD * times, POOR * times
-        good = label_member("good", inner[0], inner[1], POOR, GOLD)
-        poor = label_member("poor", inner[2], inner[1], GOOD, GOLD)
-        for members, best in (([good, poor], 0), ([poor, good], 1)):
-            combined = ensemble(members, "fitted")
-            assert 1 > combined.weights[best] > least
-            assert sum(combined.weights) == pytest.approx(1.0)
-            expected = combined.weights[best] * np.array(POOR) + combined.weights[1 - best] * np.array(GOOD)
-            np.testing.assert_allclose(np.exp(np.stack(combined.logits)), expected, atol=1e-6)
+    good = label_member("good", GOOD, GOLD, POOR, GOLD)
+    poor = label_member("poor", POOR, GOLD, GOOD, GOLD)
+    for members, best in (([good, poor], 0), ([poor, good], 1)):
+        combined = ensemble(members, "fitted")
+        assert combined.weights[best] > 0.999
+        assert sum(combined.weights) == pytest.approx(1.0)
+        np.testing.assert_allclose(np.exp(np.stack(combined.logits)), POOR, atol=1e-3)
 
 
 def test_fitted_weights_do_not_depend_on_dev() -> None:
@@ -147,12 +150,10 @@ def test_complementary_members_get_equal_weights() -> None:
 
 def test_fitted_spans_weigh_start_and_end_tokens_by_their_probability() -> None:
     right, wrong = span_rows([0.8, 0.1, 0.1], [0.1, 0.1, 0.8]), span_rows([0.1, 0.1, 0.8], [0.8, 0.1, 0.1])
-    rows = 500
     members = [
-        member(name, [row] * rows, [[0, 2]] * rows, member(name, [row] * rows, [[0, 2]] * rows))
-        for name, row in (("r", right), ("w", wrong))
+        member(name, [row], [[0, 2]], member(name, [row], [[0, 2]])) for name, row in (("r", right), ("w", wrong))
     ]
-    assert ensemble(members, "fitted").weights[0] > 0.98
+    assert ensemble(members, "fitted").weights[0] > 0.999
     # Start right and end wrong against the reverse: neither is better.
     half = span_rows([0.8, 0.1, 0.1], [0.8, 0.1, 0.1]), span_rows([0.1, 0.1, 0.8], [0.1, 0.1, 0.8])
     members = [member(str(i), [row], [[0, 2]], member(str(i), [row], [[0, 2]])) for i, row in enumerate(half)]
@@ -161,32 +162,20 @@ def test_fitted_spans_weigh_start_and_end_tokens_by_their_probability() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 4))
-def test_fitted_weights_maximise_the_likelihood_with_a_prior_of_equal_weights(seed: int, members: int) -> None:
+def test_fitted_weights_maximise_the_likelihood(seed: int, members: int) -> None:
     random = np.random.default_rng(seed)
     logits, gold = random.normal(size=(members, 12, 3)), random.integers(0, 3, 12)
     made = [member(str(i), rows, gold[:, None], member(str(i), rows, gold[:, None])) for i, rows in enumerate(logits)]
     weights = np.array(ensemble(made, "fitted").weights)
     given_gold = np.stack([[softmax_rows(row)[g] for row, g in zip(rows, gold, strict=True)] for rows in logits])
 
-    def penalised(share: Any) -> float:
-        """Log likelihood of the rows, and of a number of rows that say that the weights are equal."""
-        prior = PRIOR_ROWS / members * np.log(share).sum()
-        return float(np.log(share @ given_gold).sum() + prior)
+    def likelihood(share: Any) -> float:
+        return float(np.log(share @ given_gold).mean())
 
-    assert weights.min() > 0
+    assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1.0)
-    others = [random.dirichlet(np.full(members, concentration)) for concentration in (1.0, 100.0) for _ in range(50)]
-    near = [(1 - step) * weights + step * vertex for vertex in np.eye(members) for step in (1e-3, 1e-2)]
-    assert penalised(weights) >= max(map(penalised, [*others, *near, np.full(members, 1 / members)])) - 1e-6
-
-
-def test_seeds_of_a_predictor_share_its_weight() -> None:
-    seeds = [replace(A, seed=seed) for seed in (0, 1, 2)]
-    assert ensemble([*seeds, B], "mean").weights == pytest.approx((1 / 6, 1 / 6, 1 / 6, 1 / 2))
-    assert probabilities(ensemble([*seeds, B], "mean")) == pytest.approx([0.4, 0.4, 0.2])
-    fitted = ensemble([*seeds, B], "fitted").weights
-    assert fitted[0] == fitted[1] == fitted[2]
-    assert 1 / 2 < sum(fitted[:3]) < 0.55, "one row says that the first predictor is better"
+    assert likelihood(weights) >= max(likelihood(random.dirichlet(np.ones(members))) for _ in range(50)) - 1e-3
+    assert likelihood(weights) >= max(likelihood(np.eye(members)[i]) for i in range(members)) - 1e-3
 
 
 def value_member(name: str, inner: Rows, gold: Rows, dev: Rows) -> Predictions:
@@ -202,32 +191,82 @@ def test_values_are_averaged() -> None:
     assert np.stack(combined.inner.logits)[:, 0].tolist() == pytest.approx([2.0, 1.0])
 
 
-def test_fitted_values_are_the_best_non_negative_sum_on_inner_with_a_prior_of_equal_weights() -> None:
-    random = np.random.default_rng(0)
-    first, second = random.normal(size=(2, 30))
-    gold = 0.7 * first + 0.1 * second + 0.1 * random.normal(size=30)
-    combined = ensemble([value_member("a", first, gold, [8.0]), value_member("b", second, gold, [4.0])], "fitted")
-    columns = np.stack([first, second], 1)
-    strength = PRIOR_ROWS * columns.var()
-    expected = np.linalg.solve(columns.T @ columns + strength * np.eye(2), columns.T @ gold + strength * 0.5)
-    assert combined.weights == pytest.approx(expected, rel=1e-5)
-    assert combined.logits[0][0] == pytest.approx(8 * expected[0] + 4 * expected[1], rel=1e-5)
-
-
-def test_weights_of_values_come_near_the_best_sum_with_many_rows() -> None:
-    first, second = np.random.default_rng(1).normal(size=(2, 5000))
+def test_fitted_values_are_the_best_non_negative_sum_on_inner() -> None:
+    first, second = np.array([1.0, -2.0, 0.5, 3.0]), np.array([0.5, 1.0, -1.0, 0.0])
     gold = 0.5 * first + 0.25 * second
     combined = ensemble([value_member("a", first, gold, [8.0]), value_member("b", second, gold, [4.0])], "fitted")
-    assert combined.weights == pytest.approx((0.5, 0.25), abs=2e-3)
-    against = ensemble([value_member("a", first, first, [8.0]), value_member("c", -first, first, [1.0])], "fitted")
+    assert combined.weights == pytest.approx((0.5, 0.25))
+    assert combined.logits[0][0] == pytest.approx(5.0)
+    against = ensemble([value_member("a", first, gold, [8.0]), value_member("c", -first, gold, [1.0])], "fitted")
     assert min(against.weights) >= 0.0
-    assert against.weights[0] > 0.9 * sum(against.weights)
 
 
 def test_values_are_averaged_if_no_positive_weight_helps() -> None:
-    gold = np.linspace(-1, 1, 400) * 3
-    combined = ensemble([value_member(name, -gold, gold, [2.0]) for name in "ab"], "fitted")
+    gold, against = np.array([1.0, -1.0]), np.array([-1.0, 1.0])
+    combined = ensemble([value_member(name, against, gold, [2.0]) for name in "ab"], "fitted")
     assert combined.weights == (0.5, 0.5)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(2, 4))
+def test_weighted_ensembles_weigh_by_a_power_of_the_likelihood_on_inner(seed: int, members: int) -> None:
+    random = np.random.default_rng(seed)
+    logits, gold = random.normal(size=(members, 12, 3)), random.integers(0, 3, 12)
+    made = [member(str(i), rows, gold[:, None], member(str(i), rows, gold[:, None])) for i, rows in enumerate(logits)]
+    combined = weighted_ensemble(made, "all")
+    given_gold = np.stack([[softmax_rows(row)[g] for row, g in zip(rows, gold, strict=True)] for rows in logits])
+    expected = given_gold.prod(1) ** TEMPER
+    assert combined.weights == pytest.approx(expected / expected.sum())
+    assert (combined.name, combined.spec, combined.kind) == ("all", "fitted", "ensemble")
+    mixed = np.tensordot(combined.weights, np.stack([[softmax_rows(row) for row in rows] for rows in logits]), 1)
+    np.testing.assert_allclose(np.exp(np.stack(combined.logits)), mixed, atol=1e-6)
+    assert combined.inner is not None
+    np.testing.assert_allclose(np.exp(np.stack(combined.inner.logits)), mixed, atol=1e-6)
+    alone = combine_validated([made[0].inner, made[1].inner])  # type: ignore[list-item]
+    both = weighted_ensemble(made[:2], "both").inner
+    assert both is not None
+    assert alone.weights == both.weights
+    assert np.array_equal(np.stack(alone.logits), np.stack(both.logits))
+
+
+def test_seeds_share_the_weight_of_a_predictor_in_a_weighted_ensemble() -> None:
+    equal = [replace(A, seed=seed) for seed in (0, 1, 2)] + [
+        label_member("c", [[0.7, 0.2, 0.1]], [0], [[0.7, 0.2, 0.1]], [0])
+    ]
+    assert weighted_ensemble(equal, "all").weights == pytest.approx((1 / 6, 1 / 6, 1 / 6, 1 / 2))
+    weights = weighted_ensemble([*equal[:3], B], "all").weights
+    ratio = (0.7 / 0.1) ** TEMPER  # of the likelihoods of the one row of inner
+    assert sum(weights[:3]) / weights[3] == pytest.approx(ratio)
+
+
+def test_many_poor_members_do_little_harm_in_a_weighted_ensemble() -> None:
+    rows, gold = 500, GOLD * 125
+    good = label_member("good", GOOD * 125, gold, GOOD, GOLD)
+    poor = [label_member(f"poor {i}", POOR * 125, gold, POOR, GOLD) for i in range(20)]
+    assert len(gold) == rows
+    assert weighted_ensemble([*poor, good], "all").weights[-1] > 0.999
+    few = [label_member(f"poor {i}", POOR, GOLD, POOR, GOLD) for i in range(20)]
+    weights = weighted_ensemble([*few, label_member("good", GOOD, GOLD, GOOD, GOLD)], "all").weights
+    assert weights[0] < weights[-1] < 3 * weights[0], "four rows say little"
+
+
+def test_weighted_ensembles_of_values_weigh_by_the_squared_error() -> None:
+    gold = np.array([1.0, -1.0, 0.5, 0.0])
+    near, far = value_member("near", gold + 0.1, gold, [8.0]), value_member("far", gold + 0.2, gold, [4.0])
+    weights = weighted_ensemble([near, far], "both").weights
+    assert weights[0] / weights[1] == pytest.approx((0.04 / 0.01) ** (TEMPER * len(gold) / 2), rel=1e-4)
+    assert weighted_ensemble([near, far], "both").logits[0][0] == pytest.approx(8 * weights[0] + 4 * weights[1])
+
+
+def test_an_ensemble_of_one_validated_member_is_that_member() -> None:
+    assert A.inner is not None
+    assert combine_validated([A.inner]) is A.inner
+
+
+def test_members_without_outputs_on_inner_cannot_be_weighted() -> None:
+    assert A.inner is not None
+    with pytest.raises(BadInput, match="needs the outputs of every member on the validation split"):
+        weighted_ensemble([A, A.inner], "both")
 
 
 def test_invalid_ensembles_are_refused() -> None:

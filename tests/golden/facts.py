@@ -110,6 +110,8 @@ KEYS_FROM_DATA = (
     (r".*/analysis/.*\.json", r"^plots\[\]\.series"),
 )
 """Files, and the paths inside whose keys are data: ids, libraries, series of a chart."""
+MAY_BE_EMPTY = ((r".*/analysis/labels\.json", r"rows\[\].*"),)
+"""Files, and the paths inside of lists that some machines may leave empty."""
 NOT_FIXED = r".*/encoder/(config\.json|model\.safetensors|tokenizer.*)|.*/model/heads\.safetensors"
 """Files that transformers writes, and the weights of the best row, whichever that is."""
 
@@ -204,6 +206,8 @@ def file_keys(folder: Path) -> dict[str, list[str]]:
             continue
         wild = next((inside for pattern, inside in KEYS_FROM_DATA if re.fullmatch(pattern, name)), None)
         keys = {key for content in _contents(path) for key in key_paths(content, wild)}
+        empty = next((inside for pattern, inside in MAY_BE_EMPTY if re.fullmatch(pattern, name)), r"$")
+        keys = {key for key in keys if not re.fullmatch(empty, key)}
         keys_by_file.setdefault(name, set()).update(keys)
     return {name: sorted(keys) for name, keys in sorted(keys_by_file.items())}
 

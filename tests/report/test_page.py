@@ -285,7 +285,7 @@ def missing_analyses(run: tuple[Path, Any]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("kind", "first"),
-    [("span", ["second-best"]), ("classify", []), ("multilabel", []), ("regress", [])],
+    [("span", ["second-best"]), ("classify", ["labels"]), ("multilabel", ["labels"]), ("regress", ["labels"])],
 )
 def test_missing_analyses_are_listed(make_run: Any, kind: str, first: list[str]) -> None:
     assert missing_analyses(make_run(kind)) == [*first, "cost", "layers"]
@@ -340,6 +340,24 @@ def test_findings_never_become_markup(make_run: Any) -> None:
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert page.everything.count(NASTY) > 50
+
+
+@pytest.mark.parametrize("count", [0, 3, 60])
+def test_likely_label_errors_have_a_section_with_the_first_rows(make_run: Any, count: int) -> None:
+    folder, task = make_run("classify")
+    row = {"text": "x" * 500 + NASTY, "pair": NASTY, "given": "bad", "suggested": NASTY, "doubt": 0.5, "agree": 2}
+    rows = tuple({"id": f"train.csv:{number}", **row} for number in range(count))
+    finding = Finding("labels", f"{count} label errors", "about", {key: key for key in ("id", *row)}, rows)
+    save_findings(folder, gather(folder, task), [finding])
+    page = report((folder, task))
+    assert page.sections.index("label-errors") == page.sections.index("examples") + 1
+    assert f"{count} label errors. about" in page.text
+    assert page.text.count("train.csv:") == min(count, 50)
+    assert ("10 more rows in analysis/labels.json" in page.text) == (count == 60)
+    assert "x" * 201 not in page.text
+    assert page.text.count(NASTY) == 2 * min(count, 50)
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert (folder / "analysis" / "labels.csv").read_text(encoding="utf-8").count("train.csv:") == count
 
 
 def test_broken_finding_is_an_error(make_run: Any) -> None:

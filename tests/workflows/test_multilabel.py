@@ -148,12 +148,8 @@ def test_ensemble_combines_probabilities_per_label() -> None:
         np.testing.assert_allclose(sigmoid(np.stack(list(combined.logits))), expected, atol=1e-6)
         assert combined.inner is not None
         np.testing.assert_allclose(sigmoid(np.stack(list(combined.inner.logits))), expected, atol=1e-6)
-    rows = 200  # few rows change the weights little
-    good, poor = (
-        predictions_with(str(i), c * rows, GOLD * rows, predictions_with(str(i), c * rows, GOLD * rows))
-        for i, c in enumerate((GOOD, POOR))
-    )
-    assert ensemble([poor, good], "fitted").weights[1] > 0.97
+    fitted = ensemble([poor, good], "fitted")
+    assert fitted.weights[1] > 0.999
 
 
 def test_ensemble_of_confident_members_is_finite() -> None:

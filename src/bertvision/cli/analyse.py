@@ -28,6 +28,9 @@ DEPTH_OPTIONS = ("seeds", "set")
 MAX_EXAMPLES, MAX_CHARACTERS = 2, 160
 """Examples printed per category, and characters printed of each text."""
 
+MAX_DOUBTS = 20
+"""Likely label errors printed."""
+
 
 def check_options(options: argparse.Namespace) -> None:
     """Reject missing options, and options that have no effect on the selected analyses."""
@@ -144,7 +147,6 @@ def analyse_command(options: argparse.Namespace) -> Result:
     options.seeds = options.seeds or (0,)
     if options.ablation or options.depth is not None:
         return _single_analysis(options)
-    from bertvision.core.text_table import align_columns
     from bertvision.workflows.analyse import run_analyses
     from bertvision.workflows.conclude import update_report
 
@@ -161,9 +163,7 @@ def analyse_command(options: argparse.Namespace) -> Result:
     }
     parts = []
     for finding in made:
-        rows = [[_format_cell(row.get(key)) for key in finding.columns] for row in finding.rows]
-        table = "\n".join(align_columns([list(finding.columns.values()), *rows]))
-        parts.append("\n".join([finding.title, table, *_format_examples(finding.examples)]))
+        parts.append("\n".join([finding.title, *_format_rows(finding), *_format_examples(finding.examples)]))
     parts += [f"{name}: {why}" for name, why in missing.items()]
     return document, "\n\n".join([*parts, f"{request.folder / 'analysis'}, {report}"])
 
@@ -193,6 +193,18 @@ def _list_analyses() -> Result:
     return {"analyses": rows}, text
 
 
+def _format_rows(finding: Any) -> list[str]:
+    """The table of a finding; of likely label errors, which may be a thousand, the first ones."""
+    from bertvision.core.text_table import align_columns
+    from bertvision.evaluation.analyses import label_errors
+
+    rows = finding.rows[:MAX_DOUBTS] if finding.name == label_errors.NAME else finding.rows
+    cells = [[_format_cell(row.get(key)) for key in finding.columns] for row in rows]
+    lines = align_columns([list(finding.columns.values()), *cells])
+    left = len(finding.rows) - len(rows)
+    return [*lines, f"{left:,} more in analysis/{finding.name}.json"] if left else lines
+
+
 def _format_examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """The first examples of each category, for the first pair of rows; the report shows more, with contexts."""
     from bertvision.report.analyses import DISAGREEMENTS
@@ -208,20 +220,25 @@ def _format_examples(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 def _format_example(title: str, case: Mapping[str, Any]) -> list[str]:
     from bertvision.evaluation.analyses.answers import format_answer
     from bertvision.report.analyses import format_gold
-    from bertvision.report.markup import printable, truncate
 
     lines = [(f"  {title}", case["text"])]
     if case["pair"] and "spans" not in case:
         lines.append(("    pair", case["pair"]))
     lines.append(("    gold", format_gold(case)))
     lines += [(f"    {case[side]}", format_answer(case[f"{side}_said"])) for side in "ab"]
-    return [f"{name}: {truncate(' '.join(printable(str(text)).split()), MAX_CHARACTERS)}" for name, text in lines]
+    return [f"{name}: {_one_line(str(text))}" for name, text in lines]
 
 
 def _format_cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    from bertvision.report.markup import printable, truncate
+
+    return truncate(" ".join(printable(text).split()), MAX_CHARACTERS)
 
 
 def _single_analysis(options: argparse.Namespace) -> Result:

@@ -23,6 +23,7 @@ from bertvision.cli.options import (
 )
 from bertvision.core.config import DataConfig
 from bertvision.core.errors import BadInput
+from bertvision.core.summaries import TOGETHER
 
 HEADS = ("compress", "learned-pool", "probe")
 
@@ -157,9 +158,10 @@ def _recipe_with_method(options: argparse.Namespace, method: str | None) -> Any:
     """The recipe of the command line, optionally with another tuning method and its presets."""
     override = [] if method is None else [f"tune.method={method}"]
     recipe = recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))
-    if recipe.extract.tokens == "auto":  # heads of any reading are tried
-        recipe = replace(recipe, extract=replace(recipe.extract, tokens="all"))
-    return recipe
+    extract = recipe.extract
+    tokens = "all" if extract.tokens == "auto" else extract.tokens  # heads of any reading are tried
+    pairs = TOGETHER if extract.pairs == "auto" else extract.pairs
+    return replace(recipe, extract=replace(extract, tokens=tokens, pairs=pairs))
 
 
 def search_result(document: Mapping[str, Any], folder: Path) -> Result:

@@ -74,10 +74,11 @@ def plan_command(options: argparse.Namespace) -> Result:
     from bertvision.runs.prepare import load_recipe_task
     from bertvision.training.estimate import plan, plan_text
     from bertvision.training.inputs import check_heads, resolve_tokens
-    from bertvision.training.pair_texts import check_pairs
+    from bertvision.training.pair_texts import check_pairs, resolve_pairs
 
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
+    recipe = replace(recipe, extract=resolve_pairs(recipe.extract, task, recipe.tune.epochs > 0))
     check_pairs(recipe.extract, task)
     tuned = recipe.tune.epochs > 0 or encoder.own is not None
     recipe = replace(recipe, extract=resolve_tokens(recipe.extract, recipe.heads, task, encoder, tuned))

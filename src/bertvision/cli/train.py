@@ -283,12 +283,14 @@ def extract_command(options: argparse.Namespace) -> Result:
     from bertvision.training.extract import extract, extract_share, finalize
     from bertvision.training.extract_ray import ray_extract
     from bertvision.training.inputs import resolve_tokens
+    from bertvision.training.pair_texts import resolve_pairs
 
     if not options.engine and (options.address or options.actors):
         raise BadInput("--address and --actors need --engine ray; add it, or leave them out")
     recipe = recipe_from(options)
     task = load_recipe_task(recipe)
     encoder = load_encoder(recipe.encoder)
+    recipe = replace(recipe, extract=resolve_pairs(recipe.extract, task, tuned=True))
     recipe = replace(recipe, extract=resolve_tokens(recipe.extract, [], task, encoder))  # no heads: all tokens
     if options.shard:
         shards = extract_share(encoder, task, options.to, options.shard, recipe.extract)

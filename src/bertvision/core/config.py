@@ -228,9 +228,10 @@ class ExtractConfig:
     )
     pairs: str = setting(
         TOGETHER,
-        "pairs of texts: encode them together as one input, apart (each text by itself), or both (default: together)",
+        "pairs of texts: encode them together as one input, apart (each text by itself), both, or auto (both if the "
+        "encoder is not tuned, else together; default of run)",
         "--pairs",
-        choices=PAIRS,
+        choices=("auto", *PAIRS),
     )
     live: bool = setting(
         False, "do not store the states; run the encoder again in every epoch of head training", "--live"
@@ -245,8 +246,10 @@ class ExtractConfig:
 
     def __post_init__(self) -> None:
         _check_numbers(self, "extract", {"shard_mb": 1, "batch_tokens": 1, "seed": 0}, ("max_gb",))
-        if self.pairs not in PAIRS:
-            raise BadInput(f"extract.pairs is {shorten(self.pairs)}; expected {', '.join(PAIRS[:-1])} or {PAIRS[-1]}")
+        if self.pairs not in ("auto", *PAIRS):
+            raise BadInput(
+                f"extract.pairs is {shorten(self.pairs)}; expected auto, {', '.join(PAIRS[:-1])} or {PAIRS[-1]}"
+            )
 
     @property
     def stored_tokens(self) -> str:

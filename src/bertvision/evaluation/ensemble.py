@@ -25,8 +25,9 @@ Array = NDArray[np.float64]
 
 EM_STEPS = 200
 
-PRIOR_ROWS = 20
-"""Rows that the equal weights of the members count for when weights are fitted: few rows change them little."""
+TEMPER = 0.25
+"""Power of the likelihood in :func:`weighted_ensemble`: with few rows weights stay nearly equal, with many the best
+predictors get most of the weight. Between 0.1 and 0.5 it makes little difference (docs/results/quality.md)."""
 
 EPS = 1e-12  # smallest probability in a logarithm or a denominator
 
@@ -63,15 +64,48 @@ def ensemble(predictions: Sequence[Predictions], how: How = "max", name: str | N
     check_how(how, kind == "regress")
     inner_members = [member.inner for member in predictions if member.inner is not None]
     complete = len(inner_members) == len(predictions)
-    weights = _equal_weights(predictions)
+    weights = np.full(len(predictions), 1 / len(predictions))
     if how == "fitted":
         if not complete:
             raise BadInput("how='fitted' needs the outputs of every member on inner")
-        fit = _least_squares if kind == "regress" else _mixture_weights
-        weights = fit(inner_members, weights)
+        weights = _least_squares(inner_members) if kind == "regress" else _mixture_weights(inner_members)
     inner = _combine(inner_members, how, weights, kind) if complete else None
     combined = replace(_combine(predictions, how, weights, kind), inner=inner)
     return combined if name is None else replace(combined, name=name)
+
+
+def weighted_ensemble(predictions: Sequence[Predictions], name: str) -> Predictions:
+    """A mean weighted by how likely each predictor makes the validation split; its seeds share its weight.
+
+    Many similar or weak members do little harm: unlike fitted weights, these fall with each member's own likelihood.
+    """
+    inner_members = [member.inner for member in predictions if member.inner is not None]
+    if len(inner_members) < len(predictions):
+        raise BadInput("a weighted ensemble needs the outputs of every member on the validation split")
+    _check_same_windows(predictions)
+    weights, kind = _likelihood_weights(inner_members), _task_kind(predictions[0])
+    combined = _combine(predictions, "fitted", weights, kind)
+    return replace(combined, name=name, inner=_combine(inner_members, "fitted", weights, kind))
+
+
+def combine_validated(members: Sequence[Predictions]) -> Predictions:
+    """The weighted ensemble of predictions on the validation split, on that split; a single one as it is."""
+    if len(members) < 2:
+        return members[0]
+    _check_same_windows(members)
+    return _combine(members, "fitted", _likelihood_weights(members), _task_kind(members[0]))
+
+
+def _likelihood_weights(inner: Sequence[Predictions]) -> Array:
+    """Equal weights times a power of each member's likelihood on the validation split."""
+    if _task_kind(inner[0]) == "regress":
+        targets = np.asarray(inner[0].table.targets[:, 0], np.float64)
+        errors = [np.mean((np.stack(list(member.logits))[:, 0] - targets) ** 2) for member in inner]
+        likelihoods = -len(targets) / 2 * np.log(np.maximum(errors, EPS))  # of normal errors, up to a constant
+    else:
+        likelihoods = np.array([np.log(np.maximum(_target_probabilities(member), EPS)).sum() for member in inner])
+    weights = _equal_weights(inner) * np.exp(TEMPER * (likelihoods - likelihoods.max()))
+    return np.asarray(weights / weights.sum())
 
 
 def _equal_weights(members: Sequence[Predictions]) -> Array:
@@ -146,14 +180,13 @@ def sigmoid(logits: NDArray[Any]) -> Array:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
 
 
-def _mixture_weights(inner: Sequence[Predictions], start: Array) -> Array:
-    """Mixture weights by EM: the likelihood of the inner targets, shrunk towards equal weights (convex)."""
+def _mixture_weights(inner: Sequence[Predictions]) -> Array:
+    """Mixture weights that maximise the likelihood of the inner targets, by EM (the problem is convex)."""
     likelihood = np.stack([_target_probabilities(member) for member in inner], 1)  # (targets, members)
-    weights = start
+    weights = np.full(len(inner), 1 / len(inner))
     for _ in range(EM_STEPS):
         joint = weights * likelihood  # (targets, members)
-        share = joint / np.maximum(joint.sum(1, keepdims=True), EPS)  # (targets, members)
-        weights = (share.sum(0) + PRIOR_ROWS * start) / (len(share) + PRIOR_ROWS)
+        weights = (joint / np.maximum(joint.sum(1, keepdims=True), EPS)).mean(0)
     return weights
 
 
@@ -173,16 +206,14 @@ def _target_probabilities(member: Predictions) -> Array:
     return np.asarray(likelihoods)
 
 
-def _least_squares(inner: Sequence[Predictions], start: Array) -> Array:
-    """Non-negative weights that minimise the squared error on inner, shrunk towards equal weights."""
+def _least_squares(inner: Sequence[Predictions]) -> Array:
+    """Non-negative weights that minimise the squared error on inner."""
     from scipy.optimize import nnls
 
     outputs = [np.stack(list(member.logits))[:, 0] for member in inner]  # each (windows,)
     columns = np.stack(outputs, 1).astype(np.float64)  # (windows, members)
-    targets = np.asarray(inner[0].table.targets[:, 0], np.float64)
-    prior = np.sqrt(PRIOR_ROWS) * columns.std() * np.eye(len(inner))  # rows that say: the weights are equal
-    weights, _ = nnls(np.vstack([columns, prior]), np.concatenate([targets, prior @ start]))
-    return np.asarray(weights) if weights.sum() > 0 else start
+    weights, _ = nnls(columns, np.asarray(inner[0].table.targets[:, 0], np.float64))
+    return np.asarray(weights) if weights.sum() > 0 else np.full(len(inner), 1 / len(inner))
 
 
 def _task_kind(predictions: Predictions) -> Kind:

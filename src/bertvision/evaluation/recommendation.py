@@ -17,7 +17,7 @@ from bertvision.evaluation.metrics.bootstrap import resample_scores
 from bertvision.evaluation.scoring import ScoredPredictions
 from bertvision.tasks.task import Task
 
-EVERY_HEAD = "fitted(every head)"
+EVERY_HEAD = "weighted(every head)"
 """The ensemble of all heads of a run whose encoder has not seen the labels."""
 
 NEAR = 0.25

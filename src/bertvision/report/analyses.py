@@ -16,7 +16,7 @@ from bertvision.report.markup import MISSING, format_number, truncate
 from bertvision.report.render import Section, render_section
 from bertvision.runs.reader import Run
 
-HAVE_OWN_SECTION = ("layer-weights", "calibration")
+HAVE_OWN_SECTION = ("layer-weights", "calibration", "labels")
 
 ORDER = (
     "answer-types",
@@ -40,7 +40,7 @@ MAX_ROWS = 40
 DISAGREEMENTS = {"only_a": "only the first right", "only_b": "only the second right"}
 
 COSTS = {
-    STATES: "one pass over the states of dev",
+    STATES: "one pass over stored states",
     FITS: "fits new heads",
     ENCODER: "runs the encoder over dev many times",
 }
@@ -69,7 +69,7 @@ def analyses_section(findings: Sequence[Finding], run: Run | None = None) -> Sec
                 "about": finding.about,
                 "pictures": [(draw(plot), plot.kind == "heat") for plot in finding.plots],
                 "columns": list(finding.columns.values()),
-                "rows": [[_format_cell(row.get(key)) for key in finding.columns] for row in finding.rows[:MAX_ROWS]],
+                "rows": [[format_cell(row.get(key)) for key in finding.columns] for row in finding.rows[:MAX_ROWS]],
                 "left": len(finding.rows) - MAX_ROWS,
                 "cards": [_disagreement_card(case) for case in finding.examples],
             }
@@ -83,7 +83,7 @@ def _sort_key(name: str) -> tuple[int, str]:
     return ORDER.index(base) if base in ORDER else len(ORDER), name
 
 
-def _format_cell(value: object) -> str:
+def format_cell(value: object) -> str:
     if value is None or value == "":
         return MISSING
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -165,6 +165,7 @@ def _has_best_head(run: Run) -> bool:
 
 APPLIES: Mapping[str, Callable[[Run], bool]] = {
     "second-best": lambda run: _has_heads_and_states(run) and supports_second_best(run.task),
+    "labels": lambda run: _has_heads_and_states(run) and run.task.kind != "span",
     # A head's own seconds are not its inference time without those of the extraction.
     "cost": lambda run: _has_heads_and_states(run) and bool(run.manifest.get("seconds")),
     "layers": _has_heads_and_states,

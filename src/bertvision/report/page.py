@@ -16,6 +16,7 @@ from bertvision.report.compare_runs import compare_runs
 from bertvision.report.cost import cost_section, tuning_summary
 from bertvision.report.examples import examples_section
 from bertvision.report.explorer import explorer_section
+from bertvision.report.label_errors import label_errors_section
 from bertvision.report.leaderboard import leaderboard_section, significance_section
 from bertvision.report.markup import MISSING, Html, printable
 from bertvision.report.render import SCRIPT, STYLE, Section, read_asset, render
@@ -80,6 +81,7 @@ def _sections(run: Run) -> list[Section]:
         training_curves_section(run),
         explorer_section(run, lines),
         examples_section(run, lines),
+        label_errors_section(run),
         reproducibility_section(run),
     ]
     return [part for part in parts if part is not None]

@@ -30,7 +30,7 @@ from bertvision.training.fitted_head import FittedHead, load_fitted, save_fitted
 from bertvision.training.head_trainer import FIT_CHECKPOINT
 from bertvision.training.inputs import TaskWindows, check_heads, data_hash, encoder_hash, resolve_tokens
 from bertvision.training.live_states import LiveStates, record_live
-from bertvision.training.pair_texts import check_pairs
+from bertvision.training.pair_texts import check_pairs, resolve_pairs
 from bertvision.training.shard_builder import ExtractionPlan
 from bertvision.training.tune import TUNING_CHECKPOINT, check_tuning, tune
 
@@ -58,8 +58,9 @@ def prepare_run(
         raise BadInput("run works in one process; tune with several (torchrun -m bertvision tune), then run --encoder")
     # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
-    check_pairs(recipe.extract, task)
     tuned = recipe.tune.epochs > 0 or base.own is not None
+    recipe = _with_pairs(recipe, task, tuned, folder)
+    check_pairs(recipe.extract, task)
     recipe = _with_tokens(recipe, heads, task, base, tuned, folder)
     config = recipe.extract
     specs = check_heads(heads, task, base, config.layers, config.tokens, tuned, config.pairs)
@@ -71,6 +72,14 @@ def prepare_run(
     log = RunLog(folder)
     encoder = _tune(recipe, windows, folder, log)
     return Prepared(task, _extract(recipe, encoder, windows, folder, log), specs)
+
+
+def _with_pairs(recipe: Recipe, task: Task, tuned: bool, folder: Path) -> Recipe:
+    """The recipe with ``pairs="auto"`` resolved: as the run has them, if there is one."""
+    path = folder / "recipe.toml"
+    if recipe.extract.pairs == "auto" and path.exists():
+        return replace(recipe, extract=replace(recipe.extract, pairs=read_recipe(path).extract.pairs))
+    return replace(recipe, extract=resolve_pairs(recipe.extract, task, tuned))
 
 
 def _with_tokens(

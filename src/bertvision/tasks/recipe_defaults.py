@@ -20,14 +20,15 @@ ADAPTERS_ON_SQUAD = {"lr": 3e-4, "epochs": 3.0}
 ADAPTERS_ON_TEXTS = {"lr": 1e-4, "epochs": 50.0}
 OTHER_METHODS = {"lora": {"epochs": 3.0}, "bitfit": {"epochs": 3.0}}
 TEXT_TASKS = ("text", *GLUE)
-"""Tasks whose default heads read summaries of a text, so that a run need not store every token."""
+"""Tasks whose default heads read summaries of a text, so that a run need not store every token, and whose pairs may be
+encoded apart."""
 SQUAD = ("squad1", "squad2", "answerability")
 
 
 def recipe_defaults(name: str, method: str = "full") -> Mapping[str, Mapping[str, object]]:
     """Recipe settings, by section, that a task and a tuning method change."""
     presets = merge_settings(task_defaults(name), {"tune": method_defaults(name, method)})
-    return merge_settings(presets, {"extract": {"tokens": "auto"}}) if name in TEXT_TASKS else presets
+    return merge_settings(presets, {"extract": {"tokens": "auto", "pairs": "auto"}}) if name in TEXT_TASKS else presets
 
 
 def method_defaults(name: str, method: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.progress import progress_bar
 from bertvision.core.records import SPLITS, Window
 from bertvision.core.runtime import trim_memory
-from bertvision.core.summaries import APART, TOGETHER, summarise
+from bertvision.core.summaries import APART, BOTH, TOGETHER, summarise
 from bertvision.encoders.hidden_states import collate, hidden_states
 from bertvision.store.batching import Batch, plan_batches
 from bertvision.store.codec import check_finite, vector_dtype
@@ -32,6 +33,18 @@ from bertvision.tasks.windows import Tokenizer, windows_of_texts
 
 if TYPE_CHECKING:
     from bertvision.training.shard_builder import ShardBuilder
+
+
+def resolve_pairs(config: ExtractConfig, task: Task, tuned: bool) -> ExtractConfig:
+    """``pairs="auto"``: both if the encoder is as it came and every example is a pair, else together.
+
+    A tuned encoder has learned from pairs together, and apart its states say less.
+    """
+    if config.pairs != "auto":
+        return config
+    single = (example.pair is None for split in SPLITS for example in task[split])
+    together = tuned or config.live or task.kind == "span" or config.dtype == "int8" or any(single)
+    return replace(config, pairs=TOGETHER if together else BOTH)
 
 
 def check_pairs(config: ExtractConfig, task: Task) -> None:

@@ -12,7 +12,7 @@ from bertvision.core.errors import BadInput
 from bertvision.core.progress import progress
 from bertvision.core.records import Predictions
 from bertvision.heads.base import build_head
-from bertvision.store.states import ShardedSplit
+from bertvision.store.states import ShardedSplit, States
 from bertvision.training.fitted_head import FittedHead, load_split_outputs, save_split_outputs, scatter_outputs
 
 BATCH = 32
@@ -53,29 +53,34 @@ def _compute(heads: Sequence[FittedHead], split: ShardedSplit) -> list[list[Any]
     return outputs
 
 
-def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) -> Predictions:
-    inner = Predictions(
+def predict_validation(fitted: FittedHead, states: States) -> Predictions:
+    """The outputs that a head was selected by: on inner, or out of fold on train and inner."""
+    return Predictions(
         name=fitted.spec,
         spec=fitted.spec,
         kind="head",
         split=fitted.validation,
         logits=fitted.inner,
-        table=split.store[fitted.validation].table(),
+        table=states[fitted.validation].table(),
         seed=fitted.seed,
         parameters=fitted.parameters,
-        layers_run=_layers_run(fitted, split),
-        encoder_parameters=int(split.store.manifest["encoder"]["parameters"]),
+        layers_run=_layers_run(fitted, states),
+        encoder_parameters=int(states.manifest["encoder"]["parameters"]),
         seconds=fitted.seconds,
     )
+
+
+def _predictions(fitted: FittedHead, split: ShardedSplit, outputs: list[Any]) -> Predictions:
+    inner = predict_validation(fitted, split.store)
     return replace(inner, split=split.name, logits=outputs, table=split.table(), inner=inner)
 
 
-def _layers_run(fitted: FittedHead, split: ShardedSplit) -> int:
+def _layers_run(fitted: FittedHead, states: States) -> int:
     """Encoder layers up to the highest state that a head reads; the pooled CLS needs all of them."""
-    states = fitted.states or split.store.layers
+    numbers = fitted.states or states.layers
     if fitted.head.needs_pooled:
-        return max(split.store.layers)
-    return max(states[layer] for layer in fitted.head.needed_layers)
+        return max(states.layers)
+    return max(numbers[layer] for layer in fitted.head.needed_layers)
 
 
 def predict_own(split: ShardedSplit) -> Predictions:

@@ -11,6 +11,7 @@ from bertvision.core.records import Predictions
 from bertvision.core.registry import unknown_name
 from bertvision.core.row_title import row_title
 from bertvision.evaluation.analyses.catalogue import ANALYSES, FILES, STATES, supports_second_best
+from bertvision.evaluation.analyses.label_errors import comparable_members, label_errors
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.analyses.second_best import second_best
 from bertvision.evaluation.scoring import example_outputs, score_predictions
@@ -22,7 +23,7 @@ from bertvision.tasks.span_decoding import decode, n_best
 from bertvision.tasks.task import Task
 from bertvision.training.fitted_head import FittedHead
 from bertvision.training.live_states import is_live
-from bertvision.training.predict import predict, predict_own
+from bertvision.training.predict import predict, predict_own, predict_validation
 from bertvision.workflows.file_analyses import (
     FROM_FILES,
     cost_finding,
@@ -69,13 +70,19 @@ def run_analyses(request: AnalysisRequest, names: Sequence[str] | None = None) -
             save_findings(request.folder, request.run, [finding])
             findings.append(finding)
             continue
-        why = ANALYSES[name][1]
-        if name == "ablation":
-            why = NO_ADAPTERS.format(request.folder / "encoder")
-        elif name == "second-best" and request.run.task.kind == "classify":
-            why = "of two labels the second best is always the other one"
-        missing[name] = f"does not apply to {request.run.task.name}: {why}"
+        missing[name] = f"does not apply to {request.run.task.name}: {_why_not(request, name)}"
     return findings, missing
+
+
+def _why_not(request: AnalysisRequest, name: str) -> str:
+    """Why an analysis does not apply to a run."""
+    if name == "ablation":
+        return NO_ADAPTERS.format(request.folder / "encoder")
+    if name == "second-best" and request.run.task.kind == "classify":
+        return "of two labels the second best is always the other one"
+    if name == "labels":
+        return "answers are spans; only labels and values are judged"
+    return ANALYSES[name][1]
 
 
 def _check_other_runs(request: AnalysisRequest, names: Sequence[str]) -> None:
@@ -147,6 +154,15 @@ def ranked_answers(task: Task, predictions: Predictions, threshold: float | None
     ]
 
 
+def _labels(request: AnalysisRequest) -> Finding | None:
+    """Likely label errors, from the predictions that the run's heads were selected by."""
+    if request.run.task.kind == "span":
+        return None
+    heads = run_heads(request.folder, request.states)
+    members = [predict_validation(head, request.states) for head in heads]
+    return label_errors(request.run.task, comparable_members(members))
+
+
 def _cost(request: AnalysisRequest) -> Finding | None:
     """The cost analysis, with the measured inference time of each head on dev."""
     lines = group_rows(request.run.board)
@@ -171,6 +187,7 @@ def head_seconds(heads: Sequence[FittedHead], states: States) -> dict[str, float
 
 MAKERS: Mapping[str, Callable[[AnalysisRequest], Finding | None]] = {
     "second-best": _second_best,
+    "labels": _labels,
     "cost": _cost,
     "layers": layers,
     "learning-curve": learning_curve_finding,

@@ -14,8 +14,9 @@ from bertvision.core.records import FIRST_CONTROL, Board, Row
 from bertvision.core.row_title import row_title
 from bertvision.core.run_log import log_command
 from bertvision.encoders.loading import Encoder
+from bertvision.evaluation.analyses.label_errors import comparable_members, label_errors
 from bertvision.evaluation.analyses.result import Finding
-from bertvision.evaluation.ensemble import How, ensemble
+from bertvision.evaluation.ensemble import How, ensemble, weighted_ensemble
 from bertvision.evaluation.leaderboard import advise, baseline, build_leaderboard
 from bertvision.evaluation.recommendation import EVERY_HEAD
 from bertvision.evaluation.scoring import ScoredPredictions, score_predictions
@@ -32,7 +33,7 @@ from bertvision.runs.folder import (
     run_states,
     states_folder,
 )
-from bertvision.runs.reader import Run, gather, run_of, with_findings
+from bertvision.runs.reader import FINDINGS, Run, gather, run_of, with_findings
 from bertvision.store.states import States
 from bertvision.tasks.task import Task, read_task
 from bertvision.training.fitted_head import FittedHead, head_document
@@ -90,13 +91,23 @@ def conclude(
         if task.kind == "span":
             places[key] = row.result.places
     documents = [head_document(head) for head in heads]
-    _publish(run_of(folder, task, board, document, states.manifest, documents, answers, places))
+    run = run_of(folder, task, board, document, states.manifest, documents, answers, places)
+    doubts = _label_errors(scored, task)
+    if doubts is not None and doubts.rows:
+        log_line(f"analyse: {doubts.title} ({folder / FINDINGS / f'{doubts.name}.csv'})")
+    _publish(run, [] if doubts is None else [doubts])
     return RunResult(folder, board, document)
 
 
-def _publish(run: Run) -> Path:
-    """Write the analyses from the run's files, and the report; other findings stay as they are."""
-    findings = _file_findings(run)
+def _label_errors(scored: Sequence[ScoredPredictions], task: Task) -> Finding | None:
+    """Likely label errors, from the predictions on the validation split, which are in memory."""
+    heads = [row.predictions.inner for row in scored if row.predictions.kind == "head"]
+    return label_errors(task, comparable_members([member for member in heads if member is not None]))
+
+
+def _publish(run: Run, made: Sequence[Finding] = ()) -> Path:
+    """Write new findings, those from the run's files, and the report; other findings stay as they are."""
+    findings = [*made, *_file_findings(run)]
     save_findings(run.folder, run, findings)
     return write_page([with_findings(run, findings)], run.folder / "report.html")
 
@@ -148,7 +159,7 @@ def _ensemble_of_heads(scored: Sequence[ScoredPredictions], task: Task) -> list[
     splits = {member.inner.split for member in members if member.inner is not None}
     if len({member.spec for member in members}) < 2 or len(splits) != 1:
         return []
-    return [score_predictions(task, ensemble(members, "fitted", name=EVERY_HEAD))]
+    return [score_predictions(task, weighted_ensemble(members, EVERY_HEAD))]
 
 
 def _controls(scored: Sequence[ScoredPredictions], task: Task) -> list[str]:

@@ -1,21 +1,23 @@
 """Analyses that need only a run's files, and how findings are saved.
 
-``RUN/analysis/NAME.json`` is the finding, ``NAME.svg`` its picture. Each has a hash of the leaderboard or store that it
-was made from, so reports leave outdated findings out.
+``RUN/analysis/NAME.json`` is the finding, ``NAME.svg`` its picture, ``labels.csv`` the table of likely label errors.
+Findings have a hash of the leaderboard or store that they were made from, so reports leave outdated ones out.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
 from bertvision.core.errors import BadInput
-from bertvision.core.files import write_json
+from bertvision.core.files import atomic_open, write_json
 from bertvision.core.records import Example, Row
 from bertvision.core.registry import unknown_name
 from bertvision.core.row_title import row_title
+from bertvision.evaluation.analyses import label_errors
 from bertvision.evaluation.analyses.agreement import agreement, with_pair_name
 from bertvision.evaluation.analyses.answers import Answers, context_word_counts
 from bertvision.evaluation.analyses.breakdowns import answer_length, answer_types, context_length, question_word
@@ -25,6 +27,7 @@ from bertvision.evaluation.analyses.layer_weights import LayerWeights, layer_wei
 from bertvision.evaluation.analyses.result import Finding
 from bertvision.evaluation.leaderboard import baseline
 from bertvision.report.charts import draw, write_svg
+from bertvision.report.markup import printable
 from bertvision.report.training_curves import group_by_spec
 from bertvision.runs.costs import predictor_costs
 from bertvision.runs.folder import ANSWERS
@@ -166,10 +169,22 @@ def save_findings(folder: Path, run: Run, findings: Iterable[Finding]) -> list[P
 
 
 def write_finding(folder: Path, finding: Finding, origin: str) -> Path:
-    """Write a finding as JSON, and its plots as SVG."""
+    """Write a finding as JSON, its plots as SVG, and likely label errors also as CSV."""
     path = folder / FINDINGS / f"{finding.name}.json"
     write_json(path, {**finding.document(), "made_from": origin})
+    if finding.name == label_errors.NAME:
+        write_table(finding, path.with_suffix(".csv"))
     for index, plot in enumerate(finding.plots):
         suffix = "" if index == 0 else f"-{index + 1}"
         write_svg(draw(plot), path.with_name(f"{finding.name}{suffix}.svg"))
     return path
+
+
+def write_table(finding: Finding, path: Path) -> None:
+    """Write the table of a finding as CSV; characters that a text file cannot hold are replaced."""
+    with atomic_open(path) as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(finding.columns)
+        for row in finding.rows:
+            cells = (row.get(key) for key in finding.columns)
+            table.writerow([printable(cell) if isinstance(cell, str) else cell for cell in cells])

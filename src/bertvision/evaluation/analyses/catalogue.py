@@ -22,6 +22,10 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     "context-length": (FILES, "spans and labels: accuracy by context length, also where only one predictor is right"),
     "layer-weights": (FILES, "learned layer weights of the heads that have them"),
     "calibration": (FILES, "temperatures and calibration errors"),
+    "labels": (
+        STATES,
+        "labels and values: training rows whose label is likely wrong, by predictions of heads fitted without them",
+    ),
     "cost": (STATES, "score against parameters, training and inference seconds, with the Pareto front"),
     "layers": (FITS, "a linear head on each layer separately"),
     "depth": (FITS, "--head SPEC on layers 0..k for every k"),
