@@ -140,7 +140,7 @@ def test_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], 
 )
 def test_advice_says_what_the_recommendation_rests_on(facts: dict[str, object], reason: str) -> None:
     chosen = replace(board(), selection={**board().selection, **facts})
-    assert advise(chosen).startswith(f"Use pool@0: {reason}; f1 70.00 on dev. There, ")
+    assert advise(chosen).startswith(f"Use pool@0: {reason}; f1 70.00 on dev (means over 2 seeds). There, ")
 
 
 def test_advice_without_a_validation_split_names_the_first_row() -> None:
