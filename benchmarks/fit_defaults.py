@@ -15,9 +15,9 @@ import itertools
 from pathlib import Path
 
 import bertvision as bv
-from bertvision.core.config import QUICK_HEADS
 from bertvision.evaluation.scoring import score_inner
-from bertvision.heads.base import canonical_spec
+from bertvision.heads.base import is_solved
+from bertvision.heads.info import expand_head_words
 from bertvision.tasks.task import read_task
 from rows import Rows
 
@@ -27,12 +27,13 @@ def main() -> None:
     rows = Rows(options.to)
     for folder, lr, batch, epochs in itertools.product(options.runs, options.rates, options.batches, options.epochs):
         settings = {"run": folder.name, "lr": f"{lr:g}", "batch": batch, "epochs": epochs}
-        heads = [spec for spec in map(canonical_spec, options.heads) if not rows.has(**settings, head=spec)]
+        store = bv.Store(folder / "store")
+        specs = [spec for spec in expand_head_words(options.heads, store.shape) if not is_solved(spec)]
+        heads = [spec for spec in specs if not rows.has(**settings, head=spec)]
         if not heads:
             continue
-        store = bv.Store(folder / "store")
         task, table = read_task(store.folder / "task"), store["inner"].table()
-        for head in bv.fit(heads, store, options.seeds, lr=lr, batch=batch, epochs=epochs):
+        for head in bv.fit(heads, store, options.seeds, lr=lr, batch=batch, epochs=epochs, validation="inner"):
             score = score_inner(task, head.inner, table).scores[task.metric]
             facts = {"head": head.spec, "seed": head.seed, "metric": task.metric, "inner": round(score, 3)}
             rows.add({**settings, **facts, "best_epoch": head.best_epoch, "seconds": round(head.seconds, 2)})
@@ -45,7 +46,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rates", nargs="+", type=float, default=[3e-4, 1e-3, 3e-3])
     parser.add_argument("--batches", nargs="+", type=int, default=[32])
     parser.add_argument("--epochs", nargs="+", type=int, default=[3, 6])
-    parser.add_argument("--heads", nargs="+", default=list(QUICK_HEADS))
+    parser.add_argument("--heads", nargs="+", default=["quick"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--to", type=Path, default=Path("results/fit_defaults.csv"))
     return parser.parse_args()

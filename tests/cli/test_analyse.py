@@ -251,10 +251,10 @@ def test_rows_without_answers_are_named(call: Call, text_run: Path, tmp_path: Pa
     run = shutil.copytree(text_run, tmp_path / "run")
     (run / "predictions" / "encoder.json").unlink()
     message = f"has no answers of encoder; write them with: bertvision evaluate {run}"
-    result = call("analyse", run, "--what", "agreement")
+    result = call("analyse", run, "--what", "context-length")
     assert result.code == 0
     assert f"analyse: {run / 'predictions'} {message}" in result.err
-    assert message in call("analyse", run, "--what", "agreement", "--pair", "encoder", "probe").refused()
+    assert message in call("analyse", run, "--what", "agreement", "--pair", "encoder", "mean-pool").refused()
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ def test_rows_without_answers_are_named(call: Call, text_run: Path, tmp_path: Pa
         ("predictions/encoder.json", "[]", "holds a list, expected a mapping from ids"),
         ("predictions/encoder.json", "{}", "has no answer to"),
         ("store/manifest.json", "{", "delete the store and extract again"),
-        ("heads/probe:layers=last1/seed0/head.json", "{", "fit that head again"),
-        ("heads/probe:layers=last1/seed0/head.safetensors", "{", "delete that folder and fit it again"),
+        ("heads/ridge:layers=last1/seed0/head.json", "{", "fit that head again"),
+        ("heads/ridge:layers=last1/seed0/head.safetensors", "{", "delete that folder and fit it again"),
         ("analysis/agreement.json", "{", "delete it and run: bertvision analyse"),
     ],
 )

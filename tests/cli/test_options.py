@@ -11,7 +11,6 @@ import pytest
 from bertvision.cli.main import build_parser
 from bertvision.cli.options import recipe_from
 from bertvision.core.config import (
-    QUICK_HEADS,
     DataConfig,
     ExtractConfig,
     FitConfig,
@@ -79,7 +78,9 @@ def test_flags_change_their_settings() -> None:
 
 def test_flags_that_are_not_given_change_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, 'task = "text"\n[data]\ntrain = ["a.csv"]\nskip_bad = true\nlimit = 3')
-    assert recipe_from(options(str(path))) == replace(read_recipe(path), heads=QUICK_HEADS)
+    recipe = read_recipe(path)
+    preset = replace(recipe.extract, tokens="auto")  # of tasks with labels and values
+    assert recipe_from(options(str(path))) == replace(recipe, extract=preset)
 
 
 @pytest.mark.parametrize("config", [DataConfig, TuneConfig, ExtractConfig, FitConfig])
@@ -97,11 +98,15 @@ def test_head_and_tune_head_set_the_head_for_tuning() -> None:
         assert recipe_from(given).tune.head == "context-conv:layers=last1"
 
 
-def test_quick_is_expanded_at_once_and_all_later(tmp_path: Path) -> None:
+def test_words_for_heads_stay_until_task_and_shape_are_known(tmp_path: Path) -> None:
     path = str(write(tmp_path, 'task = "text"\nheads = ["quick"]'))
-    assert recipe_from(options(path)).heads == QUICK_HEADS
-    assert recipe_from(options("text", "--heads", "all")).heads == ("all",)  # expanded once the shape is known
+    assert recipe_from(options(path)).heads == recipe_from(options("text")).heads == ("quick",)
+    assert recipe_from(options("text", "--heads", "all")).heads == ("all",)
+    assert recipe_from(options("text", "--heads", "control", "all")).heads == ("control", "all")
     assert recipe_from(options("text", "--set", "heads=all")).heads == ("all",)
-    assert recipe_from(options("text", "--heads", "quick", "mean-pool", "compress")).heads == QUICK_HEADS
+    assert recipe_from(options("text", "--heads", "quick", "compress", "compress:size=64")).heads == (
+        "quick",
+        "compress:size=64",
+    )
     with pytest.raises(BadInput, match="Did you mean 'probe'"):
         recipe_from(options("text", "--heads", "prob"))

@@ -15,10 +15,11 @@ from bertvision.core.config import read_recipe
 
 Call = Callable[..., Any]
 SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}
+TEXT_ROWS = {"encoder", "mean-pool", "learned-pool", "ridge:layers=last1", "ridge:layers=last1,read=cls"}
 
 
-@pytest.mark.parametrize("name", ["squad_run", "text_run"])
-def test_run_writes_all_documented_files_and_rows(request: pytest.FixtureRequest, name: str) -> None:
+@pytest.mark.parametrize(("name", "rows"), [("squad_run", SQUAD_ROWS), ("text_run", TEXT_ROWS)])
+def test_run_writes_all_documented_files_and_rows(request: pytest.FixtureRequest, name: str, rows: set[str]) -> None:
     run = request.getfixturevalue(name)
     for child in ("recipe.toml", "log.jsonl", "encoder", "store", "heads", "predictions", "leaderboard.json", "model"):
         assert (run / child).exists(), child
@@ -26,7 +27,13 @@ def test_run_writes_all_documented_files_and_rows(request: pytest.FixtureRequest
         assert (run / path).exists(), path
     board = json.loads((run / "leaderboard.json").read_text(encoding="utf-8"))
     assert board["split"] == "dev"
-    assert {row["name"] for row in board["rows"] if row["kind"] != "ensemble"} == SQUAD_ROWS
+    assert {row["name"] for row in board["rows"] if row["kind"] != "ensemble"} == rows
+    controls = [row["name"] for row in board["rows"] if row["control"]]
+    assert controls == [board.get("control", "probe:layers=last1")]
+    titles = [row["name"] if row["seed"] is None else f"{row['name']}@{row['seed']}" for row in board["rows"]]
+    assert board["recommended"] in titles
+    assert f"Use {board['recommended']}: " in board["advice"]
+    assert board["selection"]["split"] == "inner", "the encoder was tuned"
     assert {row["kind"] for row in board["rows"]} == {"encoder", "head", "ensemble"}
     steps = [json.loads(line)["step"] for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert steps[:5] == ["tune", "extract", "fit", "command", "run"]

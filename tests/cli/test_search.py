@@ -402,7 +402,7 @@ def test_command_of_the_winner_reproduces_its_dev_scores(
 def test_quick_heads_are_expanded_for_a_run(call: Call, run: Path) -> None:
     command = ("search", run, "--heads", "quick", "--trials", 4, "--seeds", "0", *QUICK, "--json")
     document = call(*command).document()
-    assert [row["spec"] for row in document["defaults"]] == ["probe", "mean-pool", "learned-pool", "compress:size=64"]
+    assert [row["spec"] for row in document["defaults"]] == ["compress:size=64"]
 
 
 def test_run_rejects_options_of_tasks(call: Call, run: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 Call = Callable[..., Any]
 TONES = ("bad", "plain", "good")
+TEXT_CONTROLS = {"ridge:layers=last1", "ridge:layers=last1,read=cls"}
 SQUAD_ROWS = {"encoder", "mean-pool", "learned-pool", "probe:layers=last1"}
 
 
@@ -36,7 +37,7 @@ def test_single_steps_end_in_a_model(samples: Any, call: Call, tmp_path: Path, t
     stored = call("extract", *task, "--encoder", run / "encoder", "--to", run / "store", "--json").document()
     assert stored["splits"]["train"]["windows"] > 0
     board = call("fit", run / "store", "--head", "mean-pool", "--set", "fit.epochs=1", "--json").document()
-    assert {"mean-pool", "probe:layers=last1", "encoder"} <= {row["name"] for row in board["rows"]}, "and the control"
+    assert {"mean-pool", *TEXT_CONTROLS, "encoder"} <= {row["name"] for row in board["rows"]}, "and the controls"
     assert call("predict", run / "model", "--text", "the good old town", "--json").document()["label"] in TONES
 
 
@@ -76,7 +77,7 @@ def test_heads_of_another_store_are_not_scored_on_this_one(
     options = ["--set", "fit.epochs=1", "--out", tmp_path / "run", "--json"]
     assert call("fit", tmp_path / "one" / "store", "--head", "mean-pool", *options).code == 0
     rows = call("fit", tmp_path / "two" / "store", "--head", "probe", *options).document()["rows"]
-    assert {row["name"] for row in rows} == {"probe", "probe:layers=last1"}
+    assert {row["name"] for row in rows} == {"probe", *TEXT_CONTROLS, "weighted(every head)"}
 
 
 def test_fit_on_a_store_without_a_run_needs_out(call: Call, tmp_path: Path, squad_run: Path) -> None:

@@ -30,7 +30,8 @@ def versus(a: str, b: str, difference: float, p: float) -> PairedTest:
 def board(*comparisons: PairedTest) -> Board:
     lines = tuple(SeedSummary(name, "head", (0, 1), 70.0, 1.0, 69.0, 71.0, (65.0, 75.0)) for name in ("pool", CONTROL))
     basis = {"level": 0.95, "draws": 2000, "clusters": 56, "of": "contexts", "seeds_vary": "head"}
-    return Board("t", "dev", "f1", ROWS, lines, "pool", comparisons, (), basis)
+    facts = {"split": "inner", "rows": 90, "score": 79.0, "error": 1.5, "prefer": "best", "tied": [CONTROL]}
+    return Board("t", "dev", "f1", ROWS, lines, "pool", comparisons, (), basis, CONTROL, "pool@0", facts)
 
 
 AHEAD = versus("pool", "encoder", 9.0, 0.001)
@@ -99,27 +100,68 @@ def test_table_has_a_column_of_intervals() -> None:
 @pytest.mark.parametrize(
     ("comparisons", "message"),
     [
-        ((AHEAD, EQUAL), "the encoder alone 60.00 (significantly better, p = 0.001), the control 70.00 (no signi"),
         (
             (AHEAD, EQUAL),
-            "p = 0.8). There is no sign that the layers below the last help here. Best row on inner: pool.",
+            "There, the encoder alone has 60.00 (significantly better, p = 0.001); "
+            f"the control, {CONTROL}, has 70.00 (no significant difference, p = 0.8). "
+            "There is no sign that the layers below the last help here.",
         ),
-        ((versus("pool", CONTROL, 5.0, 0.0001),), "(significantly better, p < 0.001). The layers below the last help"),
-        ((versus("pool", "encoder", -3.0, 0.02),), "the encoder alone 60.00 (significantly worse, p = 0.02)"),
-        ((), "the control 70.00 (not tested). Best row"),
+        (
+            (versus("pool", CONTROL, 5.0, 0.0001),),
+            f"There, the encoder alone has 60.00 (not tested); the control, {CONTROL}, has 70.00 "
+            "(significantly better, p < 0.001). The layers below the last help here.",
+        ),
+        (
+            (versus("pool", CONTROL, -5.0, 0.0001), versus("pool", "encoder", -3.0, 0.02)),
+            "There, the encoder alone has 60.00 (significantly worse, p = 0.02); "
+            f"the control, {CONTROL}, has 70.00 (significantly worse, p < 0.001). "
+            "There is no sign that the layers below the last help here.",
+        ),
+        ((), f"There, the encoder alone has 60.00 (not tested); the control, {CONTROL}, has 70.00 (not tested)."),
     ],
 )
 def test_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], message: str) -> None:
-    advice = advise(board(*comparisons))
-    assert advice.startswith("Use pool: best of 2 heads on inner (f1 79.00, mean over seeds); on dev it has f1 70.00")
-    assert message in advice
+    reason = "f1 79.00 (standard error 1.50) on inner, tied with 1 other predictor"
+    assert advise(board(*comparisons)) == f"Use pool@0: {reason}; f1 70.00 on dev. {message}"
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"tied": []}, "f1 79.00 (standard error 1.50) on inner"),
+        ({"tied": ["a", "b"]}, "f1 79.00 (standard error 1.50) on inner, tied with 2 other predictors"),
+        (
+            {"split": "folds", "rows": 1200, "tied": []},
+            "f1 79.00 (standard error 1.50) on 1,200 training rows, each predicted without it",
+        ),
+        ({"prefer": "small"}, "the smallest of the best rows, f1 79.00 (standard error 1.50) on inner"),
+        ({"prefer": "fast"}, "the fastest of the best rows, f1 79.00 (standard error 1.50) on inner"),
+    ],
+)
+def test_advice_says_what_the_recommendation_rests_on(facts: dict[str, object], reason: str) -> None:
+    chosen = replace(board(), selection={**board().selection, **facts})
+    assert advise(chosen).startswith(f"Use pool@0: {reason}; f1 70.00 on dev. There, ")
+
+
+def test_advice_without_a_validation_split_names_the_first_row() -> None:
+    bare = replace(board(), recommended=None, selection={})
+    assert advise(bare).startswith("Use pool@0: best of 4 rows; f1 70.00 on dev.")
+
+
+def test_advice_warns_if_the_row_is_not_clearly_better_than_the_best_constant_answer() -> None:
+    warning = "It is not clearly better than always yes (66.00): collect more data."
+    for interval, warned in (((64.0, 75.0), True), (None, True), ((67.0, 75.0), False)):
+        rows = (replace(ROWS[0], interval=interval), *ROWS[1:])
+        assert advise(replace(board(), rows=rows), ("always yes", 66.0)).endswith(warning) == warned
+    assert "collect more data" not in advise(board())
 
 
 def test_advice_does_not_compare_the_control_with_itself() -> None:
-    advice = advise(replace(board(BEHIND), best_head=CONTROL))
-    assert advice.startswith(f"Use {CONTROL}:")
+    advice = advise(replace(board(BEHIND), recommended=f"{CONTROL}@0"))
+    assert advice.startswith(f"Use {CONTROL}@0:")
+    assert advice.endswith("There, the encoder alone has 60.00 (significantly better, p = 0.01).")
     assert "the control" not in advice
-    assert "layers than" not in advice
+    assert "layers below" not in advice
 
 
 def test_repr_of_a_board_is_one_short_line() -> None:

@@ -12,7 +12,8 @@ import pytest
 from metric_oracles import bootstrap_interval, paired_test
 
 from bertvision.core.errors import BadInput
-from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable, board_document, board_notes
+from bertvision.core.leaderboard_text import board_document, board_notes
+from bertvision.core.records import CONTROL, Board, Example, Predictions, WindowTable
 from bertvision.evaluation.comparison import Comparison
 from bertvision.evaluation.leaderboard import advise, build_leaderboard, compare, evaluate
 from bertvision.evaluation.metrics.bootstrap import holm
@@ -85,7 +86,7 @@ def test_another_control() -> None:
     pairs = set(map(frozenset, paired_tests(board)))
     assert {frozenset(("poor", name)) for name in ("good", CONTROL, "encoder", "mixed")} <= pairs
     assert {CONTROL, "mixed"} not in pairs
-    assert "the control 60.42 (significantly better" in advise(board)
+    assert "the control, poor, has 60.42 (significantly better" in advise(board)
     assert any(note.startswith("vs. the control") and CONTROL in note for note in board_notes(board))
     assert {line.name for line in group_rows(board) if line.kind == "control"} == {"poor"}
     for made in (board, build_leaderboard(scored, TASK)):

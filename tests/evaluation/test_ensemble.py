@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Predictions, WindowTable
-from bertvision.evaluation.ensemble import combine_rows, ensemble, softmax_rows
+from bertvision.evaluation.ensemble import (
+    TEMPER,
+    combine_rows,
+    combine_validated,
+    ensemble,
+    softmax_rows,
+    weighted_ensemble,
+)
 
 Rows = Sequence[Any]
 
@@ -197,6 +205,68 @@ def test_values_are_averaged_if_no_positive_weight_helps() -> None:
     gold, against = np.array([1.0, -1.0]), np.array([-1.0, 1.0])
     combined = ensemble([value_member(name, against, gold, [2.0]) for name in "ab"], "fitted")
     assert combined.weights == (0.5, 0.5)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(2, 4))
+def test_weighted_ensembles_weigh_by_a_power_of_the_likelihood_on_inner(seed: int, members: int) -> None:
+    random = np.random.default_rng(seed)
+    logits, gold = random.normal(size=(members, 12, 3)), random.integers(0, 3, 12)
+    made = [member(str(i), rows, gold[:, None], member(str(i), rows, gold[:, None])) for i, rows in enumerate(logits)]
+    combined = weighted_ensemble(made, "all")
+    given_gold = np.stack([[softmax_rows(row)[g] for row, g in zip(rows, gold, strict=True)] for rows in logits])
+    expected = given_gold.prod(1) ** TEMPER
+    assert combined.weights == pytest.approx(expected / expected.sum())
+    assert (combined.name, combined.spec, combined.kind) == ("all", "fitted", "ensemble")
+    mixed = np.tensordot(combined.weights, np.stack([[softmax_rows(row) for row in rows] for rows in logits]), 1)
+    np.testing.assert_allclose(np.exp(np.stack(combined.logits)), mixed, atol=1e-6)
+    assert combined.inner is not None
+    np.testing.assert_allclose(np.exp(np.stack(combined.inner.logits)), mixed, atol=1e-6)
+    alone = combine_validated([made[0].inner, made[1].inner])  # type: ignore[list-item]
+    both = weighted_ensemble(made[:2], "both").inner
+    assert both is not None
+    assert alone.weights == both.weights
+    assert np.array_equal(np.stack(alone.logits), np.stack(both.logits))
+
+
+def test_seeds_share_the_weight_of_a_predictor_in_a_weighted_ensemble() -> None:
+    equal = [replace(A, seed=seed) for seed in (0, 1, 2)] + [
+        label_member("c", [[0.7, 0.2, 0.1]], [0], [[0.7, 0.2, 0.1]], [0])
+    ]
+    assert weighted_ensemble(equal, "all").weights == pytest.approx((1 / 6, 1 / 6, 1 / 6, 1 / 2))
+    weights = weighted_ensemble([*equal[:3], B], "all").weights
+    ratio = (0.7 / 0.1) ** TEMPER  # of the likelihoods of the one row of inner
+    assert sum(weights[:3]) / weights[3] == pytest.approx(ratio)
+
+
+def test_many_poor_members_do_little_harm_in_a_weighted_ensemble() -> None:
+    rows, gold = 500, GOLD * 125
+    good = label_member("good", GOOD * 125, gold, GOOD, GOLD)
+    poor = [label_member(f"poor {i}", POOR * 125, gold, POOR, GOLD) for i in range(20)]
+    assert len(gold) == rows
+    assert weighted_ensemble([*poor, good], "all").weights[-1] > 0.999
+    few = [label_member(f"poor {i}", POOR, GOLD, POOR, GOLD) for i in range(20)]
+    weights = weighted_ensemble([*few, label_member("good", GOOD, GOLD, GOOD, GOLD)], "all").weights
+    assert weights[0] < weights[-1] < 3 * weights[0], "four rows say little"
+
+
+def test_weighted_ensembles_of_values_weigh_by_the_squared_error() -> None:
+    gold = np.array([1.0, -1.0, 0.5, 0.0])
+    near, far = value_member("near", gold + 0.1, gold, [8.0]), value_member("far", gold + 0.2, gold, [4.0])
+    weights = weighted_ensemble([near, far], "both").weights
+    assert weights[0] / weights[1] == pytest.approx((0.04 / 0.01) ** (TEMPER * len(gold) / 2), rel=1e-4)
+    assert weighted_ensemble([near, far], "both").logits[0][0] == pytest.approx(8 * weights[0] + 4 * weights[1])
+
+
+def test_an_ensemble_of_one_validated_member_is_that_member() -> None:
+    assert A.inner is not None
+    assert combine_validated([A.inner]) is A.inner
+
+
+def test_members_without_outputs_on_inner_cannot_be_weighted() -> None:
+    assert A.inner is not None
+    with pytest.raises(BadInput, match="needs the outputs of every member on the validation split"):
+        weighted_ensemble([A, A.inner], "both")
 
 
 def test_invalid_ensembles_are_refused() -> None:

@@ -168,17 +168,63 @@ def test_old_model_gives_the_same_predictions(name: str) -> None:
     assert_same_document(facts.answers(name), expected("answers")[name])
 
 
+NEW_CONTROLS = {"squad": [], "text": ["ridge:layers=last1", "ridge:layers=last1,read=cls"]}
+"""Controls of today that the old runs do not have."""
+
+
 @same_transformers
 @pytest.mark.parametrize("name", ["squad", "text"])
-def test_finished_old_run_is_not_computed_again(name: str, workspace: Path) -> None:
-    shutil.copytree(DATA / name, workspace / name)
+def test_finished_old_run_fits_the_new_controls_and_nothing_else(name: str, workspace: Path) -> None:
+    run = Path(shutil.copytree(DATA / name, workspace / name))
+    kept = [path for part in ("encoder", "store", "heads") for path in (run / part).rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in kept}
     with facts.working_in(workspace):
         result = facts.run_command(*facts.RUNS[name])
-    assert [step for step in ("tune", "extract", "fit") if f"{step}: already done, skipping" not in result.errors] == []
+    done = [step for step in ("tune", "extract", "fit") if f"{step}: already done, skipping" in result.errors]
+    assert done == (["tune", "extract"] if NEW_CONTROLS[name] else ["tune", "extract", "fit"])
+    lines = (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines[len((DATA / name / "log.jsonl").read_text("utf-8").splitlines()) :]]
+    assert [step["heads"] for step in steps if step["step"] == "fit"] == (
+        [NEW_CONTROLS[name]] if NEW_CONTROLS[name] else []
+    )
+    assert {path: path.read_bytes() for path in kept} == before
+    new = {path.parent.parent.name for path in (run / "heads").rglob("head.json") if path not in before}
+    assert new == set(NEW_CONTROLS[name])
+
+
+@same_transformers
+@pytest.mark.parametrize("name", ["squad", "text"])
+def test_finished_old_run_has_the_same_scores(name: str, workspace: Path) -> None:
+    shutil.copytree(DATA / name, workspace / name)
+    with facts.working_in(workspace):
+        board = facts.run_command(*facts.RUNS[name]).document
+    rows = {row["name"]: row for row in board["rows"]}
     old = json.loads((DATA / name / "leaderboard.json").read_text(encoding="utf-8"))
-    assert [row["name"] for row in result.document["rows"]] == [row["name"] for row in old["rows"]]
-    for got, wanted in zip(result.document["rows"], old["rows"], strict=True):
-        assert_same_document(*({key: value for key, value in row.items() if key != "seconds"} for row in (got, wanted)))
+    same = [row for row in old["rows"] if row["name"] in rows]
+    gone = {row["name"] for row in old["rows"]} - set(rows)
+    if NEW_CONTROLS[name]:  # the old control, and the ensembles with a head that is no longer the best on inner
+        assert gone == {"probe:layers=last1", *(f"{how}(encoder + linear@0)" for how in ("max", "mean", "fitted"))}
+        assert {row["name"] for row in rows.values() if row["kind"] == "head"} - {row["name"] for row in same} == {
+            *NEW_CONTROLS[name]
+        }
+    else:
+        assert [row["name"] for row in board["rows"]] == [row["name"] for row in old["rows"]]
+    for wanted in same:
+        got = rows[wanted["name"]]
+        assert set(got) - set(wanted) == {"control"}
+        changed = {"seconds", "control", "calibration"}  # temperatures that do not help are no longer used
+        if NEW_CONTROLS[name] and wanted["name"] == "fitted(encoder + every head)":
+            members = {*wanted["members"], *(f"{spec}@0" for spec in NEW_CONTROLS[name])} - {"probe:layers=last1@0"}
+            assert set(got["members"]) == members
+            continue
+        assert_same_document(*({key: row[key] for key in wanted if key not in changed} for row in (got, wanted)))
+        for part, fitted in got["calibration"].items():
+            assert fitted["ece_raw"] == pytest.approx(wanted["calibration"][part]["ece_raw"], abs=1e-5)
+            assert fitted["temperature"] == 1
+            assert fitted["ece"] == fitted["ece_raw"]
+    assert {row["name"] for row in rows.values() if row["control"]} == {
+        (NEW_CONTROLS[name] or ["probe:layers=last1"])[0]
+    }
 
 
 @same_transformers

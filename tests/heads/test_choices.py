@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -64,10 +65,19 @@ def test_space_for_cls_only_states_offers_read_cls_only() -> None:
 
 @SEARCH
 def test_quick_and_all_expand_to_heads_without_fixed_options() -> None:
-    assert expand_head_names(["quick"], FeatureInfo(SHAPE)) == ("probe", "mean-pool", "learned-pool", "compress")
+    spans = FeatureInfo(replace(SHAPE, kind="span"))
+    assert expand_head_names(["quick"], spans) == ("probe", "mean-pool", "learned-pool", "compress")
+    assert expand_head_names(["quick"], FeatureInfo(SHAPE)) == ("compress",)
     whole = expand_head_names(["all", "compress:skip=true"], FeatureInfo(SHAPE))
     assert {"compress", "tanh", "compress:skip=true"} <= set(whole)
     assert set(build_space(whole, FeatureInfo(SHAPE)).heads) == set(whole)
+
+
+@SEARCH
+def test_solved_heads_are_not_searched() -> None:
+    assert "ridge" not in expand_head_names(["all", "quick"], FeatureInfo(SHAPE))
+    with pytest.raises(BadInput, match="head ridge:layers=last1 is solved for, there is nothing to search"):
+        expand_head_names(["probe", "ridge:layers=last1"], FeatureInfo(SHAPE))
 
 
 @SEARCH

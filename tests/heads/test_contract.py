@@ -247,7 +247,7 @@ def test_layers_that_are_not_selected_do_not_change_outputs(spec: str) -> None:
 @pointwise_head
 def test_pooled_cls_is_prepended_as_one_more_layer(spec: str) -> None:
     hidden, mask, pooled = batch()
-    head = build(with_options(spec, pooled=True), "classify")
+    head = build(with_options(spec, pooled=True, read="cls"), "classify")
     assert head.needs_pooled
     front = torch.cat([pooled[:, None], hidden[:, 0, list(head.layer_ids)]], dim=1)  # (batch, 1 + layers, width)
     torch.testing.assert_close(head(hidden, mask, pooled), head.module(front))

@@ -6,18 +6,19 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertvision.cli.options import expand_heads
-from bertvision.core.config import QUICK_HEADS
 from bertvision.core.errors import BadInput
-from bertvision.core.records import Shape
+from bertvision.core.records import Kind, Shape
 from bertvision.core.registry import choose_layers, parse_spec
 from bertvision.heads.base import HEADS, HeadModule, build_head, canonical_spec
 from bertvision.heads.info import all_variants, compatible_heads
+from bertvision.heads.quick import control_heads, quick_heads
 
 SHAPE = Shape(layers=5, width=8, tokens=4, outputs=3, kind="classify")
 
@@ -118,11 +119,33 @@ def test_int_is_accepted_for_a_float_option(monkeypatch: pytest.MonkeyPatch) -> 
         canonical_spec("dropped:rate=high")
 
 
-def test_quick_and_all_expand_to_several_heads() -> None:
-    assert expand_heads(["quick"]) == list(QUICK_HEADS)
-    assert expand_heads(["compress", "quick", "compress:size=64"])[0] == "compress:size=64"
-    assert expand_heads(["all", "quick"], SHAPE) == expand_heads(["all"], SHAPE)
-    assert expand_heads(["quick", "all"])[-1] == "all"  # it stays as it is until the shape is known
+def test_words_expand_to_heads_for_the_task_and_the_encoder() -> None:
+    spans = replace(SHAPE, kind="span")
+    assert expand_heads(["control"], SHAPE) == ["ridge:layers=last1", "ridge:layers=last1,read=cls"]
+    assert expand_heads(["control"], spans) == ["probe:layers=last1"]
+    for tuned in (True, False):
+        assert expand_heads(["quick"], SHAPE, tuned=tuned) == list(quick_heads(SHAPE.kind, tuned))
+        assert expand_heads(["quick"], spans, tuned=tuned) == list(quick_heads("span", tuned))
+    assert expand_heads(["quick"], SHAPE, tuned=True) != expand_heads(["quick"], SHAPE, tuned=False)
+    for kind in get_args(Kind):
+        assert quick_heads(kind, True)[: len(control_heads(kind))] == control_heads(kind)
+        assert all(canonical_spec(spec) == spec for tuned in (True, False) for spec in quick_heads(kind, tuned, True))
+    assert "compress:size=64,layers=last4,read=mean" not in expand_heads(
+        ["quick"], replace(SHAPE, layers=3), tuned=False
+    )
+    assert expand_heads(["quick"], SHAPE, tokens="cls", tuned=True) == [
+        "ridge:layers=last1,read=cls",
+        "ridge:read=cls",
+        "compress:size=64",
+    ]
+
+
+def test_words_stay_as_they_are_until_the_shape_is_known() -> None:
+    assert expand_heads(["quick"]) == ["quick"]
+    assert expand_heads(["compress", "quick", "compress:size=64"]) == ["compress:size=64", "quick"]
+    assert expand_heads(["quick", "all", "control"]) == ["quick", "all", "control"]
+    everything = expand_heads(["all"], SHAPE)
+    assert expand_heads(["all", "quick"], SHAPE)[: len(everything)] == everything
     with pytest.raises(BadInput, match="Did you mean 'probe'"):
         expand_heads(["quick", "prob"])
 

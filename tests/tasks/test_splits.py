@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Answer, Example
-from bertvision.tasks.splits import make_splits, split_off
+from bertvision.tasks.splits import assign_folds, make_splits, split_off
 from bertvision.tasks.task import TASKS, BadRow, BadRows, Task, as_paths, check_integer, load_task, read_task, save_task
 
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
@@ -52,6 +52,51 @@ def test_split_off_takes_a_tenth_up_to_half_a_group(sizes: list[int]) -> None:
     _, inner = split_off(make_articles(sizes), stratify=False)
     smallest_alone = len({e.group for e in inner}) == 1 and len(inner) == min(sizes)
     assert smallest_alone or abs(len(inner) - 0.1 * sum(sizes)) <= max(sizes) / 2
+
+
+@QUICK
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=40), st.randoms(use_true_random=False), st.integers(2, 6))
+def test_folds_keep_groups_together_and_do_not_depend_on_order(sizes: list[int], random: Random, count: int) -> None:
+    examples = make_articles(sizes)
+    folds = dict(zip(examples, assign_folds(examples, False, count), strict=True))
+    groups = {example.group: {folds[other] for other in examples if other.group == example.group} for example in folds}
+    assert all(len(of_group) == 1 for of_group in groups.values())
+    assert set(folds.values()) == set(range(min(count, len(sizes)))), "no fold is empty"
+    groups_by_fold = Counter(next(iter(of_group)) for of_group in groups.values())
+    assert max(groups_by_fold.values()) - min(groups_by_fold.values()) <= 1
+    shuffled = list(examples)
+    random.shuffle(shuffled)
+    assert assign_folds(shuffled, False, count) == [folds[example] for example in shuffled]
+
+
+@QUICK
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=60), st.integers(2, 6))
+def test_folds_have_equal_sizes_and_equal_shares_of_every_label(labels: list[int], count: int) -> None:
+    examples = labelled_texts(labels)
+    folds = assign_folds(examples, True, count)
+    assert set(folds) == set(range(min(count, len(labels))))
+    sizes = Counter(folds)
+    assert max(sizes.values()) - min(sizes.values()) <= 1
+    for label in set(labels):
+        of_label = [fold for fold, other in zip(folds, labels, strict=True) if other == label]
+        shares = [of_label.count(fold) for fold in range(count)]
+        assert max(shares) - min(shares) <= 1
+
+
+def test_equal_texts_are_in_one_fold_even_with_different_labels() -> None:
+    examples = [Example(str(i), f"text {i // 3}", label=float(i % 2)) for i in range(60)]
+    for stratify in (False, True):
+        folds = assign_folds(examples, stratify, 5)
+        assert all(len(set(folds[first : first + 3])) == 1 for first in range(0, 60, 3))
+        assert set(Counter(folds).values()) == {12}
+
+
+def test_folds_of_label_sets_are_stratified_by_set() -> None:
+    sets = [(), (0,), (0, 1), (1,)]
+    examples = [Example(str(i), f"text {i}", labels=sets[i % 4]) for i in range(40)]
+    folds = assign_folds(examples, True, 5)
+    for number in range(4):
+        assert Counter(folds[number::4]) == dict.fromkeys(range(5), 2)
 
 
 def test_giant_article_stays_in_train() -> None:

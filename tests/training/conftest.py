@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from bertvision.encoders.loading import Encoder
+from bertvision.store.store import Store
+from bertvision.tasks.task import Task
+from bertvision.training.extract import extract
 from bertvision.training.fitted_head import FittedHead
 
 
@@ -30,3 +34,20 @@ def assert_same() -> Callable[[FittedHead, FittedHead], None]:
         assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(first.inner, second.inner, strict=True))
 
     return check
+
+
+Extracted = Callable[[Task], Store]
+
+
+@pytest.fixture(scope="session")
+def untuned_store(tiny_encoder: Encoder, tmp_path_factory: pytest.TempPathFactory) -> Extracted:
+    """A function that extracts a task with the encoder as it came, which has not seen the labels; once per task."""
+    stores: dict[str, Store] = {}
+
+    def extracted(task: Task) -> Store:
+        if task.name not in stores:
+            folder = tmp_path_factory.mktemp("untuned") / "store"
+            stores[task.name] = extract(tiny_encoder, task, folder, dtype="f32")
+        return stores[task.name]
+
+    return extracted

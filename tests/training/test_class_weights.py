@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from bertvision.core.records import Example
@@ -32,16 +33,17 @@ def rare_task() -> Task:
     return Task("rare", "classify", splits, "accuracy", labels=("usual", "rare"), max_length=32)
 
 
-def rare_recall(store: Store, task: Task) -> float:
-    (head,) = fit(["probe:read=mean"], store, epochs=8, lr=3e-2, batch=8)
+def rare_recall(store: Store, task: Task, spec: str) -> float:
+    (head,) = fit([spec], store, epochs=8, lr=3e-2, batch=8, validation="folds" if spec == "ridge" else "inner")
     predicted = np.stack(list(predict(head, store["dev"])[0].logits)).argmax(1)
     return float(np.mean([predicted[i] == 1 for i, example in enumerate(task["dev"]) if example.label == 1.0]))
 
 
-def test_class_weights_raise_the_recall_of_the_rare_label(tiny_encoder: Encoder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", ["probe:read=mean", "ridge"])
+def test_class_weights_raise_the_recall_of_the_rare_label(tiny_encoder: Encoder, tmp_path: Path, spec: str) -> None:
     task = rare_task()
     recalls = [
-        rare_recall(extract(tiny_encoder, weighted_task, tmp_path / str(index), dtype="f32"), task)
+        rare_recall(extract(tiny_encoder, weighted_task, tmp_path / str(index), dtype="f32"), task, spec)
         for index, weighted_task in enumerate((task, with_class_weights(task, "balanced")))
     ]
     assert recalls == [0.0, 1.0]

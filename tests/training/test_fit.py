@@ -178,7 +178,8 @@ def test_best_epoch_is_the_first_maximum_on_inner(kind: str, request: pytest.Fix
 def test_weights_of_the_best_epoch_are_kept(label_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     logits_by_epoch: list[Any] = []
 
-    def scripted(task: Task, logits: Any, table: WindowTable) -> SplitScores:
+    def scripted(task: Task, logits: Any, table: WindowTable, split: str) -> SplitScores:
+        assert split == "inner"
         logits_by_epoch.append(logits)
         return SplitScores(
             {task.metric: [10.0, 50.0, 50.0, 20.0][len(logits_by_epoch) - 1]}, 0.5 * len(logits_by_epoch), {}

@@ -99,7 +99,7 @@ def test_new_labels_need_no_encoder(runs: Runs) -> None:
     log = runs("--epochs", "0", "--tokens", "cls+mean")
     assert runs.encoded == []
     assert "the encoder runs on 0" in log
-    assert "fit: 3 heads x 1 seeds" in log
+    assert "fit: 4 heads x 1 seeds" in log, "two heads, and two of which the better one is the control"
 
 
 def test_heads_of_earlier_rows_leave_the_leaderboard(runs: Runs) -> None:
@@ -108,7 +108,7 @@ def test_heads_of_earlier_rows_leave_the_leaderboard(runs: Runs) -> None:
     all_heads = list(runs.words)
     runs.words.remove("learned-pool")
     runs("--epochs", "0")
-    expected = {"mean-pool", "probe:layers=last1"}
+    expected = {"mean-pool", "ridge:layers=last1", "ridge:layers=last1,read=cls"}
     assert (runs.folder / "run" / "heads" / "learned-pool").exists()
     for _ in range(2):
         assert predictors(runs.board()) == expected

@@ -59,8 +59,9 @@ def test_data_hash_depends_on_labels_and_class_weights(set_task: Task) -> None:
 def test_heads_learn_the_labels(set_heads: list[FittedHead], set_store: Store, set_task: Task) -> None:
     board = evaluate([*predict(set_heads, set_store["dev"]), predict_own(set_store["dev"])], set_task)
     name, floor = baseline(set_task, "dev")
-    assert name == "always no label"
-    assert floor["f1_micro"] == 0.0
+    assert name == "always bad + plain + good"
+    every = np.ones((len(set_task["dev"]), 3), bool)
+    assert floor["f1_micro"] == pytest.approx(100 * f1_micro(indicators(set_task, "dev"), every))
     for row in board.rows:
         assert set(row.scores) == {"f1_micro", "f1_macro", "exact"}
         assert row.scores["f1_micro"] > 60
@@ -69,12 +70,26 @@ def test_heads_learn_the_labels(set_heads: list[FittedHead], set_store: Store, s
     assert board.rows[0].scores["f1_micro"] > 85
 
 
-def test_baseline_is_the_most_common_label_set_of_train(set_task: Task) -> None:
-    train = tuple(Example(str(i), "x", labels=(0, 2) if i < 3 else (1,)) for i in range(5))
-    name, scores = baseline(replace(set_task, splits={**set_task.splits, "train": train}), "dev")
-    assert name == "always bad + good"
+@pytest.mark.parametrize(
+    ("sets", "metric", "name", "labels"),
+    [
+        ([(0, 2), (0, 2), (0, 2), (1,)], "f1_micro", "always bad + good", [True, False, True]),
+        ([(0, 2), (0, 2), (0, 2), (1,), (1,)], "f1_micro", "always bad + plain + good", [True, True, True]),
+        ([(0,), (0,), (0, 1), ()], "f1_micro", "always bad", [True, False, False]),
+        ([(0, 2), (0, 2), (1,), (1,), (1,)], "exact", "always plain", [False, True, False]),
+        ([(), (), (0,), (1,), (2,)], "exact", "always no label", [False, False, False]),
+        ([(), (), (), (1, 2)], "f1_micro", "always plain", [False, True, False]),
+    ],
+)
+def test_baseline_is_the_constant_set_of_labels_with_the_best_score_on_train(
+    set_task: Task, sets: list[tuple[int, ...]], metric: str, name: str, labels: list[bool]
+) -> None:
+    train = tuple(Example(str(i), "x", labels=chosen) for i, chosen in enumerate(sets))
+    task = replace(set_task, splits={**set_task.splits, "train": train}, metric=metric)
+    got, scores = baseline(task, "dev")
+    assert got == name
     gold = indicators(set_task, "dev")
-    assert scores["f1_micro"] == pytest.approx(100 * f1_micro(gold, np.tile([True, False, True], (len(gold), 1))))
+    assert scores["f1_micro"] == pytest.approx(100 * f1_micro(gold, np.tile(labels, (len(gold), 1))))
 
 
 def test_threshold_is_fitted_on_inner_and_saved(

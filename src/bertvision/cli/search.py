@@ -23,6 +23,7 @@ from bertvision.cli.options import (
 )
 from bertvision.core.config import DataConfig
 from bertvision.core.errors import BadInput
+from bertvision.core.summaries import TOGETHER
 
 HEADS = ("compress", "learned-pool", "probe")
 
@@ -134,8 +135,6 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     """Search from a task: tune and extract first, or search over tunings too."""
     from bertvision.encoders.loading import load_encoder
     from bertvision.runs.prepare import load_recipe_task, prepare_run
-    from bertvision.training.inputs import resolve_tokens
-    from bertvision.training.pair_texts import resolve_pairs
     from bertvision.workflows.search.heads import recipe_features, search
     from bertvision.workflows.search.space import build_space, expand_head_names
     from bertvision.workflows.search.tunings import search_tuning
@@ -145,10 +144,8 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
     if options.tunings is not None:
         recipes = partial(_recipe_with_method, options)
         return search_result(search_tuning(recipes, folder, words, options.space, plan, options.tunings), folder)
-    recipe = recipe_from(options)
+    recipe = _recipe_with_method(options, None)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
-    recipe = replace(recipe, extract=resolve_pairs(recipe.extract, task, tuned=True))
-    recipe = replace(recipe, extract=resolve_tokens(recipe.extract, [], task, encoder))  # heads of any reading
     features = recipe_features(recipe, task, encoder)
     # Not the canonical specs of the recipe: they name options, which would fix them.
     heads = expand_head_names(words, features)
@@ -160,7 +157,11 @@ def _search_task(options: argparse.Namespace, plan: Any) -> Result:
 def _recipe_with_method(options: argparse.Namespace, method: str | None) -> Any:
     """The recipe of the command line, optionally with another tuning method and its presets."""
     override = [] if method is None else [f"tune.method={method}"]
-    return recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))
+    recipe = recipe_from(argparse.Namespace(**{**vars(options), "set": [*options.set, *override]}))
+    extract = recipe.extract
+    tokens = "all" if extract.tokens == "auto" else extract.tokens  # heads of any reading are tried
+    pairs = TOGETHER if extract.pairs == "auto" else extract.pairs
+    return replace(recipe, extract=replace(extract, tokens=tokens, pairs=pairs))
 
 
 def search_result(document: Mapping[str, Any], folder: Path) -> Result:

@@ -277,6 +277,11 @@ def canonical_spec(spec: str) -> str:
     return _format_spec(parsed.name, _resolve_options(parsed, module_class), module_class)
 
 
+def is_solved(spec: str) -> bool:
+    """Whether ``fit`` solves for the weights of a head; it then has one row, of seed 0."""
+    return HEADS[parse_spec(spec).name].solved
+
+
 def head_options(spec: str) -> dict[str, Value]:
     """Every option of a head with its value, from the spec or by default."""
     parsed = parse_spec(spec)

@@ -196,7 +196,7 @@ def _ridge_held_out(design: Design, y: Tensor, mean: Tensor, weight: Tensor, shr
     """
     rows = design.cached if design.cached is not None else design.times(torch.eye(len(shrunk), dtype=design.dtype))
     residuals = y - mean - rows @ weight  # (rows, outputs)
-    if int(folds.max()) + 1 == len(y):
+    if len(folds.unique()) == len(y):
         leverage = (rows.square() @ shrunk) + 1 / design.rows  # (rows,)
         return (y - residuals / (1 - leverage).clamp_min(1e-9)[:, None]).float()
     held_out = torch.empty_like(y)
@@ -269,7 +269,7 @@ class _Problem:
         if self.kind != "value":
             share = bias.clamp(0.5 / self.design.rows, 1 - 0.5 / self.design.rows)
             bias = share.log() if self.kind == "label" else (share / (1 - share)).log()
-        zeros = share.new_zeros(self.count, self.directions * self.labels)
+        zeros = bias.new_zeros(self.count, self.directions * self.labels)
         return torch.cat([zeros, bias], dim=1)
 
     def set_strength(self, strength: float) -> None:

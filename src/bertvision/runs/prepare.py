@@ -15,7 +15,7 @@ from bertvision.core.files import folder_bytes, hash_json, hash_tensors, hashed_
 from bertvision.core.progress import Timer, log_line
 from bertvision.core.run_log import RunLog
 from bertvision.encoders.loading import ENCODER_FILE, Encoder, load_encoder
-from bertvision.heads.base import canonical_spec
+from bertvision.heads.base import canonical_spec, is_solved
 from bertvision.runs.folder import STORE_SOURCE, head_folder
 from bertvision.store.states import States
 from bertvision.store.store import MANIFEST, Store
@@ -234,7 +234,8 @@ def fit_into(
     ``task`` is the task of the states, if it is already loaded.
     """
     made_from = f"{store.id}:{hash_json(hashed_fields(config))}"
-    pairs = [(spec, seed) for spec in dict.fromkeys(canonical_spec(spec) for spec in heads) for seed in seeds]
+    specs = dict.fromkeys(canonical_spec(spec) for spec in heads)
+    pairs = [(spec, seed) for spec in specs for seed in ((0,) if is_solved(spec) else seeds)]
     fitted: dict[tuple[str, int], FittedHead] = {}
     # Not core.files.reuse: heads are loaded with their weights, and all that are missing are fitted in one pass.
     for spec, seed in pairs:

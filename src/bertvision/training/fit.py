@@ -119,7 +119,8 @@ def _train(
         if trainer.solver is None or lr == config.lr:  # closed-form heads have no learning rate
             trainers.append(trainer)
     store_id = store.id if isinstance(store, States) else ""
-    made_from = hash_json([store_id, hashed_fields(config), specs, list(seeds)])
+    hashed = replace(config, validation="auto") if config.validation == INNER else config  # as before there were folds
+    made_from = hash_json([store_id, hashed_fields(hashed), specs, list(seeds)])
     done = 0 if saved is None else restore_trainers(trainers, saved, made_from)
     if done:
         log_line(f"fit: resuming after epoch {done} of {config.epochs} ({saved})")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from bertvision.core.errors import BadInput
 from bertvision.core.records import FOLDS, WindowTable
 from bertvision.store.states import States, Subset
 from bertvision.tasks.splits import assign_folds
@@ -25,8 +26,12 @@ INNER = "inner"
 
 def choose_validation(task: Task, states: States, validation: str = "auto") -> str:
     """The split that choices are made on: ``"folds"`` (train and inner, out of fold) or ``"inner"``."""
-    if validation != "auto" or isinstance(states, Subset):  # part of train: its rows have no folds of their own
-        return INNER if validation == "auto" else validation
+    if validation == FOLDS and task.kind == "span":
+        raise BadInput("fit.validation is folds, which is for labels and values; expected auto or inner for spans")
+    if isinstance(states, Subset):  # part of train: its rows have no folds of their own
+        return INNER
+    if validation != "auto":
+        return validation
     few = len(task["train"]) + len(task[INNER]) <= MAX_FOLD_ROWS
     return FOLDS if few and task.kind != "span" and not has_seen_labels(states) else INNER
 

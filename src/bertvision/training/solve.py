@@ -128,7 +128,8 @@ class _Fit:
             outputs = solution.held_out if self.inner is None else self._predict_inner(solution)
             assert outputs is not None, "rows are left out of folds"
             loss = head_loss(kind, outputs, held_out_targets, torch.ones(len(outputs)), self.weights)
-            yield solution, outputs, float(loss)
+            finite = bool(outputs.isfinite().all() and solution.bias.isfinite().all())
+            yield solution, outputs, float(loss) if finite else math.inf
 
     def _predict_inner(self, solution: Solution) -> Tensor:
         assert self.inner is not None

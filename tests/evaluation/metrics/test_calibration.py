@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from bertvision.core.errors import BadInput
 from bertvision.evaluation.metrics.calibration import (
+    CROSS_FOLDS,
     MAX_TEMPERATURE,
     MIN_TEMPERATURE,
     binary_choices,
     binary_probability,
+    confidence_loss,
+    cross_fitted,
     expected_calibration_error,
     fit_confidence_temperature,
     fit_temperature,
@@ -51,6 +54,50 @@ def test_fit_confidence_temperature_recovers_the_true_temperature(temperature: f
     missing = np.where(np.arange(4) == 3, -np.inf, logits)  # a choice that a row does not have
     assert fit_confidence_temperature(logits, right) == pytest.approx(temperature, rel=0.1)
     assert np.isfinite(fit_confidence_temperature(missing, right))
+
+
+def held_out_loss(logits: NDArray[np.float64], labels: NDArray[np.int64], cross: bool) -> float:
+    """Log loss of rows at temperatures that were fitted (or kept at 1) on the other folds."""
+    losses = 0.0
+    for fold in range(CROSS_FOLDS):
+        out = np.arange(len(logits)) % CROSS_FOLDS == fold
+        temperature = fit_temperature(logits[~out], labels[~out]) if cross else 1.0
+        losses += negative_log_likelihood(logits[out], labels[out], temperature) * out.sum()
+    return losses / len(logits)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.integers(2, 60), st.floats(-1.5, 1.5))
+def test_temperatures_that_are_used_do_not_raise_the_cross_fitted_loss(seed: int, rows: int, log_scale: float) -> None:
+    random = np.random.default_rng(seed)
+    logits, labels = random.normal(scale=10**log_scale, size=(rows, 3)), random.integers(0, 3, rows)
+    temperature = cross_fitted(fit_temperature, negative_log_likelihood, logits, labels)
+    if rows < 2 * CROSS_FOLDS:
+        assert temperature == 1.0
+    elif held_out_loss(logits, labels, cross=True) < held_out_loss(logits, labels, cross=False) - 1e-9:
+        assert temperature == fit_temperature(logits, labels)
+    else:
+        assert temperature == 1.0 or temperature == pytest.approx(fit_temperature(logits, labels))
+        gain = held_out_loss(logits, labels, cross=False) - held_out_loss(logits, labels, cross=True)
+        assert temperature == 1.0 or gain > -1e-9
+
+
+@pytest.mark.parametrize("temperature", [0.3, 2.5, 8.0])
+def test_temperatures_that_help_are_used_as_they_were_fitted(temperature: float) -> None:
+    logits, labels = simulated(temperature, rows=1000)
+    assert cross_fitted(fit_temperature, negative_log_likelihood, logits, labels) == fit_temperature(logits, labels)
+    right = logits.argmax(1) == labels
+    by_confidence = cross_fitted(fit_confidence_temperature, confidence_loss, logits, right)
+    assert by_confidence == fit_confidence_temperature(logits, right) != 1.0
+
+
+def test_few_rows_that_agree_by_chance_give_no_temperature() -> None:
+    logits, labels = simulated(1.0, rows=6000)
+    kept = sum(
+        cross_fitted(fit_temperature, negative_log_likelihood, logits[i : i + 12], labels[i : i + 12]) == 1.0
+        for i in range(0, 1200, 12)
+    )
+    assert kept > 50, "of a hundred samples of twelve rows"
 
 
 def test_fit_confidence_temperature_stays_within_bounds() -> None:

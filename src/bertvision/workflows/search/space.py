@@ -19,7 +19,7 @@ from bertvision.core.errors import BadInput, missing_extra, shorten
 from bertvision.core.records import Shape
 from bertvision.core.registry import Spec, Value, parse_spec, read_value, unknown_name, write_value
 from bertvision.core.summaries import BOTH, TOGETHER
-from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options
+from bertvision.heads.base import COMMON_CHOICES, HEADS, build_head, head_options, is_solved
 from bertvision.heads.info import NO_VARIANT, fits
 from bertvision.heads.quick import quick_heads
 from bertvision.heads.readings import PAIR_CHOICES, check_head_tokens
@@ -176,14 +176,20 @@ class Space:
 
 
 def expand_head_names(words: Sequence[str], features: FeatureInfo) -> tuple[str, ...]:
-    """Expand ``quick`` and ``all`` to names of heads without options, so that all their options are searched."""
+    """Expand ``quick`` and ``all`` to names of heads without options, so that all their options are searched.
+
+    Solved heads are left out: they have no settings of training to search.
+    """
     heads: list[str] = []
     for word in words:
         if word == "quick":
-            heads += [parse_spec(spec).name for spec in quick_heads(features.shape.kind, tuned=True)]
+            names = [parse_spec(spec).name for spec in quick_heads(features.shape.kind, tuned=True)]
+            heads += [name for name in names if not is_solved(name)]
         elif word == "all":
             stored = (features.shape, features.pooled, features.tokens, features.pairs)
-            heads += [name for name in HEADS if fits(name, *stored)]
+            heads += [name for name in HEADS if fits(name, *stored) and not is_solved(name)]
+        elif is_solved(word):
+            raise BadInput(f"head {word} is solved for, there is nothing to search; use run or fit --heads {word}")
         else:
             heads.append(word)
     if not heads:
