@@ -78,9 +78,9 @@ def plan_command(options: argparse.Namespace) -> Result:
 
     recipe = recipe_from(options)
     task, encoder = load_recipe_task(recipe), load_encoder(recipe.encoder)
-    recipe = replace(recipe, extract=resolve_pairs(recipe.extract, task, recipe.tune.epochs > 0))
-    check_pairs(recipe.extract, task)
     tuned = recipe.tune.epochs > 0 or encoder.own is not None
+    recipe = replace(recipe, extract=resolve_pairs(recipe.extract, task, tuned))
+    check_pairs(recipe.extract, task)
     recipe = replace(recipe, extract=resolve_tokens(recipe.extract, recipe.heads, task, encoder, tuned))
     heads = check_heads(recipe.heads, task, encoder, recipe.extract.layers, tuned=tuned, pairs=recipe.extract.pairs)
     document = plan(recipe, encoder, task, heads, Path(options.to))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from os.path import abspath
 from pathlib import Path
@@ -85,15 +84,12 @@ def _with_pairs(recipe: Recipe, task: Task, tuned: bool, folder: Path) -> Recipe
 def _with_tokens(
     recipe: Recipe, heads: Sequence[str], task: Task, encoder: Encoder, tuned: bool, folder: Path
 ) -> Recipe:
-    """The recipe with ``tokens="auto"`` resolved: what the run has already stored, if the heads can read it."""
+    """The recipe with ``tokens="auto"`` resolved: what the run has already stored, if there is one."""
     if recipe.extract.tokens != "auto":
         return recipe
     path = folder / "recipe.toml"
     if path.exists():
-        stored = read_recipe(path).extract.tokens
-        with suppress(BadInput):
-            check_heads(heads, task, encoder, recipe.extract.layers, stored, tuned, recipe.extract.pairs)
-            return replace(recipe, extract=replace(recipe.extract, tokens=stored))
+        return replace(recipe, extract=replace(recipe.extract, tokens=read_recipe(path).extract.tokens))
     return replace(recipe, extract=resolve_tokens(recipe.extract, heads, task, encoder, tuned))
 
 

@@ -223,7 +223,7 @@ class FoldedTrainer(HeadTrainer):
     def is_better(self, inner: SplitScores, metric: str) -> bool:
         """The last epoch is the best, unless an earlier one had a clearly smaller loss on the rows left out.
 
-        With few rows, which epoch scores best is luck, and at the last one the learning rate has decayed.
+        With few rows, which epoch scores best is mostly chance, and at the last one the learning rate has decayed.
         """
         losses = validation_losses(inner)  # (examples,)
         if self.best_losses:
