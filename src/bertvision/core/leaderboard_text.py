@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bertvision.core.records import ALPHA, FIRST_CONTROL, Board, PairedTest, Row, paired_tests_against
+from bertvision.core.records import ALPHA, FIRST_CONTROL, FOLDS, Board, PairedTest, Row, paired_tests_against
 from bertvision.core.text_table import align_columns
 
 MAX_LISTED = 3
@@ -34,7 +34,8 @@ def _table(board: Board) -> list[str]:
     has_intervals = any(row.interval for row in board.rows)
     header = ["predictor", "seed", "parameters", "% of encoder", *names]
     header += [f"{board.metric} 95 %"] if has_intervals else []
-    lines = [[*header, f"inner {board.metric}"]]
+    validation = "held-out" if board.selection.get("split") == FOLDS else "inner"
+    lines = [[*header, f"{validation} {board.metric}"]]
     for row in board.rows:
         cells = [row.name, "" if row.seed is None else str(row.seed), f"{row.parameters:,}", f"{row.percent:.3f}"]
         cells += [f"{row.scores[name]:.2f}" for name in names]

@@ -252,6 +252,8 @@ def read_board(path: Path, document: Mapping[str, Any]) -> Board:
             reliability=tuple(Reliability(**entry) for entry in document.get("reliability", [])),
             resampling_info=document.get("basis", {}),
             control=document.get("control", FIRST_CONTROL),
+            recommended=document.get("recommended"),
+            selection=document.get("selection", {}),
         )
     except (KeyError, TypeError) as error:
         raise BadInput(f"{path} is not a leaderboard: {error}; {remake_hint(path.parent)}") from error
