@@ -250,3 +250,34 @@ def test_broken_model_folder_is_an_error(qa: QuestionAnswerer, tiny_encoder_fold
         (tmp_path / "model" / "config.json").write_text(content)
         with pytest.raises(BadInput, match=r"config\.json"):
             load_model(tmp_path / "model")
+
+
+def test_classifier_of_two_labels_uses_the_threshold_of_its_head(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    """Chosen by Matthews' correlation, a label is predicted as often as it occurs, also by the saved model."""
+    splits = {
+        split: tuple(replace(example, label=float(number % 7 == 0)) for number, example in enumerate(label_task[split]))
+        for split in label_task.splits
+    }
+    task = replace(label_task, splits=splits, labels=("usual", "rare"), metric="matthews_correlation")
+    store = extract(tiny_encoder, task, tmp_path / "store", dtype="f32")
+    (head,) = fit(["ridge:layers=0"], store)
+    assert head.threshold
+    scored = score_predictions(task, predict(head, store["dev"])[0], head.inner_scores)
+    assert scored.inner is not None
+    predicted = list(scored.inner.answers.values()).count("rare")
+    assert predicted >= sum(example.label == 1 for example in (*task["train"], *task["inner"])), "or more, if tied"
+    model = TextClassifier(tiny_encoder, head, task)
+    assert model.threshold == head.threshold
+    model.save_pretrained(tmp_path / "model")
+    texts = [example.text for example in (*task["dev"], *task["inner"])]
+    expected = [*scored.result.answers.values()]
+    for classifier in (model, load_model(tmp_path / "model")):
+        answers = classifier(texts)
+        assert [answer["label"] for answer in answers][: len(expected)] == expected
+        for answer in answers:
+            assert answer["score"] == answer["scores"][answer["label"]]
+    plain = TextClassifier(tiny_encoder, replace(head, threshold=None), task)
+    assert [answer["label"] for answer in plain(texts)] == ["usual"] * len(texts), "as the more probable label would be"
+    assert "rare" in {answer["label"] for answer in model(texts)}
