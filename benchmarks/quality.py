@@ -33,13 +33,16 @@ from quality_methods import (
 )
 from quality_page import write_report
 from quality_results import Result, Results, package_hash
-from quality_statistics import gold_of, score_of
+from quality_statistics import Labels, gold_of, score_of
 from quality_tasks import REGIMES, TASKS, LabelledText, QualityTask, Regime
 
 Fit = Callable[[QualityTask, Sequence[LabelledText], Sequence[LabelledText], Path], Mapping[str, Outcome]]
 
 STEPS = {"run": (CONTROL_METHOD, RECOMMENDED), "linear": (EMBEDDINGS, LAST_LAYER), "setfit": (SETFIT,)}
 """What is computed together, and the methods that it gives."""
+
+RIVALS = (EMBEDDINGS, LAST_LAYER, SETFIT)
+"""Methods without this package: their predictions are kept in the project, so that they are measured once."""
 
 QUICK_TASKS = ("sst2", "mrpc", "bias", "mnli")
 
@@ -90,12 +93,22 @@ def _draws(regime: Regime) -> tuple[int, ...]:
 class Bench:
     """Measures what is missing in the results."""
 
-    def __init__(self, data: Path, work: Path, fits: Mapping[str, Fit]) -> None:
+    def __init__(self, data: Path, work: Path, fits: Mapping[str, Fit], kept: Path | None = None) -> None:
         self.data, self.work, self.fits = data, work, fits
-        self.results = Results(work / "results")
+        self.results = Results(work / "results", kept, self._gold)
         self.package = package_hash()
         self.rows: dict[str, tuple[list[LabelledText], list[LabelledText]]] = {}
         self.failures = 0
+
+    def _read(self, task: QualityTask) -> tuple[list[LabelledText], list[LabelledText]]:
+        """The rows to draw from, and dev."""
+        if task.name not in self.rows:
+            self.rows[task.name] = task.read(self.data)
+        return self.rows[task.name]
+
+    def _gold(self, task: str) -> Labels:
+        """The labels of the dev of a task."""
+        return gold_of(TASKS[task], self._read(TASKS[task])[1])
 
     def measure(self, stage: Stage) -> None:
         """Do what is missing of a stage; a method that fails is reported and does not stop the others."""
@@ -119,9 +132,7 @@ class Bench:
                     print(f"{where}: {', '.join(f'{name} {score:.2f}' for name, score in scores.items())}", flush=True)
 
     def _measure(self, step: str, task: QualityTask, regime: Regime, draw: int, scratch: Path) -> dict[str, float]:
-        if task.name not in self.rows:
-            self.rows[task.name] = task.read(self.data)
-        train, dev = self.rows[task.name]
+        train, dev = self._read(task)
         drawn = regime.draw(task, train, draw)
         outcomes = self.fits[step](task, drawn, dev, scratch)
         gold, scores = gold_of(task, dev), {}
@@ -153,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if reason:
         print(f"SetFit is left out: {reason}", file=sys.stderr)
         del fits["setfit"]
-    bench = Bench(options.data, options.work, fits)
+    bench = Bench(options.data, options.work, fits, options.kept)
     for step in options.again:
         for method in STEPS[step]:
             bench.results.drop(method)
@@ -162,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tasks = tuple(task for task in stage.tasks if not options.task or task in options.task)
         bench.measure(Stage(stage.steps, stage.regime, tasks, stage.draws))
     to = options.to or (options.work if options.quick else None)
+    if options.keep:
+        bench.results.keep(RIVALS)
     results = bench.results.read()
     if results:
         write_report(results, to or Path("results"), to or Path("docs/results"))
@@ -176,6 +189,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer tasks, one draw")
     parser.add_argument("--again", nargs="+", default=[], choices=list(STEPS), help="forget these results first")
     parser.add_argument("--work", type=Path, default=Path("runs/quality"))
+    parser.add_argument(
+        "--kept", type=Path, default=Path("results/quality"), help="folder with the rivals' predictions"
+    )
+    parser.add_argument("--keep", action="store_true", help="copy the rivals' predictions there")
     parser.add_argument("--to", type=Path, help="folder for tables, picture and page")
     parser.add_argument("--setfit-python", type=Path, default=Path(".venv/setfit/bin/python"))
     return parser.parse_args(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,29 @@ class Result:
 
 
 class Results:
-    """The files of results in a folder."""
+    """The files of results in a folder, and those of rivals that are kept with the project.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Rivals take hours and do not depend on this package. Their files hold predictions only: the labels of dev are in the
+    data, from which ``gold`` reads them.
+    """
+
+    def __init__(
+        self, folder: Path, kept: Path | None = None, gold: Callable[[str], NDArray[Any]] | None = None
+    ) -> None:
+        self.folder, self.kept, self.gold = folder, kept, gold
 
     def has(self, task: str, regime: str, draw: int, method: str) -> bool:
-        return self._path(task, regime, draw, method).exists()
+        path = self._path(task, regime, draw, method)
+        return path.exists() or (self.kept is not None and (self.kept / path.name).exists())
+
+    def keep(self, methods: Sequence[str]) -> None:
+        """Copy the predictions of these methods to the folder that is kept."""
+        assert self.kept is not None
+        self.kept.mkdir(parents=True, exist_ok=True)
+        for method in methods:
+            for path in self.folder.glob(f"*.{method}.npz"):
+                with np.load(path) as arrays:
+                    np.savez_compressed(self.kept / path.name, predicted=arrays["predicted"], facts=arrays["facts"])
 
     def add(self, result: Result) -> None:
         """Write a result; an interruption leaves a whole file or none."""
@@ -51,12 +67,15 @@ class Results:
 
     def read(self) -> list[Result]:
         """All results."""
+        kept = [] if self.kept is None else self.kept.glob("*.npz")
+        paths = {path.name: path for path in (*kept, *self.folder.glob("*.npz"))}
         results = []
-        for path in sorted(self.folder.glob("*.npz")):
+        for _, path in sorted(paths.items()):
             task, regime, draw, method = path.stem.split(".")
             with np.load(path) as arrays:
                 facts = json.loads(str(arrays["facts"]))
-                results.append(Result(task, regime, int(draw), method, arrays["gold"], arrays["predicted"], facts))
+                gold = arrays["gold"] if "gold" in arrays or self.gold is None else self.gold(task)
+                results.append(Result(task, regime, int(draw), method, gold, arrays["predicted"], facts))
         return results
 
     def drop(self, method: str) -> None:

@@ -122,7 +122,7 @@ def test_table_has_a_column_of_intervals() -> None:
 )
 def test_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], message: str) -> None:
     reason = "f1 79.00 (standard error 1.50) on inner, tied with 1 other predictor"
-    assert advise(board(*comparisons)) == f"Use pool@0: {reason}; f1 70.00 on dev. {message}"
+    assert advise(board(*comparisons)) == f"Use pool@0: {reason}; f1 70.00 on dev (means over 2 seeds). {message}"
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_advice_names_tests_and_references(comparisons: tuple[PairedTest, ...], 
 )
 def test_advice_says_what_the_recommendation_rests_on(facts: dict[str, object], reason: str) -> None:
     chosen = replace(board(), selection={**board().selection, **facts})
-    assert advise(chosen).startswith(f"Use pool@0: {reason}; f1 70.00 on dev. There, ")
+    assert advise(chosen).startswith(f"Use pool@0: {reason}; f1 70.00 on dev (means over 2 seeds). There, ")
 
 
 def test_advice_without_a_validation_split_names_the_first_row() -> None:
     bare = replace(board(), recommended=None, selection={})
-    assert advise(bare).startswith("Use pool@0: best of 4 rows; f1 70.00 on dev.")
+    assert advise(bare).startswith("Use pool@0: best of 4 rows; f1 70.00 on dev (means over 2 seeds).")
 
 
 def test_advice_warns_if_the_row_is_not_clearly_better_than_the_best_constant_answer() -> None:

@@ -273,7 +273,9 @@ def advise(board: Board, floor: tuple[str, float] | None = None) -> str:
         for title, name in references
         if name != row.name and any(other.name == name for other in board.rows)
     ]
-    parts = [f"Use {row_title(row)}: {_reason(board, row)}; {metric} {chosen:.2f} on {board.split}."]
+    seeds = sum(other.name == row.name for other in board.rows)
+    means = f" (means over {seeds} seeds)" if seeds > 1 else ""
+    parts = [f"Use {row_title(row)}: {_reason(board, row)}; {metric} {chosen:.2f} on {board.split}{means}."]
     if compared:
         parts.append(f"There, {'; '.join(compared)}.")
     test = paired_test_with(board, row.name, board.control)

@@ -20,7 +20,7 @@ from bertvision.tasks.task import Task
 EVERY_HEAD = "weighted(every head)"
 """The ensemble of all heads of a run whose encoder has not seen the labels."""
 
-NEAR = 0.25
+NEAR = 0.5
 """Rows within this many standard errors of the best are as good; the smallest of them is recommended."""
 
 CLEARLY = 2.0
@@ -60,7 +60,7 @@ def recommend(ranked: Sequence[ScoredPredictions], task: Task, prefer: str = "be
     Rows that are no more than a standard error behind the best on the validation split are tied. ``small`` takes the
     tied row with the fewest parameters, ``fast`` the one that needs the fewest encoder layers. ``best`` takes the
     ensemble of all heads unless it is two standard errors behind, because averages are mostly better than the row that
-    happens to be best; without one, the smallest row within a quarter of a standard error.
+    happens to be best; without one, the smallest row within half a standard error.
     """
     candidates = _candidates(ranked, task)
     if not candidates:
