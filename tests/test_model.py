@@ -250,3 +250,37 @@ def test_broken_model_folder_is_an_error(qa: QuestionAnswerer, tiny_encoder_fold
         (tmp_path / "model" / "config.json").write_text(content)
         with pytest.raises(BadInput, match=r"config\.json"):
             load_model(tmp_path / "model")
+
+
+def test_classifier_of_two_labels_uses_the_threshold_of_its_head(
+    tiny_encoder: Encoder, label_task: Task, tmp_path: Path
+) -> None:
+    """Chosen by Matthews' correlation, a label is predicted as often as it occurs, also by the saved model."""
+    splits = {
+        split: tuple(replace(example, label=float(number % 9 == 2)) for number, example in enumerate(label_task[split]))
+        for split in label_task.splits
+    }
+    task = replace(label_task, splits=splits, labels=("usual", "rare"), metric="matthews_correlation")
+    store = extract(tiny_encoder, task, tmp_path / "store", dtype="f32")
+    (head,) = fit(["ridge"], store)
+    assert head.threshold
+    scored = score_predictions(task, predict(head, store["dev"])[0], head.inner_scores)
+    assert scored.inner is not None
+    predicted = list(scored.inner.answers.values()).count("rare")
+    assert predicted >= sum(example.label == 1 for example in (*task["train"], *task["inner"])), "or more, if tied"
+    assert TextClassifier(tiny_encoder, head, task).threshold == head.threshold
+    margins = [float(row[1] - row[0]) for row in predict(head, store["dev"])[0].logits]
+    middle = sum(sorted(margins)[3:5]) / 2  # below the middle of the nine texts
+    model = TextClassifier(tiny_encoder, replace(head, threshold=middle), task)
+    model.save_pretrained(tmp_path / "model")
+    texts, expected = (
+        [example.text for example in task["dev"]],
+        score_split(task, "dev", predict(head, store["dev"])[0].logits, store["dev"].table(), middle),
+    )
+    assert list(expected.answers.values()).count("rare") == 5
+    for classifier in (model, load_model(tmp_path / "model")):
+        answers = classifier(texts)
+        assert [answer["label"] for answer in answers] == list(expected.answers.values())
+        assert all(answer["score"] == answer["scores"][answer["label"]] for answer in answers)
+    plain = TextClassifier(tiny_encoder, replace(head, threshold=None), task)
+    assert [answer["label"] for answer in plain(texts)] == ["usual"] * len(texts), "the more probable label"

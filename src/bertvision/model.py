@@ -322,10 +322,12 @@ def _check_combine(members: int, combine: str | None, weights: Sequence[float] |
 
 def _threshold(predictors: Sequence[Predictor], task: Task, given: float | None) -> float | None:
     """The given threshold, else that of a single fitted head; an error if the task needs one and there is none."""
-    if given is not None or not (task.no_answer or task.kind == "multilabel"):
+    if given is not None:
         return given
     if len(predictors) == 1 and predictors[0].threshold is not None:
         return predictors[0].threshold
+    if not (task.no_answer or task.kind == "multilabel"):
+        return None
     reason = "gives any number of labels" if task.kind == "multilabel" else "can answer 'no answer'"
     raise BadInput(f"this model {reason} and so needs threshold=, fitted on inner (see its leaderboard row)")
 

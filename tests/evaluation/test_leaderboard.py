@@ -11,7 +11,8 @@ import pytest
 from bertvision.core.errors import BadInput
 from bertvision.core.records import Example, Predictions, Row, WindowTable
 from bertvision.evaluation.ensemble import ensemble
-from bertvision.evaluation.leaderboard import evaluate
+from bertvision.evaluation.leaderboard import baseline, build_leaderboard, evaluate
+from bertvision.evaluation.metrics.labels import classification_scores
 from bertvision.evaluation.metrics.squad import squad_scores
 from bertvision.evaluation.scoring import score_predictions
 from bertvision.store.store import Store
@@ -64,6 +65,28 @@ def test_table_is_aligned_and_complete() -> None:
     assert "inner accuracy" in lines[0]
     assert lines[1].startswith("b ")
     assert "25.00" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [("accuracy", "always no"), ("macro_f1", "always no"), ("matthews_correlation", "always no"), ("f1", "always yes")],
+)
+def test_baseline_is_the_best_constant_label_on_train_for_the_metric(metric: str, name: str) -> None:
+    train = tuple(Example(str(i), "text", label=float(i < 2)) for i in range(10))
+    task = replace(TASK, splits={**TASK.splits, "train": train}, metric=metric)
+    got, scores = baseline(task, "dev")
+    assert got == name
+    always = [1 if name == "always yes" else 0] * 4
+    assert scores == classification_scores([int(example.label or 0) for example in EXAMPLES], always, 2)
+
+
+def test_rows_of_the_control_are_marked_and_a_row_is_recommended() -> None:
+    members = [score_predictions(TASK, predictions(name, right, 3)) for name, right in (("a", 2), ("b", 4), ("c", 1))]
+    board = build_leaderboard(members, TASK, control="c")
+    assert {row.name: row.control for row in board.rows} == {"a": False, "b": False, "c": True}
+    assert (board.control, board.recommended, board.best_head) == ("c", "b@1", "b")
+    assert build_leaderboard(members, TASK).control == "probe:layers=last1"
+    assert not any(row.control for row in build_leaderboard(members, TASK).rows)
 
 
 def test_missing_or_mixed_splits_are_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertvision.core.records import NO_OFFSET, Answer, Example, Predictions, WindowTable
+from bertvision.core.records import FOLDS, NO_OFFSET, Answer, Example, Predictions, WindowTable
 from bertvision.evaluation.scoring import (
     ScoredPredictions,
     SplitScores,
@@ -49,6 +49,66 @@ def span_table(examples: Sequence[int]) -> WindowTable:
 INNER = (question("a", "red"), question("b", "blue"), question("c", None), question("d", None))
 INNER_LOGITS = [word_logits(0, null=1.0), word_logits(1, null=3.0), word_logits(2, null=5.0), word_logits(2, null=8.0)]
 """No-answer scores 1, 3 (answerable, answered right) and 5, 8 (not answerable): the best cut is at 4."""
+
+
+LABEL_SPLITS = {
+    "train": tuple(Example(f"t{i}", "text", label=float(i % 10 == 0)) for i in range(160)),
+    "inner": tuple(Example(f"i{i}", "text", label=float(i % 10 == 0)) for i in range(40)),
+    "dev": tuple(Example(f"d{i}", "text", label=float(i % 2)) for i in range(50)),
+}
+TWO_LABELS = Task("rare", "classify", LABEL_SPLITS, "matthews_correlation", labels=("usual", "rare"))
+
+
+def label_outputs(count: int, seed: int, weak: bool = True) -> list[Any]:
+    """Outputs of a predictor that never gives the second label more than the first, in no particular order."""
+    random = np.random.default_rng(seed)
+    return [np.array([3.0 if weak else 0.0, value], np.float32) for value in random.uniform(-1, 1, count)]
+
+
+def label_table(count: int) -> WindowTable:
+    return WindowTable(
+        np.arange(count), np.zeros(count, np.int64), [np.zeros((1, 2), np.int32)] * count, np.zeros((count, 1))
+    )
+
+
+@pytest.mark.parametrize("metric", ["matthews_correlation", "f1", "macro_f1"])
+@pytest.mark.parametrize("weak", [True, False])
+def test_second_of_two_labels_is_predicted_as_often_as_it_occurs(metric: str, weak: bool) -> None:
+    task, outputs = replace(TWO_LABELS, metric=metric), label_outputs(200, 0, weak)
+    result = score_inner(task, outputs, label_table(200), FOLDS)
+    predicted = [name for name, answer in result.answers.items() if answer == "rare"]
+    assert len(predicted) == sum(example.label == 1 for example in task[FOLDS]) == 20
+    margins = {example.id: row[1] - row[0] for example, row in zip(task[FOLDS], outputs, strict=True)}
+    assert result.threshold is not None
+    assert min(margins[name] for name in predicted) >= result.threshold
+    assert max(margins[name] for name in margins if name not in predicted) < result.threshold
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_label_threshold_is_for_two_labels_other_metrics_than_accuracy_and_folds(classes: int) -> None:
+    outputs = [np.append(row, np.full(classes - 2, -9.0)).astype(np.float32) for row in label_outputs(200, 0)]
+    names = ("usual", "rare", "other")[:classes]
+    accuracy, macro = (replace(TWO_LABELS, metric=metric, labels=names) for metric in ("accuracy", "macro_f1"))
+    cases = [(accuracy, FOLDS), (macro, "inner")] + ([(macro, FOLDS)] if classes == 3 else [])
+    for task, split in cases:
+        count = len(task[split])
+        result = score_inner(task, outputs[:count], label_table(count), split)
+        assert result.threshold is None
+        assert set(result.answers.values()) == {"usual"}
+
+
+def test_label_threshold_of_the_validation_split_is_used_on_dev() -> None:
+    table = label_table(200)
+    inner = Predictions("p", "p", "head", FOLDS, label_outputs(200, 0), table)
+    dev = replace(inner, split="dev", logits=label_outputs(50, 1), table=label_table(50), inner=inner)
+    scored = score_predictions(TWO_LABELS, dev)
+    assert scored.inner is not None
+    assert scored.result.threshold == scored.inner.threshold
+    margins = np.array([row[1] - row[0] for row in dev.logits])
+    expected = np.where(margins >= (scored.inner.threshold or 0), "rare", "usual").tolist()
+    assert list(scored.result.answers.values()) == expected
+    assert {"usual", "rare"} == set(expected)
+    assert scored.result.scores != score_split(TWO_LABELS, "dev", dev.logits, dev.table).scores
 
 
 def test_threshold_is_fitted_on_inner() -> None:
