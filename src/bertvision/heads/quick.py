@@ -19,8 +19,13 @@ TEXT_HEADS = (
 TUNED_TEXT_HEADS = ("ridge", "ridge:read=cls", "compress:size=64", "compress:size=64,read=mean")
 """Tuning changes what CLS says, so heads read it as well as the mean."""
 
-PAIR_HEADS = ("ridge:read=difference+product", "compress:size=64,read=difference+product")
-"""For texts that are encoded apart."""
+PAIR_HEADS = (
+    "ridge",
+    "compress:size=64,layers=last4,read=mean",
+    "ridge:read=difference+product",
+    "compress:size=64,read=difference+product",
+)
+"""For pairs whose texts are encoded apart, too. Fewer heads read the pair together: untuned, these are the weak ones."""
 
 TEXT_CONTROLS = ("ridge:layers=last1", "ridge:layers=last1,read=cls")
 PAIR_CONTROLS = ("ridge:layers=last1,read=difference+product",)
@@ -40,5 +45,5 @@ def quick_heads(kind: Kind, tuned: bool, apart: bool = False) -> tuple[str, ...]
     """
     if kind == "span":
         return (*control_heads(kind), *SPAN_HEADS)
-    heads = TUNED_TEXT_HEADS if tuned else TEXT_HEADS
-    return (*control_heads(kind, apart), *heads, *(PAIR_HEADS if apart else ()))
+    heads = PAIR_HEADS if apart else TUNED_TEXT_HEADS if tuned else TEXT_HEADS
+    return (*control_heads(kind, apart), *heads)
