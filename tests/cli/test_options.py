@@ -79,7 +79,7 @@ def test_flags_change_their_settings() -> None:
 def test_flags_that_are_not_given_change_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, 'task = "text"\n[data]\ntrain = ["a.csv"]\nskip_bad = true\nlimit = 3')
     recipe = read_recipe(path)
-    preset = replace(recipe.extract, tokens="auto")  # of tasks with labels and values
+    preset = replace(recipe.extract, tokens="auto", pairs="auto")  # of tasks with labels and values
     assert recipe_from(options(str(path))) == replace(recipe, extract=preset)
 
 

@@ -350,7 +350,7 @@ def test_tasks_without_pairs_are_refused(
     [
         ({"pairs": "apart", "tokens": "mean"}, "leave --tokens mean out"),
         ({"pairs": "apart", "dtype": "int8"}, "use --dtype f16 or f32"),
-        ({"pairs": "beside"}, "extract.pairs is 'beside'; expected together, apart or both"),
+        ({"pairs": "beside"}, "extract.pairs is 'beside'; expected auto, together, apart or both"),
         ({"tokens": "none"}, "extract.tokens is 'none'"),
     ],
 )
