@@ -49,10 +49,10 @@ def row(
 
 def chosen(rows: list[ScoredPredictions], prefer: str = "best", task: Task = TASK) -> Recommendation:
     ranked = sorted(rows, key=lambda member: member.rank(task.metric))
-    choice = recommend(ranked, task, prefer)
-    assert choice is not None
+    got = recommend(ranked, task, prefer)
+    assert got is not None
     assert recommend(list(reversed(ranked)), task, prefer) is not None
-    return choice
+    return got
 
 
 def test_ensemble_of_all_heads_is_recommended_unless_two_standard_errors_behind() -> None:
@@ -118,19 +118,19 @@ def test_seeds_are_averaged_and_the_best_one_is_recommended() -> None:
         row("lucky", range(2), seed=0),
         row("lucky", range(40), seed=1),
     ]
-    choice = chosen(rows)
-    assert (choice.name, choice.title) == ("even", "even@0")
-    assert choice.facts["score"] == pytest.approx(100 * (1 - 10.5 / COUNT))
+    got = chosen(rows)
+    assert (got.name, got.title) == ("even", "even@0")
+    assert got.facts["score"] == pytest.approx(100 * (1 - 10.5 / COUNT))
 
 
 def test_facts_name_the_score_its_standard_error_and_the_tied_rows() -> None:
     rows = [row("best", range(10)), row("tied", range(100, 113), parameters=10), row("poor", range(90))]
     for prefer, name, other in (("best", "best", "tied"), ("small", "tied", "best")):
-        choice = chosen(rows, prefer)
-        assert choice.name == name
+        got = chosen(rows, prefer)
+        assert got.name == name
         wrong = 10 if name == "best" else 13
         share = 1 - wrong / COUNT
-        assert choice.facts == {
+        assert got.facts == {
             "split": "inner",
             "rows": COUNT,
             "score": pytest.approx(100 * share),
@@ -161,15 +161,15 @@ def test_rows_without_a_validation_split_are_not_recommended() -> None:
 
 def test_rows_of_another_validation_split_are_not_compared() -> None:
     rows = [row("a", range(10), split=FOLDS), row("b", range(20), split=FOLDS), row("lucky", (), split="inner")]
-    choice = chosen(rows)
-    assert choice.name == "a"
-    assert (choice.facts["split"], choice.facts["rows"]) == (FOLDS, COUNT)
+    got = chosen(rows)
+    assert got.name == "a"
+    assert (got.facts["split"], got.facts["rows"]) == (FOLDS, COUNT)
 
 
 def test_texts_of_one_group_are_resampled_together() -> None:
     grouped = tuple(replace(example, pair=f"context {i // 50}", group="x") for i, example in enumerate(EXAMPLES))
     task = replace(TASK, splits={**SPLITS, "inner": grouped})
-    errors = [chosen([row("a", range(30))], task=one).facts["error"] for one in (TASK, task)]
+    errors = [chosen([row("a", range(30))], task=each).facts["error"] for each in (TASK, task)]
     assert errors[1] > 2 * errors[0], "thirty mistakes in one context say less than thirty in as many"
 
 
@@ -181,12 +181,12 @@ def test_metric_that_cannot_be_resampled_has_no_ties() -> None:
             result.scores["beauty"] = result.scores["accuracy"]
     task = replace(TASK, metric="beauty")
     for prefer in ("best", "small", "fast"):
-        choice = chosen(scored, prefer, task)
-        assert (choice.name, choice.facts["tied"], choice.facts["error"]) == ("a", [], 0.0)
+        got = chosen(scored, prefer, task)
+        assert (got.name, got.facts["tied"], got.facts["error"]) == ("a", [], 0.0)
 
 
 @pytest.mark.parametrize("metric", ["f1", "matthews_correlation", "macro_f1"])
 def test_metrics_that_are_not_means_have_standard_errors(metric: str) -> None:
-    choice = chosen([row("a", range(10)), row("b", range(60))], task=replace(TASK, metric=metric))
-    assert choice.name == "a"
-    assert 0 < choice.facts["error"] < 10
+    got = chosen([row("a", range(10)), row("b", range(60))], task=replace(TASK, metric=metric))
+    assert got.name == "a"
+    assert 0 < got.facts["error"] < 10

@@ -156,7 +156,7 @@ def test_values_equal_scikit_learns_ridge_regression(form: str, x: Floats) -> No
     y = make_values(x)
     for solution in ridge_path(Design(Table(x)), torch.tensor(y, dtype=torch.float32), None, (STRONG, MIDDLE, WEAK)):
         model = linear_model.Ridge(alpha=len(x) * solution.strength).fit(standardised(x), y)
-        tolerance = 0.02 if form.startswith("not decomposed") else 1e-4  # positions by search, or in closed form
+        tolerance = 0.02 if form.startswith("not decomposed") else 1e-4  # got by search, or in closed form
         np.testing.assert_allclose(outputs_of(x, solution), model.predict(standardised(x)), atol=tolerance)
 
 
@@ -278,10 +278,10 @@ def test_several_convex_functions_are_minimised_at_once() -> None:
         (gradient,) = torch.autograd.grad(values.sum(), at)
         return values.detach(), gradient
 
-    positions = minimise(loss, torch.full((4, 4), 5.0, dtype=torch.float64))
-    torch.testing.assert_close(positions, minima, atol=2e-3, rtol=0)
+    got = minimise(loss, torch.full((4, 4), 5.0, dtype=torch.float64))
+    torch.testing.assert_close(got, minima, atol=2e-3, rtol=0)
     assert calls < 200
-    alone = minimise(lambda position: tuple(part[1:2] for part in loss(position.expand(4, 4))), positions[1:2] + 5)  # type: ignore[arg-type,return-value]
+    alone = minimise(lambda position: tuple(part[1:2] for part in loss(position.expand(4, 4))), got[1:2] + 5)  # type: ignore[arg-type,return-value]
     torch.testing.assert_close(alone[0], minima[1], atol=2e-3, rtol=0)
 
 
