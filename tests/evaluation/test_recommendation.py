@@ -115,8 +115,8 @@ def test_seeds_are_averaged_and_the_best_one_is_recommended() -> None:
     rows = [
         row("even", range(10), seed=0),
         row("even", range(11), seed=1),
-        row("lucky", range(2), seed=0),
-        row("lucky", range(40), seed=1),
+        row("uneven", range(2), seed=0),
+        row("uneven", range(40), seed=1),
     ]
     got = chosen(rows)
     assert (got.name, got.title) == ("even", "even@0")
@@ -160,7 +160,7 @@ def test_rows_without_a_validation_split_are_not_recommended() -> None:
 
 
 def test_rows_of_another_validation_split_are_not_compared() -> None:
-    rows = [row("a", range(10), split=FOLDS), row("b", range(20), split=FOLDS), row("lucky", (), split="inner")]
+    rows = [row("a", range(10), split=FOLDS), row("b", range(20), split=FOLDS), row("uneven", (), split="inner")]
     got = chosen(rows)
     assert got.name == "a"
     assert (got.facts["split"], got.facts["rows"]) == (FOLDS, COUNT)

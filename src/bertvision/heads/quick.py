@@ -25,7 +25,7 @@ PAIR_HEADS = (
     "ridge:read=difference+product",
     "compress:size=64,read=difference+product",
 )
-"""For pairs whose texts are encoded apart, too. Fewer heads read the pair together: untuned, these are the weak ones."""
+"""For pairs whose texts are also encoded apart. Fewer heads read the pair together: untuned, these are weak."""
 
 TEXT_CONTROLS = ("ridge:layers=last1", "ridge:layers=last1,read=cls")
 PAIR_CONTROLS = ("ridge:layers=last1,read=difference+product",)
