@@ -99,7 +99,7 @@ class PaddedStates:
         return self.hidden[:, 0]  # (batch, layers, width)
 
     def summary(self, name: str) -> Tensor:
-        raise NotImplementedError("these are the states of tokens")
+        raise TypeError("these are the states of tokens, not summaries of them")
 
 
 class HeadModule(nn.Module):
