@@ -13,7 +13,7 @@ from sklearn import linear_model
 from torch import Tensor
 
 from bertvision.heads import solvers
-from bertvision.heads.solvers import STRENGTHS, Design, Solution, logistic_path, minimise, ridge_path
+from bertvision.heads.solvers import STRENGTHS, Design, Solution, best_ridge, logistic_path, minimise, ridge_path
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def x(request: pytest.FixtureRequest) -> Floats:
 
 
 def test_forms_are_chosen_by_size(form: str, x: Floats) -> None:
-    design = Design(Table(x))
+    design = Design(Table(x.double().numpy()))
     decomposed = "not decomposed" not in form
     assert design.dual == (decomposed and len(x) < x.shape[1])
     assert (design.basis is not None) == decomposed
@@ -243,7 +243,7 @@ def test_offsets_far_larger_than_the_variation_do_not_matter(form: str, x: Float
 def test_very_few_rows_and_labels_that_do_not_occur_give_finite_solutions(form: str, rows: int) -> None:
     x = features(rows, 6)
     labels, folds = indicators(np.zeros(rows, np.int64), 3), torch.arange(rows) if rows > 1 else None
-    design = Design(Table(x))
+    design = Design(Table(x.double().numpy()))
     solutions = list(logistic_path(design, labels, folds))
     solutions += logistic_path(design, torch.ones(rows, 3), folds, exclusive=False)
     solutions += ridge_path(design, torch.arange(rows)[:, None].float(), folds)
@@ -289,3 +289,17 @@ def test_a_minimum_is_left_as_it_is() -> None:
     start = torch.zeros(2, 3, dtype=torch.float64)
     got = minimise(lambda x: (x.square().sum(1) + 1, 2 * x), start)
     assert torch.equal(got, start)
+
+
+def test_best_ridge_has_the_smallest_leave_one_out_error_and_is_held_out_by_folds() -> None:
+    x = torch.randn(40, 12, generator=torch.Generator().manual_seed(0))
+    y = (x[:, :3].sum(1, keepdim=True) + torch.randn(40, 1, generator=torch.Generator().manual_seed(1))).float()
+    folds, design = torch.arange(40) % 4, Design(Table(x.double().numpy()))
+    (best,) = best_ridge(design, y, folds)
+    each = list(ridge_path(design, y, torch.arange(40)))
+    errors = [float((solution.held_out - y).square().mean()) for solution in each]  # type: ignore[operator]
+    assert best.strength == STRENGTHS[int(np.argmin(errors))]
+    (expected,) = ridge_path(design, y, folds, [best.strength])
+    assert best.held_out is not None
+    assert expected.held_out is not None
+    torch.testing.assert_close(best.held_out, expected.held_out)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from bertvision.core.records import Shape
 from bertvision.core.registry import Value
 from bertvision.heads.base import HEADS, HeadModule, glorot
-from bertvision.heads.solvers import Design, Solution, logistic_path, ridge_path
+from bertvision.heads.solvers import Design, Solution, best_ridge, logistic_path, ridge_path
 
 
 @HEADS.register("ridge")
@@ -20,8 +20,9 @@ class Ridge(HeadModule):
 
     Labels: logistic regression by L-BFGS, of one label (softmax) or any number of them (sigmoid). Values: least
     squares in closed form. Features are standardised for the fit, and the scaling is merged into W. Of a path of
-    twelve penalties, the one with the smallest loss on rows left out is kept. There is no learning rate and no random
-    start, so a fit is the same for every seed. When tuned together with an encoder it is an ordinary linear layer.
+    twelve penalties, the one with the smallest loss on rows left out is kept: by folds for labels, each row by itself
+    for values, on inner if the encoder has seen the labels. There is no learning rate and no random start, so a fit is
+    the same for every seed. When tuned together with an encoder it is an ordinary linear layer.
     Hoerl and Kennard 1970; le Cessie and van Houwelingen 1992.
     """
 
@@ -42,7 +43,8 @@ class Ridge(HeadModule):
     def path(self, design: Design, targets: Tensor, folds: Tensor | None, weights: Tensor | None) -> Iterator[Solution]:
         """The solution of each penalty, strongest first; ``weights`` (labels,) are class weights."""
         if self.kind == "regress":
-            return ridge_path(design, targets.reshape(-1, 1), folds)
+            values = targets.reshape(-1, 1)
+            return ridge_path(design, values, None) if folds is None else best_ridge(design, values, folds)
         exclusive = self.kind == "classify"
         indicators = F.one_hot(targets.long(), self.outputs).float() if exclusive else targets  # (rows, labels)
         return logistic_path(design, indicators, folds, exclusive, weights)
