@@ -83,7 +83,7 @@ def x(request: pytest.FixtureRequest) -> Floats:
 
 
 def test_forms_are_chosen_by_size(form: str, x: Floats) -> None:
-    design = Design(Table(x.double().numpy()))
+    design = Design(Table(x))
     decomposed = "not decomposed" not in form
     assert design.dual == (decomposed and len(x) < x.shape[1])
     assert (design.basis is not None) == decomposed
@@ -243,7 +243,7 @@ def test_offsets_far_larger_than_the_variation_do_not_matter(form: str, x: Float
 def test_very_few_rows_and_labels_that_do_not_occur_give_finite_solutions(form: str, rows: int) -> None:
     x = features(rows, 6)
     labels, folds = indicators(np.zeros(rows, np.int64), 3), torch.arange(rows) if rows > 1 else None
-    design = Design(Table(x.double().numpy()))
+    design = Design(Table(x))
     solutions = list(logistic_path(design, labels, folds))
     solutions += logistic_path(design, torch.ones(rows, 3), folds, exclusive=False)
     solutions += ridge_path(design, torch.arange(rows)[:, None].float(), folds)
