@@ -35,6 +35,7 @@ class Candidate:
     score: float  # mean over seeds on the validation split
     behind: float  # points behind the best candidate
     error: float  # standard error of that difference
+    own_error: float  # standard error of the score itself
 
     @property
     def name(self) -> str:
@@ -87,7 +88,7 @@ def recommend(ranked: Sequence[ScoredPredictions], task: Task, prefer: str = "be
         "split": validation.split,
         "rows": len(task[validation.split]),
         "score": chosen.score,
-        "error": _standard_error(chosen, task),
+        "error": chosen.own_error,
         "prefer": prefer,
         "tied": [candidate.name for candidate in tied if candidate is not chosen],
     }
@@ -110,8 +111,8 @@ def _candidates(ranked: Sequence[ScoredPredictions], task: Task) -> list[Candida
     drawn = {name: _resampled(members, task) for name, members in by_name.items()}
     candidates = []
     for name, members in by_name.items():
-        error = float(np.std(drawn[best] - drawn[name]))
-        candidates.append(Candidate(tuple(members), points[name], points[best] - points[name], error))
+        errors = float(np.std(drawn[best] - drawn[name])), float(np.std(drawn[name]))
+        candidates.append(Candidate(tuple(members), points[name], points[best] - points[name], *errors))
     return candidates
 
 
@@ -139,11 +140,6 @@ def _resampled(members: Sequence[ScoredPredictions], task: Task) -> NDArray[np.f
         scores.append(score)
     clusters = cluster_members(task, split).tolist()
     return np.asarray(100 * resample_scores(scores, clusters, len(clusters)).mean(0))
-
-
-def _standard_error(candidate: Candidate, task: Task) -> float:
-    """Standard error of a candidate's score on the validation split."""
-    return float(np.std(_resampled(candidate.members, task)))
 
 
 def _cost(candidate: Candidate) -> float:

@@ -39,11 +39,12 @@ PARTS = ("task", "encoder", "data", "tune", "extract")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Task, hidden states, and canonical specs of the heads to fit."""
+    """Task, hidden states, canonical specs of the heads to fit, and the encoder of the states."""
 
     task: Task
     states: States
     heads: list[str]
+    encoder: Encoder
 
 
 def prepare_run(
@@ -58,9 +59,7 @@ def prepare_run(
     # Check everything before the folder is created, and long before the first head is fitted.
     task, base = opened or (load_recipe_task(recipe), load_encoder(recipe.encoder))
     tuned = recipe.tune.epochs > 0 or base.own is not None
-    recipe = _with_pairs(recipe, task, tuned, folder)
-    check_pairs(recipe.extract, task)
-    recipe = _with_tokens(recipe, heads, task, base, tuned, folder)
+    recipe = _resolve_auto(recipe, heads, task, base, tuned, folder)
     config = recipe.extract
     specs = check_heads(heads, task, base, config.layers, config.tokens, tuned, config.pairs)
     check_tuning(base, task, recipe.tune, folder / "encoder")
@@ -70,27 +69,21 @@ def prepare_run(
     _claim(recipe, folder)
     log = RunLog(folder)
     encoder = _tune(recipe, windows, folder, log)
-    return Prepared(task, _extract(recipe, encoder, windows, folder, log), specs)
+    return Prepared(task, _extract(recipe, encoder, windows, folder, log), specs, encoder)
 
 
-def _with_pairs(recipe: Recipe, task: Task, tuned: bool, folder: Path) -> Recipe:
-    """The recipe with ``pairs="auto"`` resolved: as the run has them, if there is one."""
-    path = folder / "recipe.toml"
-    if recipe.extract.pairs == "auto" and path.exists():
-        return replace(recipe, extract=replace(recipe.extract, pairs=read_recipe(path).extract.pairs))
-    return replace(recipe, extract=resolve_pairs(recipe.extract, task, tuned))
-
-
-def _with_tokens(
+def _resolve_auto(
     recipe: Recipe, heads: Sequence[str], task: Task, encoder: Encoder, tuned: bool, folder: Path
 ) -> Recipe:
-    """The recipe with ``tokens="auto"`` resolved: what the run has already stored, if there is one."""
-    if recipe.extract.tokens != "auto":
-        return recipe
-    path = folder / "recipe.toml"
-    if path.exists():
-        return replace(recipe, extract=replace(recipe.extract, tokens=read_recipe(path).extract.tokens))
-    return replace(recipe, extract=resolve_tokens(recipe.extract, heads, task, encoder, tuned))
+    """The recipe with ``tokens`` and ``pairs`` resolved if they are ``"auto"``: as in the run, if there is one."""
+    config, path = recipe.extract, folder / "recipe.toml"
+    if "auto" in (config.tokens, config.pairs) and path.exists():
+        stored = read_recipe(path).extract
+        tokens = stored.tokens if config.tokens == "auto" else config.tokens
+        config = replace(config, tokens=tokens, pairs=stored.pairs if config.pairs == "auto" else config.pairs)
+    config = resolve_pairs(config, task, tuned)
+    check_pairs(config, task)
+    return replace(recipe, extract=resolve_tokens(config, heads, task, encoder, tuned))
 
 
 def load_recipe_task(recipe: Recipe) -> Task:

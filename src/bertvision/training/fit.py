@@ -91,7 +91,7 @@ def fit(
     states = tuple(store.layers)
     if isinstance(store, States):
         config = with_settings(config, validation=choose_validation(task, store, config.validation))
-    if config.validation == FOLDS:  # few rows make few steps; the best epoch is chosen by the folds
+    if config.validation == FOLDS:  # few rows make few steps
         batches = store[FOLDS].batch_count(config.batch)
         config = replace(config, epochs=max(config.epochs, math.ceil(MIN_STEPS / batches)))
     solved = [head.spec for head in built if head.module.solved]

@@ -67,6 +67,7 @@ def conclude(
     task: Task | None = None,
     control: str | None = None,
     prefer: str = "best",
+    encoder: Encoder | None = None,
 ) -> RunResult:
     """Score everything in a run, and write leaderboard, best model, findings and report.
 
@@ -78,7 +79,7 @@ def conclude(
     scored = score_all(heads, states, task)
     board = build_leaderboard(scored, task, control or _controls(scored, task)[0], prefer)
     document = _write_results(scored, board, task, folder)
-    encoder = run_encoder(folder, states)
+    encoder = run_encoder(folder, states) if encoder is None else encoder
     if encoder is not None:
         recommended = next(row for row in board.rows if row_title(row) == board.recommended)
         save_row_model(recommended, encoder, heads, task, folder / "model")

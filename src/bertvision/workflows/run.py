@@ -20,6 +20,6 @@ def run(recipe: Recipe, out: str | Path) -> RunResult:
     prepared = prepare_run(recipe, folder, ["control", *recipe.heads])
     task, states = prepared.task, prepared.states
     fitted = fit_into(folder, states, prepared.heads, recipe.seeds, recipe.fit, task)
-    result = conclude(folder, fitted, states, task, prefer=recipe.prefer)
+    result = conclude(folder, fitted, states, task, prefer=recipe.prefer, encoder=prepared.encoder)
     RunLog(folder).write("run", advice=result.advice)
     return result
